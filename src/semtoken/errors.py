@@ -1,0 +1,58 @@
+"""Everything semtoken raises on purpose.
+
+    SemtokenError
+    ├── VocabularyError (ValueError)     a tokenizer or token id that cannot be used
+    │   └── VocabularyMismatch           clusters and tokenizer (or logits) disagree
+    ├── InvalidLogits (ValueError)       NaN, +inf, empty or missing distributions
+    ├── InvalidInput (ValueError)        an argument, a prompt or a line of a file that cannot be used
+    ├── ArtifactError (ValueError)       a clusters folder that is corrupt, truncated or of another version
+    ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
+    ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
+    ├── MissingExtra (ImportError)       an optional dependency, with the line that installs it
+    └── BackendError (RuntimeError)      an engine did something we cannot score
+
+Errors about arguments are also `ValueError`, so an ordinary `except` works. The command line prints any
+`SemtokenError` as one message, without a traceback, and exits non-zero.
+"""
+
+from __future__ import annotations
+
+
+class SemtokenError(Exception):
+    """Base class: what was wrong, where, and what to do."""
+
+
+class VocabularyError(SemtokenError, ValueError):
+    """A tokenizer or a token id that cannot be used."""
+
+
+class VocabularyMismatch(VocabularyError):
+    """Clusters were made for another vocabulary than the one in use."""
+
+
+class InvalidLogits(SemtokenError, ValueError):
+    """A distribution with NaN, +inf, no finite value, or of the wrong shape."""
+
+
+class InvalidInput(SemtokenError, ValueError):
+    """An argument, a prompt or a line of a file that cannot be used."""
+
+
+class ArtifactError(SemtokenError, ValueError):
+    """A saved folder that is missing, corrupt, truncated or of another format version."""
+
+
+class ModelError(SemtokenError, ValueError):
+    """A checkpoint or a model object that lacks the tables that semtoken needs."""
+
+
+class InsufficientMemory(SemtokenError, MemoryError):
+    """Work that would not fit into the machine's memory, refused before it starts."""
+
+
+class MissingExtra(SemtokenError, ImportError):
+    """An optional dependency is not installed; the message holds the line that installs it."""
+
+
+class BackendError(SemtokenError, RuntimeError):
+    """An engine did something that cannot be scored, beam search for example."""
