@@ -1,0 +1,149 @@
+"""Which tokens spell the beginning of the text that is still to come.
+
+The prefix set of step i holds every token whose normalised text is not empty and begins
+`norm(text(y_i..y_n))`. The published code decodes each suffix whole, which is quadratic in the length of the
+answer. Normalised vocabulary strings are short, so a suffix is decoded only until no longer string can match.
+No probabilities and no clusters here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonprefix
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.vocabulary import REPLACEMENT, Vocabulary, clean_up_spaces, normalize
+
+IdArray = npt.NDArray[np.int64]
+
+FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
+CLEAN_UP_REACH = 8  # characters at the end that a later token may still change by cleaning up blanks
+LAST_CHARACTER = chr(0x10FFFF)
+NO_IDS: IdArray = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixIndex:
+    """The normalised token strings of a vocabulary, sorted, with the ids that spell each."""
+
+    vocabulary: Vocabulary
+
+    @cached_property
+    def _sorted_ids(self) -> IdArray:
+        texts = self.vocabulary.normalized
+        ids = sorted((i for i, text in enumerate(texts) if text), key=lambda i: (texts[i], i))
+        return np.array(ids, dtype=np.int64)
+
+    @cached_property
+    def _strings(self) -> list[str]:
+        """Distinct normalised strings in code point order."""
+        texts = self.vocabulary.normalized
+        return list(dict.fromkeys(texts[i] for i in self._sorted_ids))
+
+    @cached_property
+    def _starts(self) -> IdArray:
+        """Where each string's ids begin in `_sorted_ids` (one more entry than strings)."""
+        texts = [self.vocabulary.normalized[i] for i in self._sorted_ids]
+        firsts = [k for k, text in enumerate(texts) if k == 0 or text != texts[k - 1]]
+        return np.array([*firsts, len(texts)], dtype=np.int64)
+
+    @cached_property
+    def _ids(self) -> dict[str, IdArray]:
+        groups = np.split(self._sorted_ids, self._starts[1:-1])
+        return dict(zip(self._strings, groups, strict=True))
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters in the longest normalised string."""
+        return max(map(len, self._strings), default=0)
+
+    def beginnings(self, head: str) -> IdArray:
+        """Ids of the tokens whose normalised text begins `head` (`head` itself included)."""
+        found = (self._ids.get(head[:k]) for k in range(1, min(len(head), self.longest) + 1))
+        groups = [ids for ids in found if ids is not None]
+        return np.concatenate(groups) if groups else NO_IDS
+
+    def continuations(self, head: str) -> IdArray:
+        """Ids of the tokens whose normalised text is longer than `head` and begins with it."""
+        low, high = self._range_beyond(head)
+        return self._sorted_ids[self._starts[low] : self._starts[high]]
+
+    def can_continue(self, head: str) -> bool:
+        """Whether some token's normalised text is longer than `head` and begins with it."""
+        low, high = self._range_beyond(head)
+        return high > low
+
+    def _range_beyond(self, head: str) -> tuple[int, int]:
+        low = bisect_left(self._strings, head)
+        low += low < len(self._strings) and self._strings[low] == head
+        return low, bisect_left(self._strings, head + LAST_CHARACTER, lo=low)
+
+    def prefix_sets(self, token_ids: Sequence[int]) -> list[IdArray]:
+        """The prefix set of every step of a complete answer, in time linear in its length."""
+        return [self.prefix_set(token_ids, step) for step in range(len(token_ids))]
+
+    def prefix_set(self, token_ids: Sequence[int], step: int) -> IdArray:
+        """Ids of the tokens whose normalised text begins `norm(text(y_step..y_n))`."""
+        window = FIRST_WINDOW
+        while True:
+            complete = step + window >= len(token_ids)
+            heads = self.heads(token_ids[step : step + window], complete=complete)
+            if self.is_decided(heads, complete=complete):
+                return self.beginnings(heads[0])
+            window *= 2
+
+    def is_decided(self, heads: Sequence[str], *, complete: bool) -> bool:
+        """Whether later tokens cannot change the prefix set of a suffix that is known up to `heads`."""
+        return complete or (len(heads) == 1 and bool(heads[0]) and not self.can_continue(heads[0]))
+
+    def heads(self, token_ids: Sequence[int], *, complete: bool) -> tuple[str, ...]:
+        """What the normalised text of a suffix surely begins with, given its first tokens.
+
+        One string, or two while it is open whether a run of byte tokens will turn out to be text or broken.
+        A head is empty while nothing is sure. If `complete`, the ids are the whole suffix.
+        """
+        vocabulary = self.vocabulary
+        parts = vocabulary.parts(token_ids)
+        if complete:
+            return (normalize(self._cleaned(vocabulary._join(parts))),)
+        if vocabulary.byte_errors == "run" and parts and vocabulary.byte_tokens[parts[-1]]:
+            return self._heads_of_open_run(parts)
+        return (self._stable(self._without_open_character(parts)),)
+
+    def _cleaned(self, text: str) -> str:
+        return clean_up_spaces(text) if self.vocabulary.clean_up else text
+
+    def _without_open_character(self, parts: list[int]) -> str:
+        """Text of ids whose last character may still lack bytes: those bytes are left out."""
+        vocabulary = self.vocabulary
+        text = vocabulary._join(parts)
+        if not parts or not vocabulary.broken[parts[-1]]:
+            return text
+        return text.rstrip(REPLACEMENT)
+
+    def _heads_of_open_run(self, parts: list[int]) -> tuple[str, ...]:
+        """Both readings of an unfinished run of byte tokens: good so far, or broken by a later byte."""
+        vocabulary = self.vocabulary
+        first = len(parts)
+        while first and vocabulary.byte_tokens[parts[first - 1]]:
+            first -= 1
+        before = vocabulary._join(parts[:first])
+        run = b"".join(vocabulary.pieces[i] for i in parts[first:])
+        good = before + run.decode("utf-8", "replace").rstrip(REPLACEMENT)
+        broken = before + REPLACEMENT * len(run)
+        return tuple(dict.fromkeys((self._stable(good), self._stable(broken))))
+
+    def _stable(self, text: str) -> str:
+        """The part of a normalised text that no later token can change."""
+        if self.vocabulary.clean_up:
+            text = self._cleaned(text)[:-CLEAN_UP_REACH]
+        text = text.lstrip()
+        # Subtle: a final sigma lowers to another letter once more letters follow.
+        return commonprefix([text.lower(), (text + "a").lower()])
+
+

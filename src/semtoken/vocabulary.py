@@ -1,0 +1,265 @@
+"""What a tokenizer's tokens say: their texts, their classes, and how ids turn back into text.
+
+A `Vocabulary` holds all that scoring needs of a tokenizer, so that an answer can be scored where no tokenizer
+is at hand. It knows nothing of probabilities or clusters.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import VocabularyError, VocabularyMismatch
+from semtoken.stopwords import english_stopwords
+
+BoolArray = npt.NDArray[np.bool_]
+
+ByteErrors = Literal["replace", "run", "each"]
+"""How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for
+each byte of a run of byte tokens that is broken anywhere (`ByteFallback`), or for each broken byte (SentencePiece)."""
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return REPLACEMENT * (error.end - error.start), error.end
+
+
+codecs.register_error("semtoken.each", _replace_each_byte)
+
+
+def normalize(text: str) -> str:
+    """`norm` of the paper: without surrounding white space, in lower case."""
+    return text.strip().lower()
+
+
+def clean_up_spaces(text: str) -> str:
+    """Remove the blanks before punctuation and English contractions that word-piece decoding leaves behind."""
+    for mark in (" .", " ?", " !", " ,"):
+        text = text.replace(mark, mark[1:])
+    text = text.replace(" ' ", "'")
+    for mark in (" n't", " 'm", " 's", " 've", " 're"):
+        text = text.replace(mark, mark[1:])
+    return text
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The V tokens of a tokenizer as text.
+
+    Build one with `Vocabulary.from_tokenizer`; the fields are what an artifact stores.
+    """
+
+    texts: tuple[str, ...]
+    """Text of each token decoded alone, special tokens skipped (V strings)."""
+    pieces: tuple[bytes, ...]
+    """UTF-8 bytes that each token adds inside a longer text; a piece of a character is not valid UTF-8."""
+    neutral: BoolArray
+    """Function words and blank tokens (bool [V]): `text.strip()` is a stopword or empty."""
+    byte_tokens: BoolArray
+    """Tokens that stand for one raw byte, such as `<0x0A>` (bool [V])."""
+    byte_errors: ByteErrors = "replace"
+    clean_up: bool = False
+    """Decoding removes blanks before punctuation (word-piece tokenizers of transformers)."""
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Any, stopwords: Collection[str] | None = None) -> Vocabulary:
+        """Read every token of a tokenizer.
+
+        Parameters
+        ----------
+        tokenizer
+            A transformers tokenizer (fast, slow or Mistral's own) or a `tokenizers.Tokenizer`. Its length is V:
+            rows of an lm_head beyond it are padding.
+        stopwords
+            Function words to treat as neutral, compared case-sensitively. Default: NLTK's English list.
+
+        Raises
+        ------
+        VocabularyError
+            `tokenizer` is not a tokenizer, is empty, or decodes in a way that cannot be reproduced.
+        """
+        from semtoken._tokenizers import read_tokens
+
+        tokens = read_tokens(tokenizer)
+        vocabulary = cls(
+            texts=tokens.texts,
+            pieces=tokens.pieces,
+            neutral=neutral_mask(tokens.texts, english_stopwords() if stopwords is None else stopwords),
+            byte_tokens=tokens.byte_tokens,
+            clean_up=tokens.clean_up,
+        )
+        return tokens.choose_byte_errors(vocabulary)
+
+    @property
+    def size(self) -> int:
+        """V, the number of tokens."""
+        return len(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.size} tokens, fingerprint {self.fingerprint[:12]})"
+
+    @cached_property
+    def normalized(self) -> tuple[str, ...]:
+        """`norm(text)` of each token (V strings)."""
+        return tuple(normalize(text) for text in self.texts)
+
+    @cached_property
+    def numeral(self) -> BoolArray:
+        """Tokens with a digit anywhere in their text (bool [V])."""
+        return np.array([any(map(str.isdigit, text)) for text in self.texts], dtype=bool)
+
+    @cached_property
+    def blank(self) -> BoolArray:
+        """White space, newlines and special tokens (bool [V])."""
+        return np.array([not text.strip() for text in self.texts], dtype=bool)
+
+    @cached_property
+    def special(self) -> BoolArray:
+        """Tokens that decoding skips (bool [V])."""
+        pairs = zip(self.texts, self.pieces, strict=True)
+        return np.array([not text and not piece for text, piece in pairs], dtype=bool)
+
+    @cached_property
+    def word_start(self) -> BoolArray:
+        """Tokens that begin with white space inside a text, so that a word starts with them (bool [V])."""
+        return np.array([piece[:1].isspace() for piece in self.pieces], dtype=bool)
+
+    @cached_property
+    def broken(self) -> BoolArray:
+        """Tokens that hold only a part of some character (bool [V])."""
+        return np.array([_is_broken(piece) for piece in self.pieces], dtype=bool)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all token texts and pieces: equal if and only if two vocabularies score alike."""
+        digest = hashlib.sha256(f"{self.byte_errors}|{self.clean_up}|{self.size}".encode())
+        for text, piece in zip(self.texts, self.pieces, strict=True):
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest.update(b"%d,%d;" % (len(encoded), len(piece)) + encoded + piece)
+        return digest.hexdigest()
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of a sequence of ids, special tokens skipped, as the tokenizer's own decoding gives it.
+
+        Blanks before punctuation are kept, also where the tokenizer would clean them up.
+        """
+        parts = self.parts(token_ids)
+        text = self._join(parts)
+        if parts and not self.texts[parts[0]].startswith(" ") and text.startswith(" "):
+            return text[1:]
+        return text
+
+    def parts(self, token_ids: Iterable[int]) -> list[int]:
+        """The ids that leave a trace in the text: all but special tokens."""
+        return [i for i in token_ids if self.pieces[i] or self.texts[i]]
+
+    def _join(self, parts: Sequence[int]) -> str:
+        if self.byte_errors != "run":
+            errors = "replace" if self.byte_errors == "replace" else "semtoken.each"
+            return b"".join(map(self._contribution, parts, range(len(parts)))).decode("utf-8", errors)
+        return self._join_runs(parts)
+
+    def _contribution(self, token: int, position: int) -> bytes:
+        # Subtle: the first token of a text may look different from the same token inside it ("##ing", " the").
+        if position == 0 and not self.broken[token] and not self.byte_tokens[token]:
+            text = self.texts[token].encode("utf-8", "surrogatepass")
+            piece = self.pieces[token]
+            return piece if piece[:1] == b" " and piece[1:] == text else text
+        return self.pieces[token]
+
+    def _join_runs(self, parts: Sequence[int]) -> str:
+        out: list[str] = []
+        run = bytearray()
+        for position, token in enumerate(parts):
+            if self.byte_tokens[token]:
+                run += self.pieces[token]
+                continue
+            out.append(decode_run(bytes(run)))
+            run.clear()
+            out.append(self._contribution(token, position).decode("utf-8", "replace"))
+        return "".join([*out, decode_run(bytes(run))])
+
+    def offsets(self, token_ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Character range of each token in `decode(token_ids)`.
+
+        Tokens that share one character all carry its range; special tokens carry an empty one.
+        """
+        text = self.decode(token_ids)
+        parts = self.parts(token_ids)
+        skipped = len(self._join(parts)) - len(text)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        ranges: list[tuple[int, int]] = []
+        emitted, position = -skipped, 0
+        for token in token_ids:
+            piece = b""
+            if position < len(parts) and token == parts[position]:
+                piece = self._contribution(token, position)
+                position += 1
+            start = emitted
+            emitted += len(decoder.decode(piece))
+            pending = bool(piece) and bool(decoder.getstate()[0])
+            ranges.append((start, emitted + pending))
+        return [(min(max(start, 0), len(text)), min(max(end, 0), len(text))) for start, end in ranges]
+
+    def check_ids(self, token_ids: Sequence[int]) -> None:
+        """Raise `VocabularyError` if an id lies outside 0..V-1."""
+        for step, token in enumerate(token_ids):
+            if not 0 <= token < self.size:
+                raise VocabularyError(
+                    f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
+                    f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"
+                )
+
+    def require_same(self, other: Vocabulary, *, mine: str, theirs: str) -> None:
+        """Raise `VocabularyMismatch` saying what differs, unless both vocabularies are the same."""
+        if self.fingerprint != other.fingerprint:
+            raise VocabularyMismatch(
+                f"{mine} {self.size:,} tokens (fingerprint {self.fingerprint[:12]}), {theirs} {other.size:,} "
+                f"(fingerprint {other.fingerprint[:12]}): {_first_difference(self, other)}. "
+                "Load the matching pair, or make clusters for this model with `semtoken cluster MODEL`."
+            )
+
+
+def decode_run(run: bytes) -> str:
+    """Text of a run of byte tokens: all of it, or one replacement character a byte if any of it is broken."""
+    try:
+        return run.decode("utf-8")
+    except UnicodeDecodeError:
+        return REPLACEMENT * len(run)
+
+
+def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
+    """Which texts are a stopword or empty once stripped (bool [V])."""
+    words = frozenset(stopwords) | {""}
+    return np.array([text.strip() in words for text in texts], dtype=bool)
+
+
+def _is_broken(piece: bytes) -> bool:
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
+    for token, (left, right) in enumerate(zip(a.texts, b.texts, strict=False)):
+        if left != right:
+            return f"token {token} is {left!r} in the first and {right!r} in the second"
+    if a.size != b.size:
+        longer = a if a.size > b.size else b
+        first = min(a.size, b.size)
+        return f"one has {abs(a.size - b.size)} more, the first of them {longer.texts[first]!r}"
+    return "the same texts, but spelled with other bytes or decoded by other rules"
