@@ -1,0 +1,87 @@
+"""How much memory there is, how much a job needs, and the refusal when the two do not agree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from semtoken.errors import InsufficientMemory
+
+DEFAULT_SHARE = 0.7
+"""Share of the memory that is free at the start which clustering may take unless told otherwise."""
+
+
+def available() -> int:
+    """Bytes that this process may still take: what the system calls available, under the control group's limit."""
+    found = [value for value in (_meminfo(), _control_group()) if value is not None]
+    return min(found) if found else _physical()
+
+
+def peak_rss() -> int:
+    """Highest resident memory of this process so far, in bytes (0 where the system does not tell)."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if os.uname().sysname == "Darwin" else peak * 1024
+
+
+def budget(requested: int | None) -> int:
+    """Bytes that clustering may take beyond the table itself."""
+    return int(DEFAULT_SHARE * available()) if requested is None else int(requested)
+
+
+def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:
+    """Refuse work that needs more than it may take.
+
+    Raises
+    ------
+    InsufficientMemory
+        `needed` is larger than `allowed`; the message holds both and what could be done instead.
+    """
+    if needed > allowed:
+        raise InsufficientMemory(
+            f"{what} needs {gigabytes(needed)} beyond the table, but may take {gigabytes(allowed)} "
+            f"({gigabytes(available())} are free now). Instead: {alternatives}"
+        )
+
+
+def gigabytes(size: float) -> str:
+    """A number of bytes for people.
+
+    Examples
+    --------
+    >>> gigabytes(2_500_000_000), gigabytes(3_000_000)
+    ('2.5 GB', '3 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.0f} MB"
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _control_group() -> int | None:
+    """What a container's memory limit leaves (version 2 of control groups)."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    if limit == "max":
+        return None
+    reclaimable = int(stat.get("inactive_file", 0))
+    return max(0, int(limit) - int(used) + reclaimable)
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 4 * 1024**3

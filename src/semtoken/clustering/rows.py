@@ -1,0 +1,233 @@
+"""The rows to be clustered: checked, described by a few numbers each, never copied.
+
+A table of 152,064 x 10,240 numbers is 3 GB as bfloat16 and twice that as float32, so rows become float32 only in
+blocks of a few thousand, at the moment when their distances are computed. What a block holds is arranged so that a
+plain matrix product gives the *nearness* of two rows, which grows as the distance falls:
+
+    cosine      unit rows:                           x.y            distance = 1 - nearness
+    euclidean   [x, 1, -|x|^2/2] . [y, -|y|^2/2, 1]  = -|x-y|^2/2   distance = sqrt(-2 nearness)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput
+
+Metric: TypeAlias = Literal["cosine", "euclidean"]
+Array: TypeAlias = NDArray[Any]
+
+CHUNK = 4096
+"""Rows read at a time while checking the table."""
+
+
+@dataclass(frozen=True)
+class TableParts:
+    """A token table kept as the raw matrices it is made of, for tables too large to be stored in float32.
+
+    The row of token i is the concatenation of row i of every part, each divided by its Euclidean norm (a zero row
+    stays zero): exactly the token table of input and output embeddings, without ever storing it.
+
+    Parameters
+    ----------
+    parts : arrays of shape (n, d), (n, e), ...
+        float32, float16, or bfloat16 given as its raw bits in uint16; NumPy arrays or torch tensors.
+
+    Examples
+    --------
+    >>> table = TableParts((np.eye(3, dtype=np.float32), 5 * np.eye(3, dtype=np.float32)))
+    """
+
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A checked table: raw parts and, for each row, the factor that brings it to its place in the product."""
+
+    parts: tuple[Array, ...]
+    scales: tuple[NDArray[np.float64], ...]
+    """One factor per row and part."""
+    metric: Metric
+    zero: NDArray[np.bool_]
+    """Rows without direction: under cosine their distance to everything is 1."""
+    centre: NDArray[np.float32]
+    """Subtracted from every scaled row (euclidean: keeps |x|^2 small and the difference exact); zeros for cosine."""
+    unit: float
+    """Multiply a computed distance by this to get the distance of the given rows."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.parts[0])
+
+    @property
+    def columns(self) -> int:
+        """Numbers per row."""
+        return len(self.centre)
+
+    @property
+    def width(self) -> int:
+        """Numbers per row of a block: the columns, and two more under the euclidean metric."""
+        return self.columns + 2 * (self.metric == "euclidean")
+
+    def block(self, index: NDArray[np.int64], *, left: bool) -> NDArray[np.float32]:
+        """Rows `index` in float32, as the left or the right factor of a product of nearness."""
+        loops = _loops()
+        out = np.empty((len(index), self.width), np.float32)
+        column = 0
+        for part, scale in zip(self.parts, self.scales, strict=True):
+            if part.dtype == np.float16:  # no half precision in compiled loops: NumPy converts it
+                part, source, factor = part[index].astype(np.float32), np.arange(len(index)), scale[index]
+            else:
+                source, factor = index, scale[index]
+            gather = loops.gather_bfloat16 if part.dtype == np.uint16 else loops.gather_float32
+            gather(part, source, factor, out, column)
+            column += part.shape[1]
+        if self.metric == "euclidean":
+            loops.centre_and_append_norm(out, self.centre, left)
+        return out
+
+    def distance(self, nearness: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Distances that belong to products of blocks; increasing as the nearness falls, never negative."""
+        if self.metric == "cosine":
+            return np.maximum(np.float32(1) - nearness, np.float32(0))
+        return np.sqrt(np.maximum(np.float32(-2) * nearness, np.float32(0)))
+
+    def nearness(self, distance: float) -> float:
+        """The nearness that belongs to a distance: the inverse of `distance`."""
+        return 1.0 - distance if self.metric == "cosine" else -0.5 * distance * distance
+
+
+def as_rows(table: Any, metric: Metric) -> Rows:
+    """Check a table and measure its rows.
+
+    Raises
+    ------
+    InvalidInput
+        Not two-dimensional, empty, of a type that is not a float, or with rows that hold NaN or infinity.
+    """
+    is_parts = isinstance(table, TableParts)
+    parts = tuple(_as_numpy(part) for part in (table.parts if is_parts else (table,)))
+    if not parts:
+        raise InvalidInput("The token table has no parts.")
+    for part in parts:
+        _check_shape(part, len(parts[0]))
+    norms = [_norms(part) for part in parts]
+    _check_finite(parts, norms)
+    zero = np.all([norm == 0 for norm in norms], axis=0)
+    if is_parts:
+        scales = [_inverse(norm) for norm in norms]
+    else:
+        scales = [np.ones(len(norm)) for norm in norms]
+    if metric == "cosine":
+        whole = np.sqrt(sum((norm * scale) ** 2 for norm, scale in zip(norms, scales, strict=True)))
+        scales = [scale * _inverse(whole) for scale in scales]
+        return Rows(parts, tuple(scales), metric, zero, np.zeros(_columns(parts), np.float32), 1.0)
+    largest = max(float((norm * scale).max()) for norm, scale in zip(norms, scales, strict=True))
+    # A power of two changes no digit, and keeps squares far from overflow and underflow.
+    unit = 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
+    scales = [scale / unit for scale in scales]
+    return Rows(parts, tuple(scales), metric, zero, _centre(parts, scales), float(unit))
+
+
+def _loops() -> Any:
+    require("numba", extra="cluster")
+    from semtoken.clustering import _loops
+
+    return _loops
+
+
+def _as_numpy(part: Any) -> Array:
+    """A NumPy view of an array or a tensor (bfloat16 as uint16), without importing torch."""
+    if type(part).__module__.split(".")[0] == "torch":
+        import torch  # already loaded: we were given one of its tensors
+
+        part = part.detach().cpu()
+        part = part.view(torch.uint16) if part.dtype == torch.bfloat16 else part
+        part = part.numpy()
+    part = np.asarray(part)
+    if part.dtype == np.float64:
+        with np.errstate(over="ignore"):  # what overflows is refused below as infinite
+            part = part.astype(np.float32)
+    return np.ascontiguousarray(part)
+
+
+def _check_shape(part: Array, n: int) -> None:
+    if part.dtype not in (np.float32, np.float16, np.uint16):
+        raise InvalidInput(
+            f"The token table holds {part.dtype}; float32, float16, bfloat16 tensors, or bfloat16 bits "
+            "in uint16 can be clustered."
+        )
+    if part.ndim != 2 or part.shape[1] == 0:
+        raise InvalidInput(
+            f"The token table must have the shape (tokens, columns); this one is {part.shape}."
+        )
+    if len(part) == 0:
+        raise InvalidInput("The token table has no rows: there is nothing to cluster.")
+    if len(part) != n:
+        raise InvalidInput(
+            f"The parts of the token table have different numbers of rows: {n} and {len(part)}."
+        )
+
+
+def _chunks(n: int) -> list[slice]:
+    return [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
+
+
+def _float32(part: Array) -> NDArray[np.float32]:
+    if part.dtype == np.uint16:
+        return (part.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return part.astype(np.float32, copy=False)
+
+
+def _norms(part: Array) -> NDArray[np.float64]:
+    """Euclidean norms in float64, where neither the squares of 1e30 nor those of 1e-30 are lost."""
+    if part.dtype == np.float16:
+        wide: list[NDArray[np.float64]] = []
+        for rows in _chunks(len(part)):
+            block = part[rows].astype(np.float64)
+            wide.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
+        return np.concatenate(wide)
+    norms = np.empty(len(part))
+    (_loops().norms_bfloat16 if part.dtype == np.uint16 else _loops().norms_float32)(part, norms)
+    return norms
+
+
+def _check_finite(parts: Sequence[Array], norms: Sequence[NDArray[np.float64]]) -> None:
+    bad = np.flatnonzero(~np.all([np.isfinite(norm) for norm in norms], axis=0))
+    if len(bad) == 0:
+        return
+    ids = ", ".join(map(str, bad[:10])) + (", ..." if len(bad) > 10 else "")
+    hint = ""
+    if any(part.dtype == np.float16 for part in parts):
+        hint = " A table stored in float16 overflows above 65,504: read it as bfloat16 or float32."
+    raise InvalidInput(
+        f"{len(bad)} of the {len(parts[0])} rows of the token table hold NaN or infinity (token ids {ids}): "
+        f"no distance can be computed for them.{hint}"
+    )
+
+
+def _inverse(norm: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 0)
+
+
+def _columns(parts: Sequence[Array]) -> int:
+    return sum(part.shape[1] for part in parts)
+
+
+def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+    """Mean row, rounded to sixteenths of the largest norm so that small integers stay exact."""
+    means: list[Callable[[], Array] | Array] = []
+    for part, scale in zip(parts, scales, strict=True):
+        total = np.zeros(part.shape[1])
+        for rows in _chunks(len(part)):
+            total += scale[rows] @ _float32(part[rows])
+        means.append(np.round(total / len(part) * 16) / 16)
+    return np.concatenate(means).astype(np.float32)
