@@ -1,0 +1,73 @@
+"""semtoken: an honest uncertainty score for every answer of a language model.
+
+Public names load when first used, so that importing semtoken stays cheap and needs neither torch nor
+transformers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semtoken import methods as methods
+    from semtoken import metrics as metrics
+    from semtoken.backends.transformers import STC, ClusterRecorder
+    from semtoken.clustering import cluster_tokens
+    from semtoken.clusters import TokenClusters
+    from semtoken.errors import SemtokenError
+    from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
+    from semtoken.scoring import score_logits
+    from semtoken.tables import token_table
+    from semtoken.vocabulary import Vocabulary
+
+__version__ = version("semtoken")
+
+_HOMES = {
+    "STC": "semtoken.backends.transformers",
+    "ClusterRecorder": "semtoken.backends.transformers",
+    "cluster_tokens": "semtoken.clustering",
+    "TokenClusters": "semtoken.clusters",
+    "SemtokenError": "semtoken.errors",
+    "Alternative": "semtoken.results",
+    "ScoredResponse": "semtoken.results",
+    "ScoredToken": "semtoken.results",
+    "to_frame": "semtoken.results",
+    "score_logits": "semtoken.scoring",
+    "token_table": "semtoken.tables",
+    "Vocabulary": "semtoken.vocabulary",
+}
+_MODULES = ("methods", "metrics")
+
+__all__ = [
+    "STC",
+    "Alternative",
+    "ClusterRecorder",
+    "ScoredResponse",
+    "ScoredToken",
+    "SemtokenError",
+    "TokenClusters",
+    "Vocabulary",
+    "__version__",
+    "cluster_tokens",
+    "methods",
+    "metrics",
+    "score_logits",
+    "to_frame",
+    "token_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"semtoken.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'semtoken' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

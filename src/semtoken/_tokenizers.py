@@ -60,16 +60,16 @@ def read_tokens(tokenizer: Any) -> Tokens:
     clean_up = _cleans_up(tokenizer)
     kwargs = {"clean_up_tokenization_spaces": False} if clean_up else {}
     texts = tuple(decode([i]) for i in range(size))
-    anchor = next((i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None)
+    anchor = next(
+        (i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None
+    )
     if anchor is None:
         raise VocabularyError("The tokenizer has no token for a single letter; is it one for text?")
     lead = len(decode([anchor], **kwargs))
     behind = [decode([anchor, i], **kwargs)[lead:] for i in range(size)]
     strings = [token_string(i) for i in range(size)]
     is_byte = [bool(BYTE_TOKEN.fullmatch(s)) if isinstance(s, str) else False for s in strings]
-    pieces = tuple(
-        _piece(text, string, byte) for text, string, byte in zip(behind, strings, is_byte, strict=True)
-    )
+    pieces = tuple(_piece(text, string, byte) for text, string, byte in zip(behind, strings, is_byte, strict=True))
     return Tokens(texts, pieces, np.array(is_byte, dtype=bool), clean_up, decode)
 
 
@@ -123,7 +123,7 @@ def _token_strings(tokenizer: Any) -> Callable[[int], str | bytes | None]:
     if inner is not None:  # Mistral's own tokenizers know the bytes of a piece
         return _mistral_pieces(inner.tokenizer)
     if hasattr(tokenizer, "convert_ids_to_tokens"):
-        return lambda i: tokenizer.convert_ids_to_tokens(i)  # type: ignore[no-any-return]
+        return lambda i: tokenizer.convert_ids_to_tokens(i)
     return lambda i: None
 
 
@@ -154,7 +154,9 @@ def trial_sequences(vocabulary: Vocabulary) -> list[list[int]]:
     trials: Sequence[np.ndarray[Any, np.dtype[np.int64]]] = [
         random.integers(0, vocabulary.size, length) for length in (2, 3, 5, 8, 13) * 12
     ]
-    mixed = [np.where(random.random(len(t)) < 0.6, random.choice(fragments, len(t)), t) for t in trials] if len(
-        fragments
-    ) else []
+    mixed = (
+        [np.where(random.random(len(t)) < 0.6, random.choice(fragments, len(t)), t) for t in trials]
+        if len(fragments)
+        else []
+    )
     return [[int(i) for i in trial] for trial in [*trials, *mixed]]

@@ -145,5 +145,3 @@ class PrefixIndex:
         text = text.lstrip()
         # Subtle: a final sigma lowers to another letter once more letters follow.
         return commonprefix([text.lower(), (text + "a").lower()])
-
-

@@ -1,0 +1,342 @@
+"""Semantic Token Clustering: next-token logits + ids + clusters -> ScoredResponse.
+
+At step i of an answer y the probabilities of the tokens that are consistent with y_i are summed: its embedding
+cluster, its prefix set, and neutral tokens. The uncertainty is one minus the product of these sums over the
+answer (Cao et al., EACL 2026, section 3).
+
+There is one path for whole matrices, generation and streams. A row of logits is reduced as soon as its token
+is known; only what may still end up in the prefix set is kept until the following tokens decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, IdArray, Rows, as_ids, as_rows, copy_row, gather, log_normalizers
+from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidLogits, VocabularyMismatch
+from semtoken.prefixes import NO_IDS, PrefixIndex
+from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
+from semtoken.rules import FunctionWords, Preset, ScoringRules
+from semtoken.steps import (
+    NO_PREFIXES,
+    PrefixMass,
+    StepMass,
+    StepRequest,
+    consistent_mass,
+    reduce_prefixes,
+    reduce_step,
+    strongest_candidates,
+)
+from semtoken.vocabulary import Vocabulary
+
+MAX_LEADING_BLANKS = 32  # beyond, the prefix sets of blank tokens that open an answer are taken as empty
+ROWS_AT_ONCE = 64  # rows of a matrix reduced together
+
+
+def score_logits(
+    logits: Any,
+    token_ids: Sequence[int] | Any,
+    clusters: TokenClusters,
+    preset: Preset = "default",
+    *,
+    function_words: FunctionWords = "paper",
+    clustering: bool = True,
+    prefix_matching: bool = True,
+    distribution: Distribution = "raw",
+) -> ScoredResponse:
+    """Score one answer from the logits of every step.
+
+    Parameters
+    ----------
+    logits : array or tensor of shape (n, columns)
+        Row i is the model's output before token i was chosen, before the softmax (log-probabilities will do).
+        Columns beyond the vocabulary (a padded lm_head) are ignored. -inf is legal. Accumulated in float32
+        whatever the dtype.
+    token_ids : n ids
+        The answer, its terminator included.
+    clusters
+        Clusters of the tokenizer that made the ids.
+    preset : {"default", "paper"}
+        `paper` reproduces the published code. `default` differs in one case: an answer without a content token
+        ("No", "the same") is scored without neutrality instead of being called certain.
+    function_words : {"paper", "whole-word", "off"}
+        Which function words are neutral; see `ScoringRules`.
+    clustering, prefix_matching
+        Ablations. With both off the score is the sequence probability.
+    distribution
+        What the logits are: `raw`, `processed` or `unknown`. Recorded in the result.
+
+    Returns
+    -------
+    ScoredResponse
+        Uncertainty in [0, 1], higher is riskier. A blank answer has uncertainty 1.
+
+    Raises
+    ------
+    InvalidLogits
+        No rows, a wrong number of rows, or a row with NaN, +inf or no finite value (the message names the step).
+    VocabularyMismatch
+        Fewer columns than the vocabulary has tokens.
+    VocabularyError
+        An id outside the vocabulary.
+    """
+    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    rows, ids = as_rows(logits), as_ids(token_ids)
+    check_shape(rows, ids, clusters.vocabulary)
+    answer = AnswerScorer(scorer_for(clusters, rules))
+    for first in range(0, len(ids), ROWS_AT_ONCE):
+        block = rows[first : first + ROWS_AT_ONCE]
+        normalizers = log_normalizers(block, clusters.vocabulary.size)
+        for row in range(len(block)):
+            answer.add(block, row, ids[first + row], normalizers[row])
+    return answer.finish(distribution)
+
+
+def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
+    """Raise if logits and ids cannot belong to one answer of this vocabulary."""
+    shape = tuple(rows.shape)
+    if len(shape) != 2 or shape[0] != len(ids) or not ids:
+        raise InvalidLogits(
+            f"logits must have shape (n, V) with one row for each of the n >= 1 token ids. "
+            f"Got shape {shape} and {len(ids)} ids instead."
+        )
+    if shape[1] < vocabulary.size:
+        raise VocabularyMismatch(
+            f"The logits have {shape[1]:,} columns, the vocabulary of the clusters has {vocabulary.size:,} tokens: "
+            "these clusters belong to another model. Make matching ones with `semtoken cluster MODEL`."
+        )
+    vocabulary.check_ids(ids)
+
+
+@lru_cache(maxsize=16)
+def scorer_for(clusters: TokenClusters, rules: ScoringRules) -> Scorer:
+    """The (cached) scorer of some clusters and rules."""
+    return Scorer(clusters, rules, prefix_index(clusters.vocabulary))
+
+
+@lru_cache(maxsize=4)
+def prefix_index(vocabulary: Vocabulary) -> PrefixIndex:
+    """The (cached) prefix index of a vocabulary."""
+    return PrefixIndex(vocabulary)
+
+
+class Scorer:
+    """Clusters and rules, prepared for scoring; shared by all answers."""
+
+    def __init__(self, clusters: TokenClusters, rules: ScoringRules, index: PrefixIndex) -> None:
+        self.clusters = clusters
+        self.vocabulary = clusters.vocabulary
+        self.rules = rules
+        self.index = index
+        self.neutral_masks = rules.neutral_masks(clusters.vocabulary)
+        self.neutral_ids = tuple(np.flatnonzero(mask) for mask in self.neutral_masks)
+        self.signature = f"{clusters.signature}|{rules.signature}"
+
+    def request(self, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
+        """What is needed of the row from which `token` was chosen."""
+        mask = self.neutral_masks[0 if opening else 1]
+        members = self.cluster_of(token)
+        members = members[members != token]
+        neutral = mask[members]
+        return StepRequest(
+            token=token,
+            neutral=bool(mask[token]),
+            cluster=members[~neutral],
+            cluster_neutral=members[neutral],
+            neutrals=self.neutral_ids[0 if opening else 1],
+            candidates=candidates,
+            needs_row=needs_row,
+        )
+
+    def cluster_of(self, token: int) -> IdArray:
+        """T^e: the ids that share the token's label; a numeral (or any token without clustering) has itself only."""
+        if not self.rules.clustering or self.vocabulary.numeral[token]:
+            return np.array([token], dtype=np.int64)
+        return self.clusters.cluster_ids(token)
+
+    def in_cluster(self, token: int, ids: IdArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which of `ids` are in the cluster of `token`."""
+        if not self.rules.clustering or self.vocabulary.numeral[token]:
+            return ids == token
+        return np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
+
+    def candidates(self, heads: Sequence[str]) -> IdArray:
+        """Ascending ids of the tokens that may be in a prefix set, while the suffix is known up to `heads`."""
+        found = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
+        return np.unique(np.concatenate(found)) if found else NO_IDS
+
+
+@dataclass(eq=False)
+class OpenStep:
+    """A step whose prefix set depends on tokens to come."""
+
+    position: int
+    candidates: IdArray
+    log_probs: FloatArray
+    row: FloatArray | None
+    """All log-probabilities, as long as nothing is known of the text to come."""
+
+    def take(self, ids: IdArray) -> FloatArray:
+        """Log-probabilities of some candidates."""
+        if self.row is not None:
+            return self.row[ids].astype(np.float64)
+        return self.log_probs[np.searchsorted(self.candidates, ids)]
+
+
+class AnswerScorer:
+    """One answer in progress: rows go in as their tokens become known, a few numbers a step are kept."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.ids: list[int] = []
+        self._steps: list[StepMass] = []
+        self._prefixes: dict[int, PrefixMass] = {}
+        self._open: list[OpenStep] = []
+        self._leading_blanks = 0
+        self._has_content = False
+
+    def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
+        """Take in step n: the row of logits, and the token that was chosen from it.
+
+        Raises
+        ------
+        InvalidLogits
+            The row's normaliser is not finite.
+        """
+        request = self.plan(token)
+        columns = request.columns
+        values = gather(rows, np.full(len(columns), row), columns)
+        whole = copy_row(rows, row, self.scorer.vocabulary.size) if request.needs_row else None
+        self.accept(request, values, log_normalizer, whole)
+
+    def plan(self, token: int) -> StepRequest:
+        """What is needed of the row from which `token` was chosen."""
+        opening = self._leading_blanks == len(self.ids)
+        if not self._may_need_prefixes(token):
+            return self.scorer.request(token, NO_IDS, opening=opening, needs_row=False)
+        heads = self.scorer.index.heads([token], complete=False)
+        if not all(heads):  # a blank, or a piece of a character: anything may follow
+            return self.scorer.request(token, NO_IDS, opening=opening, needs_row=True)
+        return self.scorer.request(token, self.scorer.candidates(heads), opening=opening, needs_row=False)
+
+    def _may_need_prefixes(self, token: int) -> bool:
+        if not self.scorer.rules.prefix_matching:
+            return False
+        opening = self._leading_blanks == len(self.ids)
+        neutral = self.scorer.neutral_masks[0 if opening else 1][token]
+        if not neutral:
+            return True
+        # A neutral token needs its prefix set only if the whole answer turns out to be neutral.
+        return (
+            self.scorer.rules.preset == "default"
+            and not self._has_content
+            and self._leading_blanks < MAX_LEADING_BLANKS
+        )
+
+    def accept(
+        self, request: StepRequest, values: FloatArray, log_normalizer: float, row: FloatArray | None
+    ) -> None:
+        """Reduce the values taken from a row; see `add`."""
+        step = len(self.ids)
+        if not math.isfinite(log_normalizer):
+            raise InvalidLogits(
+                f"The logits of step {step} hold NaN or +inf, or not one finite value: there is no distribution to score."
+            )
+        log_probs = values - log_normalizer
+        mass = reduce_step(request, log_probs)
+        opening = self._leading_blanks == step
+        if self._may_need_prefixes(request.token):
+            tail = log_probs[len(log_probs) - len(request.candidates) :]
+            whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
+            self._open.append(OpenStep(step, request.candidates, tail, whole))
+        self._leading_blanks += opening and bool(self.scorer.vocabulary.blank[request.token])
+        self._has_content = self._has_content or not request.neutral
+        self.ids.append(request.token)
+        self._steps.append(mass)
+        self._advance(complete=False)
+
+    def _advance(self, *, complete: bool) -> None:
+        """Decide every prefix set that the tokens so far can decide."""
+        waiting: list[OpenStep] = []
+        for step in self._open:
+            if self._has_content and self._steps[step.position].neutral:
+                continue
+            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
+            if self.scorer.index.is_decided(heads, complete=complete):
+                self._prefixes[step.position] = self._prefix_mass(step, heads[0])
+            else:
+                waiting.append(self._narrowed(step, heads))
+        self._open = waiting
+
+    def _prefix_mass(self, step: OpenStep, head: str) -> PrefixMass:
+        token = self._steps[step.position].token
+        ids = np.sort(self.scorer.index.beginnings(head))
+        ids = ids[~self.scorer.in_cluster(token, ids) & (ids != token)]
+        mask = self.scorer.neutral_masks[0 if self._opens(step.position) else 1]
+        return reduce_prefixes(ids, step.take(ids), mask[ids])
+
+    def _opens(self, position: int) -> bool:
+        return position <= self._leading_blanks
+
+    def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
+        """Let go of the whole row once something is known of the text to come."""
+        if step.row is None or not all(heads):
+            return step
+        candidates = self.scorer.candidates(heads)
+        return OpenStep(step.position, candidates, step.take(candidates), None)
+
+    def finish(self, distribution: Distribution = "raw", text: str | None = None) -> ScoredResponse:
+        """The result, once the answer is complete. `text` overrides the decoded text."""
+        self._advance(complete=True)
+        vocabulary = self.scorer.vocabulary
+        neutrality = self._has_content or self.scorer.rules.preset == "paper"
+        text = vocabulary.decode(self.ids) if text is None else text
+        offsets = vocabulary.offsets(self.ids)
+        tokens = tuple(
+            scored_token(vocabulary, step, self._prefixes.get(i, NO_PREFIXES), offsets[i], neutrality=neutrality)
+            for i, step in enumerate(self._steps)
+        )
+        blank = not text.strip()
+        log_score = -math.inf if blank else math.fsum(token.log_clustered_probability for token in tokens)
+        return ScoredResponse(
+            text=text,
+            tokens=tokens,
+            log_score=log_score,
+            preset=self.scorer.rules.preset,
+            distribution=distribution,
+            neutral_only=not self._has_content and not blank,
+            signature=self.scorer.signature,
+        )
+
+
+def scored_token(
+    vocabulary: Vocabulary, step: StepMass, prefixes: PrefixMass, offsets: tuple[int, int], *, neutrality: bool
+) -> ScoredToken:
+    """The record of one step, neutral tokens counted as consistent or not."""
+    cluster, prefix, neutral = consistent_mass(step, prefixes, neutrality=neutrality)
+    certain = neutrality and step.neutral
+    total = 0.0 if certain else float(np.logaddexp(np.logaddexp(cluster, prefix), neutral))
+    alternatives = strongest_candidates(step, prefixes, neutrality=neutrality)
+    return ScoredToken(
+        id=step.token,
+        text=vocabulary.texts[step.token],
+        start=offsets[0],
+        end=offsets[1],
+        log_probability=min(step.own, 0.0),
+        log_clustered_probability=min(total, 0.0),
+        neutral=certain,
+        cluster_probability=min(math.exp(cluster), 1.0),
+        prefix_probability=min(math.exp(prefix), 1.0),
+        neutral_probability=min(math.exp(neutral), 1.0),
+        alternatives=tuple(
+            Alternative(c.id, vocabulary.texts[c.id], math.exp(min(c.log_probability, 0.0)), c.source)
+            for c in alternatives
+        ),
+    )
