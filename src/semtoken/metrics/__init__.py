@@ -1,0 +1,56 @@
+"""How good an uncertainty is at telling wrong answers from right ones.
+
+Every metric takes an uncertainty per answer (higher is riskier) and a judgement of the same answers:
+`correct` is 1 (right), 0 (wrong) or NaN (not judged), `quality` is any number where larger is better.
+
+========================== ================== ========= ==============================================
+name                       range              better    undefined, so NaN with a reason, when
+========================== ================== ========= ==============================================
+auroc                      [0, 1]             higher    no answer, or only right or only wrong ones
+prr                        (-inf, 1]          higher    no answer, or all of one quality
+aurc                       [0, 1]             lower     no answer
+expected_calibration_error [0, 1]             lower     no answer
+========================== ================== ========= ==============================================
+
+One policy for awkward input, in all of them:
+
+- An answer that was not judged (NaN in `correct` or `quality`) is left out, and counted.
+- An uncertainty of NaN or +inf is never dropped: it shares the worst rank, and is counted. -inf is the best rank.
+- Answers of equal uncertainty are tied, and a tie is never broken by the order of the input.
+- An undefined metric is NaN: the plain functions warn with `UndefinedMetric`, `Estimate` holds the reason.
+- Arrays of different lengths, labels outside their range or text where numbers belong raise `InvalidInput`.
+
+`bootstrap` puts an interval around any of them, `paired_difference` compares two uncertainties of the
+same answers.
+"""
+
+from __future__ import annotations
+
+from semtoken.metrics.calibration import expected_calibration_error
+from semtoken.metrics.inputs import UndefinedMetric
+from semtoken.metrics.ranking import (
+    RejectionAreas,
+    RiskCoverage,
+    aurc,
+    auroc,
+    prr,
+    rejection_areas,
+    risk_coverage_curve,
+)
+from semtoken.metrics.resampling import Difference, Estimate, bootstrap, paired_difference
+
+__all__ = [
+    "Difference",
+    "Estimate",
+    "RejectionAreas",
+    "RiskCoverage",
+    "UndefinedMetric",
+    "aurc",
+    "auroc",
+    "bootstrap",
+    "expected_calibration_error",
+    "paired_difference",
+    "prr",
+    "rejection_areas",
+    "risk_coverage_curve",
+]

@@ -1,0 +1,125 @@
+"""Scores and judgements as checked arrays, and what is done about those that are missing."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+
+logger = logging.getLogger("semtoken.metrics")
+
+
+class UndefinedMetric(RuntimeWarning):
+    """A metric has no value on these answers; the message says why."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The judged answers, ready to be ranked."""
+
+    score: FloatArray
+    """The metric's first argument, [n]. As an uncertainty it may hold infinities, never NaN."""
+    target: FloatArray
+    """`correct` or `quality`, [n], finite."""
+    n_left_out: int
+    """Answers without a judgement."""
+    n_non_finite: int
+    """Uncertainties of NaN or +inf, which share the worst rank."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A metric on given answers, as a function of how often each answer counts."""
+
+    answers: Answers
+    weighted: Callable[[FloatArray], FloatArray]
+    """Multiplicities [b, n] -> the metric [b], NaN where it is undefined. Row of ones: the data as given."""
+    undefined: str
+    """Why the metric has no value on the data as given; empty if it has one."""
+
+    def value(self) -> float:
+        """The metric on the data as given, NaN if undefined."""
+        if self.undefined:
+            return float("nan")
+        return float(self.weighted(np.ones((1, self.answers.target.size)))[0])
+
+
+def evaluate(prepared: Prepared, name: str) -> float:
+    """The value of a prepared metric; an undefined one is NaN and warns."""
+    if prepared.undefined:
+        warnings.warn(f"{name} is undefined: {prepared.undefined}", UndefinedMetric, stacklevel=3)
+    return prepared.value()
+
+
+def judged_answers(
+    uncertainty: npt.ArrayLike,
+    target: npt.ArrayLike,
+    *,
+    target_name: str,
+    non_finite: str = "worst",
+) -> Answers:
+    """Check the two arrays, leave out unjudged answers, give NaN and +inf the worst rank.
+
+    `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST
+    certain, and +inf becomes 1e7.
+    """
+    score = vector(uncertainty, "uncertainty")
+    labels = vector(target, target_name)
+    same_length(score, labels, "uncertainty", target_name)
+    judged = ~np.isnan(labels)
+    score, labels = score[judged], labels[judged]
+    if np.isinf(labels).any():
+        raise InvalidInput(f"'{target_name}' holds an infinite value; give a finite number, or NaN if not judged.")
+    missing = np.isnan(score) | (score == np.inf)
+    if non_finite == "worst":
+        score = np.where(missing, np.inf, score)
+    elif non_finite == "lm_polygraph":
+        score = np.where(np.isnan(score) | (score == -np.inf), -1e7, np.where(missing, 1e7, score))
+    else:
+        raise InvalidInput(f"'non_finite' must be 'worst' or 'lm_polygraph', got {non_finite!r}.")
+    n_missing = int(missing.sum())
+    if n_missing:
+        logger.warning("%d of %d uncertainties are NaN or +inf (non_finite=%r)", n_missing, score.size, non_finite)
+    return Answers(score, labels, n_left_out=int((~judged).sum()), n_non_finite=n_missing)
+
+
+def vector(values: npt.ArrayLike, name: str) -> FloatArray:
+    """A one-dimensional float64 copy, or `InvalidInput`."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"'{name}' must be one number per answer: {error}") from error
+    if array.ndim != 1:
+        raise InvalidInput(f"'{name}' must have one dimension, got the shape {array.shape}.")
+    return array
+
+
+def same_length(first: FloatArray, second: FloatArray, first_name: str, second_name: str) -> None:
+    """Refuse two vectors that do not speak of the same answers."""
+    if first.size != second.size:
+        raise InvalidInput(
+            f"'{first_name}' has {first.size} values and '{second_name}' has {second.size}; "
+            "both need one per answer, in the same order."
+        )
+
+
+def require_within_unit(labels: FloatArray, name: str) -> None:
+    """Refuse labels outside [0, 1]."""
+    outside = (labels < 0) | (labels > 1)
+    if outside.any():
+        raise InvalidInput(f"'{name}' must lie in [0, 1], got {labels[outside][0]:g}.")
+
+
+def require_binary(labels: FloatArray, name: str) -> None:
+    """Refuse labels other than 0 and 1."""
+    other = (labels != 0) & (labels != 1)
+    if other.any():
+        raise InvalidInput(f"'{name}' must be 1 (right), 0 (wrong) or NaN (not judged), got {labels[other][0]:g}.")

@@ -1,0 +1,236 @@
+"""Intervals and paired tests by resampling the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
+from semtoken.metrics.inputs import FloatArray, Prepared
+from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
+
+_CELLS_PER_BLOCK = 1_000_000
+
+_PREPARE: dict[str, Callable[..., Prepared]] = {
+    "auroc": prepare_auroc,
+    "prr": prepare_prr,
+    "aurc": prepare_aurc,
+    "expected_calibration_error": prepare_calibration_error,
+}
+_NAMES: dict[Callable[..., float], str] = {
+    function: function.__name__ for function in (auroc, prr, aurc, expected_calibration_error)
+}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric with its interval."""
+
+    value: float
+    """The metric on the answers as given; NaN if undefined."""
+    low: float
+    """Lower end of the percentile interval."""
+    high: float
+    """Upper end of the percentile interval."""
+    n: int
+    """Answers that counted."""
+    n_left_out: int
+    """Answers that were not judged."""
+    n_non_finite: int
+    """Uncertainties of NaN or +inf, which shared the worst rank."""
+    n_resamples: int
+    """Resamples drawn."""
+    n_undefined: int
+    """Resamples without a value (one class only, say); they are not in the interval."""
+    confidence_level: float
+    """Of the interval."""
+    reason: str
+    """Why there is no value; empty if there is one."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The metric of a minus the metric of b, on the same answers."""
+
+    value: float
+    """Positive: a has the larger metric. NaN if either is undefined."""
+    low: float
+    """Lower end of the percentile interval."""
+    high: float
+    """Upper end of the percentile interval."""
+    p_value: float
+    """Two-sided, for "no difference"; never below 1 / (n_resamples + 1)."""
+    n: int
+    """Answers that counted."""
+    n_left_out: int
+    """Answers that were not judged."""
+    n_non_finite: int
+    """Non-finite uncertainties in a and in b together."""
+    n_resamples: int
+    """Resamples drawn."""
+    n_undefined: int
+    """Resamples without a value."""
+    confidence_level: float
+    """Of the interval."""
+    reason: str
+    """Why there is no value; empty if there is one."""
+
+
+def bootstrap(
+    metric: str | Callable[..., float],
+    uncertainty: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+    **options: Any,
+) -> Estimate:
+    """A metric and its percentile bootstrap interval over answers.
+
+    Parameters
+    ----------
+    metric : {"auroc", "prr", "aurc", "expected_calibration_error"} or that function
+        Which metric of this package.
+    uncertainty, correct
+        The metric's two arrays (for the calibration error the first is a confidence, for PRR the second
+        may be a graded quality).
+    n_resamples : int
+        Draws of n answers with replacement. The same `seed` and n draw the same answers, so that
+        intervals of several methods on the same questions are comparable.
+    confidence_level : float in (0, 1)
+        Share of the resampled values inside the interval.
+    seed : int
+        Of the random generator.
+    **options
+        Passed to the metric, `max_rejection=0.5` for example.
+
+    Returns
+    -------
+    Estimate
+        With NaN ends where the metric itself, or every resample of it, is undefined.
+
+    References
+    ----------
+    Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
+    """
+    name = _check(metric, n_resamples, confidence_level)
+    prepared = _PREPARE[name](uncertainty, correct, **options)
+    reason = prepared.undefined
+    n = prepared.answers.target.size
+    values = np.empty(0)
+    if not reason:
+        values = np.concatenate([prepared.weighted(block) for block in _multiplicities(n, n_resamples, seed)])
+    low, high = _interval(values, confidence_level)
+    return Estimate(
+        value=prepared.value(),
+        low=low,
+        high=high,
+        n=n,
+        n_left_out=prepared.answers.n_left_out,
+        n_non_finite=prepared.answers.n_non_finite,
+        n_resamples=n_resamples,
+        n_undefined=int(np.isnan(values).sum()),
+        confidence_level=confidence_level,
+        reason=reason,
+    )
+
+
+def paired_difference(
+    metric: str | Callable[..., float],
+    uncertainty_a: npt.ArrayLike,
+    uncertainty_b: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    confidence_level: float = 0.95,
+    seed: int = 0,
+    **options: Any,
+) -> Difference:
+    """Compare two uncertainties of the same answers; every resample draws the same answers for both.
+
+    Parameters
+    ----------
+    metric, correct, n_resamples, confidence_level, seed, **options
+        As in `bootstrap`.
+    uncertainty_a, uncertainty_b : arrays of shape (n,)
+        Two methods on the same answers, in the same order.
+
+    Returns
+    -------
+    Difference
+        metric(a) - metric(b). The p-value is twice the smaller share of resampled differences on either
+        side of zero (zero counts for both sides, one draw is added to each), so equal methods have 1.
+        Exchanging a and b changes the sign and nothing else.
+
+    References
+    ----------
+    Efron and Tibshirani 1993, "An introduction to the bootstrap", chapters 13 and 15.
+    """
+    name = _check(metric, n_resamples, confidence_level)
+    a = _PREPARE[name](uncertainty_a, correct, **options)
+    b = _PREPARE[name](uncertainty_b, correct, **options)
+    reason = a.undefined or b.undefined
+    n = a.answers.target.size
+    values = np.empty(0)
+    if not reason:
+        blocks = _multiplicities(n, n_resamples, seed)
+        values = np.concatenate([a.weighted(block) - b.weighted(block) for block in blocks])
+    low, high = _interval(values, confidence_level)
+    return Difference(
+        value=a.value() - b.value(),
+        low=low,
+        high=high,
+        p_value=_two_sided(values),
+        n=n,
+        n_left_out=a.answers.n_left_out,
+        n_non_finite=a.answers.n_non_finite + b.answers.n_non_finite,
+        n_resamples=n_resamples,
+        n_undefined=int(np.isnan(values).sum()),
+        confidence_level=confidence_level,
+        reason=reason,
+    )
+
+
+def _check(metric: str | Callable[..., float], n_resamples: int, confidence_level: float) -> str:
+    name = metric if isinstance(metric, str) else _NAMES.get(metric, repr(metric))
+    if name not in _PREPARE:
+        raise InvalidInput(f"'metric' must be one of {', '.join(_PREPARE)}, got {name}.")
+    if n_resamples < 1:
+        raise InvalidInput(f"'n_resamples' must be at least 1, got {n_resamples}.")
+    if not 0 < confidence_level < 1:
+        raise InvalidInput(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
+    return name
+
+
+def _multiplicities(n: int, n_resamples: int, seed: int) -> Iterator[FloatArray]:
+    """How often each of n answers is drawn, [b, n] blocks that stay within bounded memory."""
+    generator = np.random.default_rng(seed)
+    rows = max(1, _CELLS_PER_BLOCK // n)
+    for start in range(0, n_resamples, rows):
+        b = min(rows, n_resamples - start)
+        drawn = generator.integers(n, size=(b, n)) + n * np.arange(b)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=b * n).reshape(b, n).astype(np.float64)
+
+
+def _interval(values: FloatArray, confidence_level: float) -> tuple[float, float]:
+    defined = values[~np.isnan(values)]
+    if defined.size == 0:
+        return float("nan"), float("nan")
+    tail = 0.5 * (1.0 - confidence_level)
+    low, high = np.quantile(defined, [tail, 1.0 - tail])
+    return float(low), float(high)
+
+
+def _two_sided(differences: FloatArray) -> float:
+    defined = differences[~np.isnan(differences)]
+    if defined.size == 0:
+        return float("nan")
+    # Differences of equal metrics differ from zero by rounding only.
+    smaller = min((defined <= 1e-12).sum(), (defined >= -1e-12).sum())
+    return float(min(1.0, 2.0 * (1 + smaller) / (defined.size + 1)))
