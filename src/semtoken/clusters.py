@@ -1,0 +1,400 @@
+"""Labels and a vocabulary as one artifact: which tokens mean the same, and for which tokenizer that holds.
+
+`TokenClusters` is what scoring takes and what people save, share and load. How labels are computed is left to
+`semtoken.clustering`, files to `semtoken.persistence`.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken import persistence
+from semtoken.cards import CARD_CLUSTERS, write_card
+from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
+from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
+from semtoken.vocabulary import Vocabulary, normalize
+
+IdArray = npt.NDArray[np.int64]
+LabelArray = npt.NDArray[np.int32]
+Progress = Callable[[str, float, float | None], None]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenClusters:
+    """A partition of a vocabulary into clusters of tokens that mean the same.
+
+    Build one with `from_model`, load one with `from_pretrained`, or give labels of your own.
+
+    Parameters
+    ----------
+    labels : integer array of shape (V,)
+        Cluster of every token; tokens with equal labels share a cluster.
+    vocabulary
+        The tokens that the labels belong to.
+    provenance
+        How the labels came about: plain values that JSON can hold.
+
+    Raises
+    ------
+    InvalidInput
+        Labels that are not integers, negative, or not one for each token.
+    """
+
+    labels: LabelArray
+    """Cluster of every token (int32 [V], read-only)."""
+    vocabulary: Vocabulary
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Model, settings, versions and course of the clustering, as far as known."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", _checked_labels(self.labels, self.vocabulary))
+        object.__setattr__(self, "provenance", _plain(self.provenance or {}))
+
+    @classmethod
+    def from_model(
+        cls,
+        model_or_path: Any,
+        tokenizer: Any = None,
+        *,
+        n_clusters: int = 16_000,
+        algorithm: Literal["agglomerative", "kmeans"] = "agglomerative",
+        linkage: Literal["complete", "average", "single"] = "complete",
+        metric: Literal["cosine", "euclidean"] = "cosine",
+        embedding: Literal["concatenated", "input", "output"] = "concatenated",
+        stopwords: Collection[str] | None = None,
+        revision: str | None = None,
+        seed: int = 0,
+        memory_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> TokenClusters:
+        """Cluster the tokens of a model by its embeddings. The defaults are the paper's settings.
+
+        Parameters
+        ----------
+        model_or_path
+            A directory with safetensors weights, a hub id (only the files that hold the embeddings are
+            downloaded), or a transformers model in memory.
+        tokenizer
+            The model's tokenizer, or a `Vocabulary`. Default: the one saved beside the weights.
+        n_clusters
+            Number of clusters, at most the number of tokens.
+        algorithm, linkage, metric, seed, memory_budget, progress
+            Passed to `cluster_tokens`; `progress` is called with a phase, the work done and the whole of it.
+        embedding
+            Which rows to cluster: the input embeddings, the output embeddings, or both, concatenated.
+        stopwords
+            Function words to treat as neutral. Default: NLTK's English list.
+        revision
+            Branch, tag or commit of a hub id.
+
+        Raises
+        ------
+        ModelError
+            The embeddings cannot be read, or are fewer than the tokens.
+        InvalidInput
+            A setting that cannot be used.
+        InsufficientMemory
+            The machine has too little memory for this vocabulary.
+        """
+        from semtoken.clustering import cluster_table
+        from semtoken.tables import read_table
+
+        vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
+        _check_n_clusters(n_clusters, vocabulary)
+        table = read_table(model_or_path, embedding, revision=revision)
+        clustering = cluster_table(
+            table.rows(vocabulary.size),
+            n_clusters,
+            algorithm=algorithm,
+            linkage=linkage,
+            metric=metric,
+            seed=seed,
+            memory_budget=memory_budget,
+            progress=progress,
+        )
+        provenance = {
+            **table.origin(),
+            "embedding": embedding,
+            "algorithm": algorithm,
+            **({"linkage": linkage} if algorithm == "agglomerative" else {"seed": seed}),
+            "metric": metric,
+            "semtoken": version("semtoken"),
+            "clustering": clustering.report.to_dict(),
+        }
+        return cls(clustering.labels[n_clusters], vocabulary, provenance)
+
+    @classmethod
+    def from_pretrained(
+        cls, directory_or_hub_id: str | Path, *, tokenizer: Any = None, revision: str | None = None
+    ) -> TokenClusters:
+        """Load clusters from a directory or the hub.
+
+        Parameters
+        ----------
+        directory_or_hub_id
+            What `save_pretrained` or `push_to_hub` wrote.
+        tokenizer
+            If given, the clusters are checked to be made for it.
+        revision
+            Branch, tag or commit of a hub id.
+
+        Raises
+        ------
+        ArtifactError
+            Missing, damaged, incomplete, or of a format that this release does not read.
+        VocabularyMismatch
+            The clusters were made for another tokenizer than the one given.
+        """
+        saved = persistence.load(directory_or_hub_id, revision=revision)
+        try:
+            clusters = cls(
+                saved.arrays["labels"],
+                unpack_vocabulary(saved.arrays, saved.config["vocabulary"]),
+                saved.config["provenance"],
+            )
+            expected = saved.config["vocabulary"]["fingerprint"]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ArtifactError(f"{saved.path} does not hold valid clusters: {error}") from error
+        if clusters.vocabulary.fingerprint != expected:
+            raise ArtifactError(
+                f"{saved.path} is inconsistent: {persistence.LAYOUT.config} names a vocabulary with fingerprint "
+                f"{str(expected)[:12]}, the stored tokens have {clusters.vocabulary.fingerprint[:12]}. "
+                "Copy or download the folder again, or make it anew."
+            )
+        if tokenizer is not None:
+            clusters.check(tokenizer)
+        return clusters
+
+    def save_pretrained(self, directory: str | Path) -> None:
+        """Write the clusters into a directory: arrays, a config, and a card for people.
+
+        The directory appears whole or not at all; clusters that it held are replaced.
+
+        Raises
+        ------
+        InvalidInput
+            The place cannot be written or holds other files.
+        """
+        persistence.save(directory, self._arrays(), self._config(), self._card())
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Upload the clusters to a repository of the Hugging Face hub, made if missing; returns the commit's URL.
+
+        Raises
+        ------
+        ArtifactError
+            The hub refused, or cannot be reached.
+        """
+        return persistence.push(
+            repo_id,
+            self._arrays(),
+            self._config(),
+            self._card(),
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+        )
+
+    def __repr__(self) -> str:
+        return f"TokenClusters({self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens, {self.signature})"
+
+    @cached_property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self._offsets) - 1
+
+    @cached_property
+    def sizes(self) -> IdArray:
+        """Tokens in each cluster, in the order of their labels (int64 [n_clusters])."""
+        return np.diff(self._offsets)
+
+    @cached_property
+    def _group(self) -> IdArray:
+        """Labels without gaps."""
+        return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def _offsets(self) -> IdArray:
+        """Where each cluster begins in `_members` (one more entry than clusters)."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self._group))])
+
+    @cached_property
+    def _members(self) -> IdArray:
+        """All token ids, cluster after cluster, ascending inside each."""
+        members = np.argsort(self._group, kind="stable").astype(np.int64)
+        members.setflags(write=False)
+        return members
+
+    def cluster_ids(self, token_id: int) -> IdArray:
+        """Ids of the tokens in the cluster of a token, itself included, ascending (a read-only view)."""
+        return self._group_ids(self._group[token_id])
+
+    def _group_ids(self, group: int) -> IdArray:
+        return self._members[self._offsets[group] : self._offsets[group + 1]]
+
+    def members(self, token: int | str) -> list[str]:
+        """Texts of the tokens that share a cluster with a token.
+
+        Parameters
+        ----------
+        token
+            A token id, or a text. A text names the tokens that are spelled exactly so; if there is none, those
+            that are without regard to surrounding white space; if there is none, to upper and lower case.
+
+        Raises
+        ------
+        InvalidInput
+            No token is spelled so; the message names similar ones.
+        """
+        ids = self.find(token) if isinstance(token, str) else [operator.index(token)]
+        self.vocabulary.check_ids(ids)
+        joined = np.unique(np.concatenate([self.cluster_ids(i) for i in ids]))
+        return [self.vocabulary.texts[i] for i in joined]
+
+    def find(self, text: str) -> list[int]:
+        """Ids of the tokens that a text names, as in `members`."""
+        texts = self.vocabulary.texts
+        tests: tuple[Callable[[int], bool], ...] = (
+            lambda i: texts[i] == text,
+            lambda i: texts[i].strip() == text.strip(),
+            lambda i: self.vocabulary.normalized[i] == normalize(text),
+        )
+        for test in tests if text.strip() else tests[:1]:
+            if found := [i for i in range(len(texts)) if test(i)]:
+                return found
+        near = get_close_matches(normalize(text), list(dict.fromkeys(self.vocabulary.normalized)), n=5)
+        hint = f"Similar tokens: {', '.join(map(repr, near))}." if near else "No token is similar."
+        raise InvalidInput(f"No single token is spelled {text!r}; longer words are made of several. {hint}")
+
+    @property
+    def signature(self) -> str:
+        """One line that says how the clusters were made; what is unknown is left out."""
+        facts = {
+            "emb": self.provenance.get("embedding"),
+            "algo": self.provenance.get("algorithm"),
+            "link": self.provenance.get("linkage"),
+            "dist": self.provenance.get("metric"),
+            "k": self.n_clusters,
+            "vocab": self.vocabulary.fingerprint[:8],
+            "semtoken": self.provenance.get("semtoken"),
+        }
+        return "|".join(f"{name}:{value}" for name, value in facts.items() if value is not None)
+
+    def check(self, tokenizer: Any) -> None:
+        """Raise `VocabularyMismatch` unless the clusters were made for this tokenizer (or `Vocabulary`)."""
+        other = tokenizer if isinstance(tokenizer, Vocabulary) else Vocabulary.from_tokenizer(tokenizer)
+        self.vocabulary.require_same(other, mine="These clusters were made for", theirs="the tokenizer has")
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {"labels": self.labels, **pack_vocabulary(self.vocabulary)}
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "signature": self.signature,
+            "n_clusters": self.n_clusters,
+            "vocabulary": {
+                "size": self.vocabulary.size,
+                "fingerprint": self.vocabulary.fingerprint,
+                "byte_errors": self.vocabulary.byte_errors,
+                "clean_up": self.vocabulary.clean_up,
+                "drops_blank": drops_blank(self.vocabulary),
+            },
+            "provenance": dict(self.provenance),
+        }
+
+    def _card(self) -> str:
+        largest = np.argsort(-self.sizes, kind="stable")[:CARD_CLUSTERS]
+        texts = self.vocabulary.texts
+        return write_card(
+            signature=self.signature,
+            provenance=self.provenance,
+            sizes=self.sizes,
+            largest=[[texts[i] for i in self._group_ids(int(group))] for group in largest],
+        )
+
+
+def vocabulary_of(
+    model_or_path: Any,
+    tokenizer: Any,
+    *,
+    stopwords: Collection[str] | None = None,
+    revision: str | None = None,
+) -> Vocabulary:
+    """The vocabulary to cluster: of the tokenizer given, or of the one saved beside the weights."""
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    if tokenizer is None:
+        tokenizer = _load_tokenizer(model_or_path, revision)
+    return Vocabulary.from_tokenizer(tokenizer, stopwords)
+
+
+def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
+    from semtoken._extras import require
+
+    if not isinstance(model_or_path, str | Path):
+        raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
+    transformers = require("transformers", extra="transformers")
+    try:
+        return transformers.AutoTokenizer.from_pretrained(str(model_or_path), revision=revision)
+    except (OSError, ValueError) as error:
+        raise VocabularyError(
+            f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."
+        ) from error
+
+
+def _check_n_clusters(n_clusters: int, vocabulary: Vocabulary) -> None:
+    if not 1 <= n_clusters <= vocabulary.size:
+        raise InvalidInput(
+            f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
+            f"{n_clusters:,}. Published clusters hold two to ten tokens on average: "
+            f"n_clusters={max(1, vocabulary.size // 4)} would make it four."
+        )
+
+
+def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
+    array = np.asarray(labels)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"labels must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}."
+        )
+    if len(array) > vocabulary.size:
+        raise InvalidInput(
+            f"There are {len(array):,} labels but {vocabulary.size:,} tokens. If the token table was padded, "
+            "cluster its first rows only: table[: vocabulary.size]."
+        )
+    if len(array) < vocabulary.size:
+        raise InvalidInput(f"There are {len(array):,} labels but {vocabulary.size:,} tokens; each token needs one.")
+    if len(array) and not 0 <= array.min() <= array.max() <= np.iinfo(np.int32).max:
+        raise InvalidInput(f"labels must lie between 0 and 2^31 - 1, got {array.min()} to {array.max()}.")
+    checked = array.astype(np.int32)
+    checked.setflags(write=False)
+    return checked
+
+
+def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values as JSON gives them back, so that saving and loading changes nothing."""
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(provenance)))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
+    return plain
