@@ -60,9 +60,7 @@ def read_tokens(tokenizer: Any) -> Tokens:
     clean_up = _cleans_up(tokenizer)
     kwargs = {"clean_up_tokenization_spaces": False} if clean_up else {}
     texts = tuple(decode([i]) for i in range(size))
-    anchor = next(
-        (i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None
-    )
+    anchor = next((i for i, text in enumerate(texts) if len(text) == 1 and text.isascii() and text.isalpha()), None)
     if anchor is None:
         raise VocabularyError("The tokenizer has no token for a single letter; is it one for text?")
     lead = len(decode([anchor], **kwargs))

@@ -144,4 +144,4 @@ class PrefixIndex:
             text = self._cleaned(text)[:-CLEAN_UP_REACH]
         text = text.lstrip()
         # Subtle: a final sigma lowers to another letter once more letters follow.
-        return commonprefix([text.lower(), (text + "a").lower()])
+        return commonprefix([text.lower(), (text + "a").lower()])  # noqa: RUF071

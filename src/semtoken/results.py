@@ -130,8 +130,7 @@ class ScoredResponse:
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity."""
         tokens = [
-            asdict(token)
-            | {"probability": token.probability, "clustered_probability": token.clustered_probability}
+            asdict(token) | {"probability": token.probability, "clustered_probability": token.clustered_probability}
             for token in self.tokens
         ]
         summary = {

@@ -32,9 +32,7 @@ class ScoringRules:
             ("function_words", self.function_words, get_args(FunctionWords)),
         ):
             if value not in allowed:
-                raise InvalidInput(
-                    f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r} instead."
-                )
+                raise InvalidInput(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r} instead.")
 
     @property
     def effective_function_words(self) -> FunctionWords:

@@ -34,9 +34,9 @@ from semtoken.steps import (
     reduce_step,
     strongest_candidates,
 )
-from semtoken.vocabulary import Vocabulary
+from semtoken.vocabulary import BoolArray, Vocabulary
 
-MAX_LEADING_BLANKS = 32  # beyond, the prefix sets of blank tokens that open an answer are taken as empty
+MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_AT_ONCE = 64  # rows of a matrix reduced together
 
 
@@ -135,13 +135,13 @@ class Scorer:
         self.vocabulary = clusters.vocabulary
         self.rules = rules
         self.index = index
-        self.neutral_masks = rules.neutral_masks(clusters.vocabulary)
-        self.neutral_ids = tuple(np.flatnonzero(mask) for mask in self.neutral_masks)
+        self._neutral_masks = rules.neutral_masks(clusters.vocabulary)
+        self._neutral_ids = tuple(np.flatnonzero(mask) for mask in self._neutral_masks)
         self.signature = f"{clusters.signature}|{rules.signature}"
 
     def request(self, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
-        mask = self.neutral_masks[0 if opening else 1]
+        mask = self.neutral_mask(opening)
         members = self.cluster_of(token)
         members = members[members != token]
         neutral = mask[members]
@@ -150,10 +150,14 @@ class Scorer:
             neutral=bool(mask[token]),
             cluster=members[~neutral],
             cluster_neutral=members[neutral],
-            neutrals=self.neutral_ids[0 if opening else 1],
+            neutrals=self._neutral_ids[0 if opening else 1],
             candidates=candidates,
             needs_row=needs_row,
         )
+
+    def neutral_mask(self, opening: bool) -> BoolArray:
+        """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
+        return self._neutral_masks[0 if opening else 1]
 
     def cluster_of(self, token: int) -> IdArray:
         """T^e: the ids that share the token's label; a numeral (or any token without clustering) has itself only."""
@@ -161,10 +165,10 @@ class Scorer:
             return np.array([token], dtype=np.int64)
         return self.clusters.cluster_ids(token)
 
-    def in_cluster(self, token: int, ids: IdArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def in_cluster(self, token: int, ids: IdArray) -> BoolArray:
         """Which of `ids` are in the cluster of `token`."""
         if not self.rules.clustering or self.vocabulary.numeral[token]:
-            return ids == token
+            return np.asarray(ids == token)
         return np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
@@ -203,7 +207,7 @@ class AnswerScorer:
         self._has_content = False
 
     def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
-        """Take in step n: the row of logits, and the token that was chosen from it.
+        """Take in the next step: its row of logits, and the token that was chosen from it.
 
         Raises
         ------
@@ -218,55 +222,51 @@ class AnswerScorer:
 
     def plan(self, token: int) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
-        opening = self._leading_blanks == len(self.ids)
-        if not self._may_need_prefixes(token):
-            return self.scorer.request(token, NO_IDS, opening=opening, needs_row=False)
-        heads = self.scorer.index.heads([token], complete=False)
-        if not all(heads):  # a blank, or a piece of a character: anything may follow
-            return self.scorer.request(token, NO_IDS, opening=opening, needs_row=True)
-        return self.scorer.request(token, self.scorer.candidates(heads), opening=opening, needs_row=False)
+        opening = self._opens(len(self.ids))
+        candidates, needs_row = NO_IDS, False
+        if self._may_need_prefixes(neutral=bool(self.scorer.neutral_mask(opening)[token])):
+            heads = self.scorer.index.heads([token], complete=False)
+            if all(heads):
+                candidates = self.scorer.candidates(heads)
+            else:  # a blank, or a piece of a character: anything may follow
+                needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
+        return self.scorer.request(token, candidates, opening=opening, needs_row=needs_row)
 
-    def _may_need_prefixes(self, token: int) -> bool:
+    def _opens(self, position: int) -> bool:
+        """Whether nothing but blanks comes before a position."""
+        return position <= self._leading_blanks
+
+    def _may_need_prefixes(self, *, neutral: bool) -> bool:
+        """Whether a prefix set can matter; that of a neutral token only if the whole answer turns out neutral."""
         if not self.scorer.rules.prefix_matching:
             return False
-        opening = self._leading_blanks == len(self.ids)
-        neutral = self.scorer.neutral_masks[0 if opening else 1][token]
-        if not neutral:
-            return True
-        # A neutral token needs its prefix set only if the whole answer turns out to be neutral.
-        return (
-            self.scorer.rules.preset == "default"
-            and not self._has_content
-            and self._leading_blanks < MAX_LEADING_BLANKS
-        )
+        return not neutral or (self.scorer.rules.preset == "default" and not self._has_content)
 
-    def accept(
-        self, request: StepRequest, values: FloatArray, log_normalizer: float, row: FloatArray | None
-    ) -> None:
-        """Reduce the values taken from a row; see `add`."""
-        step = len(self.ids)
+    def accept(self, request: StepRequest, values: FloatArray, log_normalizer: float, row: FloatArray | None) -> None:
+        """Take in the next step from the columns that `plan` asked for; see `add`."""
+        position = len(self.ids)
         if not math.isfinite(log_normalizer):
             raise InvalidLogits(
-                f"The logits of step {step} hold NaN or +inf, or not one finite value: there is no distribution to score."
+                f"The logits of step {position} hold NaN or +inf, or not one finite value: "
+                "there is no distribution to score."
             )
         log_probs = values - log_normalizer
-        mass = reduce_step(request, log_probs)
-        opening = self._leading_blanks == step
-        if self._may_need_prefixes(request.token):
-            tail = log_probs[len(log_probs) - len(request.candidates) :]
-            whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
-            self._open.append(OpenStep(step, request.candidates, tail, whole))
-        self._leading_blanks += opening and bool(self.scorer.vocabulary.blank[request.token])
+        blank = bool(self.scorer.vocabulary.blank[request.token])
+        self._leading_blanks += blank and self._opens(position)
         self._has_content = self._has_content or not request.neutral
         self.ids.append(request.token)
-        self._steps.append(mass)
+        self._steps.append(reduce_step(request, log_probs))
+        if request.needs_row or len(request.candidates):
+            tail = log_probs[len(log_probs) - len(request.candidates) :]
+            whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
+            self._open.append(OpenStep(position, request.candidates, tail, whole))
         self._advance(complete=False)
 
     def _advance(self, *, complete: bool) -> None:
         """Decide every prefix set that the tokens so far can decide."""
         waiting: list[OpenStep] = []
         for step in self._open:
-            if self._has_content and self._steps[step.position].neutral:
+            if not self._may_need_prefixes(neutral=self._steps[step.position].neutral):
                 continue
             heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
             if self.scorer.index.is_decided(heads, complete=complete):
@@ -278,12 +278,9 @@ class AnswerScorer:
     def _prefix_mass(self, step: OpenStep, head: str) -> PrefixMass:
         token = self._steps[step.position].token
         ids = np.sort(self.scorer.index.beginnings(head))
-        ids = ids[~self.scorer.in_cluster(token, ids) & (ids != token)]
-        mask = self.scorer.neutral_masks[0 if self._opens(step.position) else 1]
-        return reduce_prefixes(ids, step.take(ids), mask[ids])
-
-    def _opens(self, position: int) -> bool:
-        return position <= self._leading_blanks
+        ids = ids[~self.scorer.in_cluster(token, ids)]
+        neutral = self.scorer.neutral_mask(self._opens(step.position))[ids]
+        return reduce_prefixes(ids, step.take(ids), neutral)
 
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         """Let go of the whole row once something is known of the text to come."""
@@ -292,12 +289,19 @@ class AnswerScorer:
         candidates = self.scorer.candidates(heads)
         return OpenStep(step.position, candidates, step.take(candidates), None)
 
-    def finish(self, distribution: Distribution = "raw", text: str | None = None) -> ScoredResponse:
-        """The result, once the answer is complete. `text` overrides the decoded text."""
+    def truncate(self, length: int) -> None:
+        """Forget the steps from `length` on: special tokens that pad a finished answer."""
+        del self.ids[length:], self._steps[length:]
+        self._open = [step for step in self._open if step.position < length]
+        self._leading_blanks = min(self._leading_blanks, length)
+        self._has_content = not all(step.neutral for step in self._steps)
+
+    def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
+        """The result, once the answer is complete."""
         self._advance(complete=True)
         vocabulary = self.scorer.vocabulary
         neutrality = self._has_content or self.scorer.rules.preset == "paper"
-        text = vocabulary.decode(self.ids) if text is None else text
+        text = vocabulary.decode(self.ids)
         offsets = vocabulary.offsets(self.ids)
         tokens = tuple(
             scored_token(vocabulary, step, self._prefixes.get(i, NO_PREFIXES), offsets[i], neutrality=neutrality)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_sum_exp
 from semtoken.results import Source
+from semtoken.vocabulary import BoolArray
 
 STRONGEST = 5  # alternatives kept a step
 
@@ -104,13 +104,10 @@ def reduce_step(request: StepRequest, log_probs: FloatArray) -> StepMass:
     )
 
 
-def reduce_prefixes(
-    ids: IdArray, log_probs: FloatArray, is_neutral: Sequence[bool] | np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> PrefixMass:
+def reduce_prefixes(ids: IdArray, log_probs: FloatArray, neutral: BoolArray) -> PrefixMass:
     """Mass of the tokens `ids` of a prefix set that are not in the cluster, neutral ones apart."""
     if not len(ids):
         return NO_PREFIXES
-    neutral = np.asarray(is_neutral, dtype=bool)
     return PrefixMass(
         content=log_sum_exp(log_probs[~neutral]),
         neutral=log_sum_exp(log_probs[neutral]),
