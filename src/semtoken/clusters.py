@@ -6,28 +6,59 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import operator
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken import persistence
+from semtoken._extras import require
 from semtoken.cards import CARD_CLUSTERS, write_card
+from semtoken.clustering import Algorithm, Linkage, Progress, cluster_table
+from semtoken.clustering.rows import Metric
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
 from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
+from semtoken.tables import EmbeddingTable, Kind, read_table
 from semtoken.vocabulary import Vocabulary, normalize
 
 IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
-Progress = Callable[[str, float, float | None], None]
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """How to make clusters; the defaults are the paper's."""
+
+    n_clusters: int = 16_000
+    algorithm: Algorithm = "agglomerative"
+    linkage: Linkage = "complete"
+    metric: Metric = "cosine"
+    embedding: Kind = "concatenated"
+    seed: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """The settings that matter for the labels: k-means has no linkage, a hierarchy no seed."""
+        unused = "linkage" if self.algorithm == "kmeans" else "seed"
+        return {name: value for name, value in asdict(self).items() if name != unused}
+
+    def check(self, vocabulary: Vocabulary) -> None:
+        """Raise `InvalidInput` if there are fewer tokens than clusters."""
+        if not 1 <= self.n_clusters <= vocabulary.size:
+            raise InvalidInput(
+                f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
+                f"{self.n_clusters:,}. Published clusters hold two to ten tokens on average: "
+                f"n_clusters={max(1, vocabulary.size // 4)} would make it four."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +99,10 @@ class TokenClusters:
         tokenizer: Any = None,
         *,
         n_clusters: int = 16_000,
-        algorithm: Literal["agglomerative", "kmeans"] = "agglomerative",
-        linkage: Literal["complete", "average", "single"] = "complete",
-        metric: Literal["cosine", "euclidean"] = "cosine",
-        embedding: Literal["concatenated", "input", "output"] = "concatenated",
+        algorithm: Algorithm = "agglomerative",
+        linkage: Linkage = "complete",
+        metric: Metric = "cosine",
+        embedding: Kind = "concatenated",
         stopwords: Collection[str] | None = None,
         revision: str | None = None,
         seed: int = 0,
@@ -107,32 +138,11 @@ class TokenClusters:
         InsufficientMemory
             The machine has too little memory for this vocabulary.
         """
-        from semtoken.clustering import cluster_table
-        from semtoken.tables import read_table
-
+        settings = ClusterSettings(n_clusters, algorithm, linkage, metric, embedding, seed)
         vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
-        _check_n_clusters(n_clusters, vocabulary)
+        settings.check(vocabulary)
         table = read_table(model_or_path, embedding, revision=revision)
-        clustering = cluster_table(
-            table.rows(vocabulary.size),
-            n_clusters,
-            algorithm=algorithm,
-            linkage=linkage,
-            metric=metric,
-            seed=seed,
-            memory_budget=memory_budget,
-            progress=progress,
-        )
-        provenance = {
-            **table.origin(),
-            "embedding": embedding,
-            "algorithm": algorithm,
-            **({"linkage": linkage} if algorithm == "agglomerative" else {"seed": seed}),
-            "metric": metric,
-            "semtoken": version("semtoken"),
-            "clustering": clustering.report.to_dict(),
-        }
-        return cls(clustering.labels[n_clusters], vocabulary, provenance)
+        return cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
 
     @classmethod
     def from_pretrained(
@@ -165,7 +175,8 @@ class TokenClusters:
             )
             expected = saved.config["vocabulary"]["fingerprint"]
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ArtifactError(f"{saved.path} does not hold valid clusters: {error}") from error
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
         if clusters.vocabulary.fingerprint != expected:
             raise ArtifactError(
                 f"{saved.path} is inconsistent: {persistence.LAYOUT.config} names a vocabulary with fingerprint "
@@ -318,6 +329,7 @@ class TokenClusters:
                 "byte_errors": self.vocabulary.byte_errors,
                 "clean_up": self.vocabulary.clean_up,
                 "drops_blank": drops_blank(self.vocabulary),
+                "neutral": neutral_hash(self.vocabulary),
             },
             "provenance": dict(self.provenance),
         }
@@ -331,6 +343,38 @@ class TokenClusters:
             sizes=self.sizes,
             largest=[[texts[i] for i in self._group_ids(int(group))] for group in largest],
         )
+
+
+def cluster_vocabulary(
+    table: EmbeddingTable,
+    vocabulary: Vocabulary,
+    settings: ClusterSettings,
+    *,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+) -> TokenClusters:
+    """Cluster the tokens of a vocabulary by the embeddings that belong to it."""
+    clustering = cluster_table(
+        table.rows(vocabulary.size),
+        settings.n_clusters,
+        algorithm=settings.algorithm,
+        linkage=settings.linkage,
+        metric=settings.metric,
+        seed=settings.seed,
+        memory_budget=memory_budget,
+        progress=progress,
+    )
+    origin = {key: value for key, value in asdict(table.origin).items() if value is not None}
+    provenance = {
+        **origin,
+        "content_hash": table.content_hash,
+        **settings.facts(),
+        "semtoken": version("semtoken"),
+        "numpy": np.__version__,
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "clustering": clustering.report.to_dict(),
+    }
+    return TokenClusters(clustering.labels[settings.n_clusters], vocabulary, provenance)
 
 
 def vocabulary_of(
@@ -349,8 +393,6 @@ def vocabulary_of(
 
 
 def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
-    from semtoken._extras import require
-
     if not isinstance(model_or_path, str | Path):
         raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
     transformers = require("transformers", extra="transformers")
@@ -362,13 +404,9 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
         ) from error
 
 
-def _check_n_clusters(n_clusters: int, vocabulary: Vocabulary) -> None:
-    if not 1 <= n_clusters <= vocabulary.size:
-        raise InvalidInput(
-            f"n_clusters must be between 1 and the {vocabulary.size:,} tokens of this vocabulary, got "
-            f"{n_clusters:,}. Published clusters hold two to ten tokens on average: "
-            f"n_clusters={max(1, vocabulary.size // 4)} would make it four."
-        )
+def neutral_hash(vocabulary: Vocabulary) -> str:
+    """Which tokens are neutral, as a short hash: the fingerprint does not tell stopword lists apart."""
+    return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
 
 
 def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:

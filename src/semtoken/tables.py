@@ -1,0 +1,429 @@
+"""A model's embeddings as a token table, read without loading the model.
+
+From a checkpoint only the two matrices are touched: they are mapped into memory where they lie in the safetensors
+files. Nothing here knows what the tokens mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from semtoken.clustering.rows import TableParts
+from semtoken.errors import InvalidInput, ModelError
+
+Kind = Literal["concatenated", "input", "output"]
+"""Which embeddings make up a row: of the input, of the output, or one behind the other."""
+
+Matrix = npt.NDArray[Any]
+"""Rows as they are stored: float32, float16, float64, or bfloat16 as its raw bits in uint16."""
+
+INPUT_MODULES = frozenset(
+    ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embeddings", "embedding")
+)
+OUTPUT_MODULES = frozenset(("lm_head", "embed_out", "output", "output_layer", "head"))
+# Blocks, extra prediction heads, encoders and other modalities: their embeddings are not of the answer's tokens.
+OTHER_PARTS = frozenset(("layers", "layer", "blocks", "h", "mtp", "encoder"))
+OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech|codec")
+STORED_TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "BF16": "<u2"}
+PACKED = ("qweight", "weight_packed", "qzeros", "scales", "weight_scale", "weight_scale_inv", "absmax", "SCB")
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+CHUNK = 4096  # rows made float32 at a time
+
+UNQUANTISED = (
+    "Cluster the model as it was before quantisation (its tokens and clusters are the same), or one of its "
+    "formats that keeps embeddings and output head in 16 bits."
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a token table comes from."""
+
+    model: str | None
+    """Name for people: a hub id, or the name of a directory without its path."""
+    hub_id: str | None = None
+    commit: str | None = None
+    """Commit of the hub id."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingTable:
+    """Embedding matrices as they are stored, rows beyond the vocabulary (padding) included."""
+
+    parts: tuple[Matrix, ...]
+    origin: Origin
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that every part has."""
+        return min(len(part) for part in self.parts)
+
+    def rows(self, size: int) -> TableParts:
+        """The first `size` rows, for clustering; nothing is copied.
+
+        Raises
+        ------
+        ModelError
+            There are fewer.
+        """
+        if self.n_rows < size:
+            raise ModelError(
+                f"The tokenizer has {size:,} tokens but the embeddings of {self.origin.model or 'this model'} only "
+                f"{self.n_rows:,} rows. Use the tokenizer that belongs to this model; if tokens were added to it, "
+                "resize the model's embeddings, or choose embedding='input' if only the output head is shorter."
+            )
+        return TableParts(tuple(_widest(part[:size]) for part in self.parts))
+
+    def normalized(self) -> npt.NDArray[np.float32]:
+        """All rows in float32, each part of a row divided by its Euclidean norm (zeros stay zeros)."""
+        out = np.empty((self.n_rows, sum(part.shape[1] for part in self.parts)), np.float32)
+        column = 0
+        for part in self.parts:
+            for start in range(0, self.n_rows, CHUNK):
+                block = to_float32(part[start : min(start + CHUNK, self.n_rows)]).astype(np.float64)
+                norms = np.sqrt(np.einsum("ij,ij->i", block, block))[:, None]
+                if not np.isfinite(norms).all():
+                    row = start + int(np.flatnonzero(~np.isfinite(norms[:, 0]))[0])
+                    raise ModelError(f"Row {row} of the embeddings holds NaN or infinity; is the checkpoint damaged?")
+                unit = np.divide(block, norms, out=np.zeros_like(block), where=norms > 0)
+                out[start : start + len(block), column : column + part.shape[1]] = unit
+            column += part.shape[1]
+        return out
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of the matrices' bytes: the same for a model in memory and the files it was loaded from."""
+        digest = hashlib.sha256()
+        seen: list[Matrix] = []
+        for part in self.parts:
+            tied = next((k for k, other in enumerate(seen) if other is part), None)
+            digest.update(f"{part.shape}{part.dtype.str}{tied};".encode())
+            if tied is None:
+                digest.update(np.ascontiguousarray(part).reshape(-1).data)
+            seen.append(part)
+        return digest.hexdigest()
+
+
+def token_table(
+    model_or_path: Any, kind: Kind = "concatenated", *, revision: str | None = None
+) -> npt.NDArray[np.float32]:
+    """The embeddings of a model's tokens, as the paper clusters them.
+
+    Parameters
+    ----------
+    model_or_path
+        A directory with safetensors weights, a hub id (only the files that hold the matrices are downloaded),
+        or a transformers model in memory.
+    kind
+        The rows of the input embedding matrix, of the output embedding matrix, or both, concatenated.
+    revision
+        Branch, tag or commit of a hub id.
+
+    Returns
+    -------
+    float32 array of shape (rows, d)
+        Each part of a row has Euclidean norm 1 (rows of zeros stay zero). All rows of the matrices, padding too:
+        take `[:vocab.size]`. Where the two matrices have unequal numbers of rows, the rows that both have.
+
+    Raises
+    ------
+    ModelError
+        The matrices are missing, quantised, ambiguous or damaged.
+    """
+    return read_table(model_or_path, kind, revision=revision).normalized()
+
+
+def read_table(model_or_path: Any, kind: Kind = "concatenated", *, revision: str | None = None) -> EmbeddingTable:
+    """The matrices behind `token_table`, as they are stored: no copy, half the memory where that is 16 bits."""
+    if kind not in get_args(Kind):
+        raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
+    if not isinstance(model_or_path, str | Path):
+        return EmbeddingTable(_select(_matrices_of_model(model_or_path, kind), kind), _origin_of_model(model_or_path))
+    checkpoint = Checkpoint.open(model_or_path, revision)
+    return EmbeddingTable(_select(checkpoint.matrices(kind), kind), checkpoint.origin)
+
+
+def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
+    """Where a token table would come from; of a hub id, this asks for its commit only."""
+    if not isinstance(model_or_path, str | Path):
+        return _origin_of_model(model_or_path)
+    return Checkpoint.open(model_or_path, revision).origin
+
+
+def to_float32(matrix: Matrix) -> npt.NDArray[np.float32]:
+    """Stored rows as float32; bfloat16 is the upper half of a float32."""
+    if matrix.dtype == np.uint16:
+        return (matrix.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return matrix.astype(np.float32, copy=False)
+
+
+def _widest(matrix: Matrix) -> Matrix:
+    return matrix.astype(np.float32) if matrix.dtype == np.float64 else matrix
+
+
+Pair = tuple[Matrix | None, Matrix | None]
+
+
+def _select(pair: Pair, kind: Kind) -> tuple[Matrix, ...]:
+    wanted = {"input": pair[:1], "output": pair[1:], "concatenated": pair}[kind]
+    return tuple(matrix for matrix in wanted if matrix is not None)
+
+
+# ---- models in memory -------------------------------------------------------------------------------------------
+
+
+def _origin_of_model(model: Any) -> Origin:
+    name = str(getattr(model, "name_or_path", "") or "") or None
+    if name is None:
+        return Origin(type(model).__name__)
+    if Path(name).exists() or not HUB_ID.fullmatch(name):
+        return Origin(Path(name).name)
+    # No commit: the weights in memory may have changed since they were loaded.
+    return Origin(name, hub_id=name)
+
+
+def _matrices_of_model(model: Any, kind: Kind) -> Pair:
+    if not hasattr(model, "get_input_embeddings") or not hasattr(model, "get_output_embeddings"):
+        raise ModelError(
+            f"Expected a directory, a hub id or a transformers model, got {type(model).__name__}, which has no "
+            "get_input_embeddings() and get_output_embeddings()."
+        )
+    source: Matrix | None = None
+    if kind != "output":
+        source = _module_matrix(model.get_input_embeddings(), "input embedding")
+    if kind == "input":
+        return source, None
+    head = model.get_output_embeddings()
+    if head is None:
+        raise ModelError(
+            f"{type(model).__name__} has no output head, so it cannot generate text. Load it with "
+            "AutoModelForCausalLM, or choose embedding='input'."
+        )
+    if source is not None and _weight(head) is _weight(model.get_input_embeddings()):
+        return source, source
+    return source, _module_matrix(head, "output head")
+
+
+def _weight(module: Any) -> Any:
+    return getattr(module, "weight", None)
+
+
+def _module_matrix(module: Any, what: str) -> Matrix:
+    weight = _weight(module)
+    if weight is None or hasattr(module, "qweight") or getattr(weight, "quant_state", None) is not None:
+        raise ModelError(f"The {what} ({type(module).__name__}) is quantised or holds no plain matrix. {UNQUANTISED}")
+    if getattr(weight, "is_meta", False):
+        raise ModelError(f"The {what} is not in memory (device 'meta'). Load the model without offloading it to disk.")
+    kind = str(weight.dtype).removeprefix("torch.")
+    if kind not in ("float32", "float16", "bfloat16", "float64"):
+        raise ModelError(f"The {what} is stored as {kind}: it is quantised. {UNQUANTISED}")
+    tensor = weight.detach().cpu().contiguous()
+    if kind == "bfloat16":
+        import torch  # already loaded: we hold one of its tensors
+
+        return np.asarray(tensor.view(torch.int16).numpy()).view(np.uint16)
+    return np.asarray(tensor.numpy())
+
+
+# ---- checkpoints ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The files of a model in a directory or on the hub."""
+
+    origin: Origin
+    folder: Path | None
+    """The directory, or None: the files are fetched from the hub one by one."""
+
+    @classmethod
+    def open(cls, source: str | Path, revision: str | None) -> Checkpoint:
+        """Find the directory, or the commit that the hub has.
+
+        Raises
+        ------
+        ModelError
+            There is neither.
+        """
+        path = Path(source).expanduser()
+        if path.is_dir():
+            return cls(Origin(path.resolve().name), path)
+        if path.exists():
+            raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json beside it.")
+        if isinstance(source, Path) or not HUB_ID.fullmatch(source):
+            raise ModelError(f"There is no directory {path}.")
+        return cls(Origin(source, hub_id=source, commit=_hub_commit(source, revision)), None)
+
+    def file(self, name: str) -> Path | None:
+        """The named file, or None if the checkpoint does not have it."""
+        if self.folder is not None:
+            path = self.folder / name
+            return path if path.is_file() else None
+        assert self.origin.hub_id is not None
+        return _from_hub(self.origin.hub_id, name, self.origin.commit)
+
+    def matrices(self, kind: Kind) -> Pair:
+        """Input and output embeddings, those that are asked for."""
+        where = self._where()
+        source = self._find(where, "input") if kind != "output" else None
+        head = self._find(where, "output") if kind != "input" else None
+        if source is None and kind != "output":
+            source = self._tied(where, present=head or self._find(where, "output"), missing="input embedding matrix")
+        if head is None and kind != "input":
+            head = self._tied(where, present=source or self._find(where, "input"), missing="output head")
+        read = {name: self._read(where[name], name) for name in (source, head) if name is not None}
+        return (read[source] if source else None, read[head] if head else None)
+
+    def _where(self) -> dict[str, str]:
+        """Tensor name -> file."""
+        index = self.file("model.safetensors.index.json")
+        if index is not None:
+            try:
+                return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error
+        names = ["model.safetensors"]
+        if self.folder is not None and not (self.folder / names[0]).is_file():
+            names = sorted(path.name for path in self.folder.glob("*.safetensors") if "adapter" not in path.name)
+        found = [(name, path) for name in names if (path := self.file(name)) is not None]
+        if not found:
+            raise ModelError(self._no_weights())
+        return {tensor: name for name, path in found for tensor in _header(path)}
+
+    def _no_weights(self) -> str:
+        files = [] if self.folder is None else sorted(path.name for path in self.folder.iterdir())
+        if "adapter_config.json" in files:
+            return f"{self.folder} holds an adapter, not a model. Merge it into its model and save that."
+        other = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".gguf"))]
+        found = f" It has {other[0]}, which semtoken does not read (it may hold code)." if other else ""
+        return (
+            f"{self.folder or self.origin.hub_id} has no safetensors weights.{found} Load the model with transformers "
+            "and save it with save_pretrained(), which writes safetensors, or pass the loaded model itself."
+        )
+
+    def _find(self, where: dict[str, str], side: Literal["input", "output"]) -> str | None:
+        """Name of the one matrix on this side of the model, None if there is none."""
+        modules = INPUT_MODULES if side == "input" else OUTPUT_MODULES
+        kept = [parts for name in where if not _is_elsewhere(parts := name.split("."))]
+        found = sorted(".".join(p) for p in kept if p[-1] == "weight" and p[-2:-1] and p[-2] in modules)
+        packed = sorted(".".join(p) for p in kept if modules.intersection(p) and p[-1] in PACKED)
+        if packed:
+            raise ModelError(f"The {side} embeddings of {self.origin.model} are quantised ({packed[0]}). {UNQUANTISED}")
+        if len(found) > 1:
+            raise ModelError(
+                f"{self.origin.model} has several matrices that may be its {side} embeddings: {', '.join(found)}. "
+                "Pass the model loaded by transformers instead of its path."
+            )
+        return found[0] if found else None
+
+    def _tied(self, where: dict[str, str], *, present: str | None, missing: str) -> str:
+        """The matrix that stands in for a missing one, if this is a model that shares them."""
+        name = self.origin.model
+        if present is None:
+            raise ModelError(
+                f"No embedding matrix was recognised among the {len(where):,} tensors of {name}. Pass the model "
+                "loaded by transformers instead of its path."
+            )
+        config = self._config()
+        flags = [part.get("tie_word_embeddings") for part in (config, config.get("text_config")) if part]
+        architectures = [str(item) for item in config.get("architectures") or ()]
+        generates = any("LM" in a or "ConditionalGeneration" in a for a in architectures)
+        if (False in flags and True not in flags) or (architectures and not generates):
+            raise ModelError(
+                f"{name} ({', '.join(architectures) or 'unknown architecture'}) has no {missing}. If this is a model "
+                "without a language-model head, use the one that generates text, or choose embedding='input'."
+            )
+        return present
+
+    def _config(self) -> dict[str, Any]:
+        path = self.file("config.json")
+        try:
+            config = json.loads(path.read_text(encoding="utf-8")) if path else {}
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path} cannot be read: {error}") from error
+        return config if isinstance(config, dict) else {}
+
+    def _read(self, file: str, tensor: str) -> Matrix:
+        path = self.file(file)
+        if path is None:
+            raise ModelError(f"{self.origin.model} is incomplete: its index names {file}, which is missing.")
+        return _map_tensor(path, tensor)
+
+
+def _is_elsewhere(parts: Sequence[str]) -> bool:
+    return any(part in OTHER_PARTS or OTHER_MODALITIES.search(part) for part in parts)
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """Tensors of a safetensors file: type, shape and place. The library checks that the file is whole."""
+    try:
+        with safe_open(path, framework="numpy"):
+            pass
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged or incomplete: {error}. Download the checkpoint again.") from error
+    return {name: {**entry, "start": 8 + length} for name, entry in header.items() if name != "__metadata__"}
+
+
+def _map_tensor(path: Path, tensor: str) -> Matrix:
+    # NumPy knows no bfloat16, so the library cannot read it for us: map the bytes where they lie.
+    entry = _header(path).get(tensor)
+    if entry is None:
+        raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
+    dtype = STORED_TYPES.get(entry["dtype"])
+    if dtype is None:
+        raise ModelError(f"{tensor} is stored as {entry['dtype']}: it is quantised. {UNQUANTISED}")
+    shape: Sequence[int] = entry["shape"]
+    if len(shape) != 2 or 0 in shape:
+        raise ModelError(f"{tensor} has the shape {tuple(shape)}; an embedding matrix has rows and columns.")
+    start = entry["start"] + entry["data_offsets"][0]
+    mapped = np.memmap(path, dtype=dtype, mode="r", offset=start, shape=tuple(shape))
+    return np.require(np.asarray(mapped), requirements="A")
+
+
+# ---- the hub ----------------------------------------------------------------------------------------------------
+
+
+def _hub_commit(repo: str, revision: str | None) -> str:
+    config = _from_hub(repo, "config.json", revision)
+    if config is None:
+        raise ModelError(f"There is no directory '{repo}' here, and the hub's '{repo}' has no config.json.")
+    return config.parent.name  # the hub's cache keeps files in a folder named by the commit
+
+
+def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repo, name, revision=revision))
+    except LocalEntryNotFoundError as error:
+        if name != "config.json":
+            return None  # offline: not in the cache
+        raise _hub_error(repo, error) from error
+    except EntryNotFoundError:
+        return None
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise _hub_error(repo, error) from error
+
+
+def _hub_error(repo: str, error: Exception) -> ModelError:
+    reason = next(_lines(str(error)), type(error).__name__)
+    return ModelError(f"There is no directory '{repo}' here, and it cannot be had from the hub: {reason}")
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.strip() for line in text.splitlines() if line.strip())
