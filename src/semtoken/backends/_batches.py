@@ -1,0 +1,154 @@
+"""Prompts as batches of token ids for transformers models: encoding, padding, and where an answer ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.vocabulary import Vocabulary
+
+Message: TypeAlias = Mapping[str, Any]
+Prompt: TypeAlias = str | Sequence[Message]
+"""Text, or chat messages (`{"role": ..., "content": ...}`) for the tokenizer's own template."""
+Response: TypeAlias = str | Sequence[int]
+"""Text, or the token ids of an answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch:
+    """Sequences of one length."""
+
+    ids: npt.NDArray[np.int64]
+    """[B, T]"""
+    mask: npt.NDArray[np.int64]
+    """[B, T], 0 where padded."""
+
+
+def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or several, as a list."""
+    if isinstance(prompts, str):
+        return [prompts]
+    listed = list(prompts)
+    if listed and isinstance(listed[0], Mapping):
+        return [listed]  # type: ignore[list-item]
+    return listed  # type: ignore[return-value]
+
+
+def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
+    """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
+
+    Raises
+    ------
+    InvalidInput
+        The prompt is blank or of another kind, or the tokenizer has no chat template.
+    """
+    if isinstance(prompt, str):
+        text = prompt
+    elif prompt and all(isinstance(message, Mapping) for message in prompt):
+        text = _rendered(tokenizer, prompt, number)
+    else:
+        raise InvalidInput(
+            f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."
+        )
+    if not text.strip():
+        raise InvalidInput(f"Prompt {number} is empty.")
+    return text
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
+    if not getattr(tokenizer, "chat_template", None):
+        raise InvalidInput(
+            f"Prompt {number} is a list of chat messages, but the tokenizer has no chat template. "
+            "Pass the prompt as text, or set tokenizer.chat_template."
+        )
+    try:
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))
+    except Exception as error:  # templates are programs of the model's authors and raise what they like
+        raise InvalidInput(f"The chat template refuses the messages of prompt {number}: {error}") from error
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
+    """Token ids of a prompt; a chat template writes its special tokens itself."""
+    text = prompt_text(tokenizer, prompt, number)
+    return list(tokenizer(text, add_special_tokens=isinstance(prompt, str))["input_ids"])
+
+
+def encode_response(
+    tokenizer: Any, prompt: Prompt, prompt_ids: list[int], response: Response, number: int
+) -> list[int]:
+    """Token ids of a response, as they would follow the prompt.
+
+    Prompt and response are tokenised together where that leaves the prompt's ids as they are, apart otherwise.
+
+    Raises
+    ------
+    InvalidInput
+        The response is neither text nor ids.
+    """
+    if not isinstance(response, str):
+        try:
+            return [int(token) for token in response]
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
+    if not response:
+        return []
+    special = isinstance(prompt, str)
+    together = list(
+        tokenizer(prompt_text(tokenizer, prompt, number) + response, add_special_tokens=special)["input_ids"]
+    )
+    if together[: len(prompt_ids)] == prompt_ids:
+        return _without_closing(tokenizer, together[len(prompt_ids) :], response)
+    return list(tokenizer(response, add_special_tokens=False)["input_ids"])
+
+
+def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]:
+    """Leave out the end-of-sequence token that some tokenizers put behind every text."""
+    closing = getattr(tokenizer, "eos_token", None)
+    if ids and closing and ids[-1] == tokenizer.eos_token_id and not response.endswith(closing):
+        return ids[:-1]
+    return ids
+
+
+def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> PaddedBatch:
+    """Sequences side by side, filled up on the left (prompts) or on the right (responses)."""
+    width = max(map(len, sequences))
+    ids = np.full((len(sequences), width), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        columns = slice(width - len(sequence), width) if left else slice(0, len(sequence))
+        ids[row, columns] = sequence
+        mask[row, columns] = 1
+    return PaddedBatch(ids, mask)
+
+
+def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:
+    """An id to pad with: the tokenizer's own, or one that ends a sequence."""
+    if tokenizer.pad_token_id is not None:
+        return int(tokenizer.pad_token_id)
+    if stop_ids:
+        return min(stop_ids)
+    raise VocabularyError("The tokenizer has neither a padding nor an end-of-sequence token; set tokenizer.pad_token.")
+
+
+def newline_ids(vocabulary: Vocabulary) -> list[int]:
+    """Every token whose text contains a newline: the paper's prompts end an answer there."""
+    return [token for token, text in enumerate(vocabulary.texts) if "\n" in text]
+
+
+def answer_length(
+    ids: Sequence[int], stop_ids: Collection[int], stop_strings: Sequence[str], vocabulary: Vocabulary
+) -> int:
+    """Number of tokens up to the first stop token or the token that completes a stop string, that one included."""
+    length = next((i + 1 for i, token in enumerate(ids) if token in stop_ids), len(ids))
+    if not stop_strings:
+        return length
+    text = vocabulary.decode(ids[:length])
+    ends = [text.find(stop) + len(stop) for stop in stop_strings if stop in text]
+    if not ends:
+        return length
+    return next(i + 1 for i, (_, end) in enumerate(vocabulary.offsets(ids[:length])) if end >= min(ends))
