@@ -136,7 +136,7 @@ def _cleans_up(tokenizer: Any) -> bool:
     """Whether decoding removes blanks before punctuation, found by trying."""
     try:
         plain = tokenizer.decode
-        ids = tokenizer.encode("a , b . c", add_special_tokens=False)
+        ids = tokenizer.encode("a , b . c ' d", add_special_tokens=False)
         return bool(
             plain(ids, skip_special_tokens=True)
             != plain(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
