@@ -5,6 +5,7 @@
     │   └── VocabularyMismatch           clusters and tokenizer (or logits) disagree
     ├── InvalidLogits (ValueError)       NaN, +inf, empty or missing distributions
     ├── InvalidInput (ValueError)        an argument, a prompt or a line of a file that cannot be used
+    ├── MissingStatistic (ValueError)    a method needs something that was not recorded of the answer
     ├── ArtifactError (ValueError)       a clusters folder that is corrupt, truncated or of another version
     ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
     ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
@@ -36,6 +37,10 @@ class InvalidLogits(SemtokenError, ValueError):
 
 class InvalidInput(SemtokenError, ValueError):
     """An argument, a prompt or a line of a file that cannot be used."""
+
+
+class MissingStatistic(SemtokenError, ValueError):
+    """A method needs a statistic that was not recorded of this answer."""
 
 
 class ArtifactError(SemtokenError, ValueError):

@@ -1,0 +1,140 @@
+"""Arguments of the methods as checked arrays: bad input raises `InvalidInput`, it never yields a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Rows: TypeAlias = Sequence[npt.ArrayLike]
+"""One array per sample, each with a length of its own."""
+
+CONTRADICTION, NEUTRAL, ENTAILMENT = 0, 1, 2
+_CLASS_OF_NAME = {
+    "contradiction": CONTRADICTION,
+    "contra": CONTRADICTION,
+    "neutral": NEUTRAL,
+    "entailment": ENTAILMENT,
+    "entail": ENTAILMENT,
+}
+_ROUNDING = 1e-6
+
+
+def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
+    """A float64 copy with that many dimensions, at least one value in each, and no NaN."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"'{name}' must hold numbers only, in rows of one length: {error}") from error
+    if array.ndim != dimensions:
+        raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
+    if array.size == 0:
+        raise InvalidInput(f"'{name}' is empty, its shape is {array.shape}.")
+    if np.isnan(array).any():
+        where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+        raise InvalidInput(f"'{name}' holds NaN, first at {where}.")
+    return array
+
+
+def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Natural-log probabilities of one answer's tokens; -inf is legal, positive rounding errors become 0."""
+    array = numbers(values, name, dimensions=1)
+    if array.max() > _ROUNDING:
+        raise InvalidInput(
+            f"'{name}' holds {array.max():g}, but the logarithm of a probability is never positive. "
+            "Give natural logs, not probabilities or negative logs."
+        )
+    return np.minimum(array, 0.0)
+
+
+def sample_log_probs(values: Rows, name: str = "sample_logprobs") -> list[FloatArray]:
+    """One array of log-probabilities per sample, at least one sample."""
+    if len(values) == 0:
+        raise InvalidInput(f"'{name}' is empty: give at least one sample.")
+    return [log_probs(row, f"{name}[{m}]") for m, row in enumerate(values)]
+
+
+def square(values: npt.ArrayLike, name: str, *, low: float, high: float) -> FloatArray:
+    """A matrix [M, M] with values in [low, high]."""
+    matrix = numbers(values, name, dimensions=2)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise InvalidInput(f"'{name}' must be square, one row and column per sample, got {matrix.shape}.")
+    within(matrix, name, low=low, high=high)
+    return matrix
+
+
+def similarities(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
+    """Similarities clipped to [0, 1]; those of a cosine may be negative, raw logits are refused."""
+    array = numbers(values, name, dimensions=dimensions)
+    within(array, name, low=-1.0, high=1.0)
+    return np.clip(array, 0.0, 1.0)
+
+
+def within(array: FloatArray, name: str, *, low: float, high: float) -> None:
+    """Refuse values outside [low, high], rounding errors apart."""
+    slack = 1e-3 if high == 1.0 else 0.0  # a similarity computed in half precision may reach 1.0005
+    if array.min() < low - slack or array.max() > high + slack:
+        worst = array.min() if array.min() < low - slack else array.max()
+        raise InvalidInput(f"'{name}' must lie in [{low:g}, {high:g}], got {worst:g}; are these raw model outputs?")
+
+
+def same_count(name: str, count: int, other: str, other_count: int) -> None:
+    """Refuse arguments that do not speak of the same tokens or samples."""
+    if count != other_count:
+        raise InvalidInput(f"'{name}' has {count} entries and '{other}' has {other_count}; both need the same.")
+
+
+def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
+    """Whole numbers, not negative, at least one."""
+    array = numbers(values, name, dimensions=1)
+    whole = array.astype(np.int64)
+    if (whole != array).any() or whole.min() < 0:
+        raise InvalidInput(f"'{name}' must hold whole numbers from 0, got {array.tolist()}.")
+    if below is not None and whole.max() >= below:
+        raise InvalidInput(f"'{name}' holds {whole.max()}, but there are only {below} texts.")
+    return whole
+
+
+def nli_classes(values: Iterable[Any], name: str) -> IntArray:
+    """NLI classes given as 0, 1, 2 or by name, as 0 contradiction, 1 neutral, 2 entailment."""
+    classes = []
+    for value in values:
+        found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
+        if found is None or int(found) != found or not 0 <= found <= 2:
+            raise InvalidInput(
+                f"'{name}' holds {value!r}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or 'entailment'."
+            )
+        classes.append(int(found))
+    return np.array(classes, dtype=np.int64)
+
+
+def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    """Refuse an option that does not exist, and list those that do."""
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
+
+
+def log_sum_exp(values: FloatArray) -> float:
+    """log(sum(exp(values))) that does not depend on the order of the values."""
+    highest = float(values.max())
+    if highest == -math.inf:
+        return highest
+    return highest + math.log(math.fsum(np.exp(values - highest).tolist()))
+
+
+def total(values: FloatArray) -> float:
+    """Exactly rounded sum, so that the order of samples cannot show, and never -0.0."""
+    return math.fsum(values.tolist()) + 0.0
+
+
+def mean(values: Sequence[float] | FloatArray) -> float:
+    """Exactly rounded mean, never -0.0."""
+    return total(np.asarray(values, dtype=np.float64)) / len(values) + 0.0

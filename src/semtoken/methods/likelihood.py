@@ -1,0 +1,148 @@
+"""Methods that need nothing but token log-probabilities, of the greedy answer or of samples."""
+
+from __future__ import annotations
+
+import math
+
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.methods.checks import Rows, log_probs, mean, one_of, sample_log_probs, total
+
+
+def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
+    """Mean negative log-probability of the answer's tokens, U = -(1/T) sum_t log p_t.
+
+    The logarithm of what language modelling calls perplexity: not exponentiated, the ranks are the same.
+
+    Parameters
+    ----------
+    greedy_logprobs : array of shape (T,)
+        Natural logs under the raw distribution, the terminator (end of sequence or newline) included.
+
+    Returns
+    -------
+    float in [0, inf]
+        0 for a certain answer; inf if a token had probability 0.
+
+    Raises
+    ------
+    InvalidInput
+        No token, NaN or a positive value.
+
+    References
+    ----------
+    Fomicheva et al. 2020, "Unsupervised quality estimation for neural machine translation".
+    Choices as in LM-Polygraph's `Perplexity`.
+
+    Examples
+    --------
+    >>> round(perplexity([-0.2, -0.4, -1.2]), 6)
+    0.6
+    """
+    return -mean(log_probs(greedy_logprobs, "greedy_logprobs")) + 0.0
+
+
+def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_minus_probability") -> float:
+    """One minus the probability of the whole answer: STC without clustering and without prefixes.
+
+    Parameters
+    ----------
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`.
+    variant : {"one_minus_probability", "negative_logprob"}
+        1 - exp(sum_t log p_t) in [0, 1], or -sum_t log p_t in [0, inf]. Same ranks, but the first reaches
+        1.0 in floating point from about -37 on, and then ties.
+
+    Returns
+    -------
+    float
+        0 for a certain answer.
+
+    References
+    ----------
+    Cao et al. 2026, "Semantic Token Clustering for Efficient Uncertainty Quantification in Large Language
+    Models", the ablation "probability".
+    """
+    one_of("variant", variant, ("one_minus_probability", "negative_logprob"))
+    log_probability = total(log_probs(greedy_logprobs, "greedy_logprobs"))
+    if variant == "negative_logprob":
+        return -log_probability + 0.0
+    return -math.expm1(log_probability) + 0.0
+
+
+def stc(log_score: float) -> float:
+    """Uncertainty by Semantic Token Clustering from the score of a `ScoredResponse`, S = 1 - exp(log_score).
+
+    Serves the ablations too: without clusters, without prefixes.
+
+    Parameters
+    ----------
+    log_score : float, at most 0
+        Sum of the tokens' log clustered probabilities (`ScoredResponse.log_score`), -inf for an empty
+        answer.
+
+    Returns
+    -------
+    float in [0, 1]
+
+    References
+    ----------
+    Cao et al. 2026, "Semantic Token Clustering for Efficient Uncertainty Quantification in Large Language
+    Models".
+    """
+    return -math.expm1(float(log_probs([log_score], "log_score")[0])) + 0.0
+
+
+def predictive_entropy(sample_logprobs: Rows) -> float:
+    """Monte Carlo entropy of whole answers, U = -(1/M) sum_m sum_t log p_mt.
+
+    Parameters
+    ----------
+    sample_logprobs : M arrays of shapes (T_m,)
+        Natural logs of the sampled tokens, terminators included. Duplicates count as often as drawn.
+
+    Returns
+    -------
+    float in [0, inf]
+        Not normalised by length.
+
+    References
+    ----------
+    Malinin and Gales 2021, "Uncertainty estimation in autoregressive structured prediction"; Kuhn et al.
+    2023, "Semantic uncertainty", predictive entropy. The arithmetic of LM-Polygraph's `MonteCarloSequenceEntropy`,
+    except that no sample is ever dropped.
+    """
+    return -mean([total(row) for row in sample_log_probs(sample_logprobs)]) + 0.0
+
+
+def ln_entropy(sample_logprobs: Rows, *, variant: str = "matching_counts") -> float:
+    """Length-normalised predictive entropy, U = -(1/M) sum_m (1/T_m) sum_t log p_mt.
+
+    The mean is taken within each sample first, then over samples.
+
+    Parameters
+    ----------
+    sample_logprobs : M arrays of shapes (T_m,)
+        As in `predictive_entropy`, each with its terminator last.
+    variant : {"matching_counts", "lm_polygraph_eos_in_sum_not_in_count"}
+        The second reproduces a defect: the terminator is in the sum and not in the count, and a sample
+        of the terminator alone is dropped.
+
+    Returns
+    -------
+    float in [0, inf]
+
+    References
+    ----------
+    Malinin and Gales 2021, "Uncertainty estimation in autoregressive structured prediction";
+    the arithmetic of the SAR release (Duan et al. 2024).
+    """
+    one_of("variant", variant, ("matching_counts", "lm_polygraph_eos_in_sum_not_in_count"))
+    rows = sample_log_probs(sample_logprobs)
+    if variant == "matching_counts":
+        return -mean([mean(row) for row in rows]) + 0.0
+    with_content = [total(row) / (row.size - 1) for row in rows if row.size > 1]
+    if not with_content:
+        raise InvalidInput("'sample_logprobs' holds terminators only, which this variant leaves out.")
+    return -mean(with_content) + 0.0

@@ -1,0 +1,78 @@
+"""Methods that ask the model about its own answer: P(True)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.methods.checks import FloatArray, log_sum_exp, numbers, one_of
+
+_VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
+
+
+def p_true(
+    next_token_logits: npt.ArrayLike,
+    true_index: int | Sequence[int],
+    false_index: int | Sequence[int] | None = None,
+    *,
+    variant: str = "neg_logprob_true",
+) -> float:
+    """Asked whether its answer is true, how unlikely is it that the model says "True"?
+
+    Parameters
+    ----------
+    next_token_logits : array of shape (V,)
+        Logits (or log-probabilities) of the token after the prompt, over the whole vocabulary.
+    true_index : int or several
+        Id of the token "True". Several ids ("True" and " True", say) add their probabilities.
+    false_index : int or several, optional
+        Id of "False", for the two-way variant only.
+    variant : {"neg_logprob_true", "one_minus_prob_true", "two_way_softmax"}
+        -log P(True) in [0, inf] (LM-Polygraph); 1 - P(True) in [0, 1] (the code of Farquhar et al.);
+        1 - P(True) / (P(True) + P(False)) in [0, 1] (UQ-NLG). They rank answers differently.
+
+    Returns
+    -------
+    float
+        Higher is riskier.
+
+    Raises
+    ------
+    InvalidInput
+        NaN or +inf logits, no finite one, an index outside the vocabulary, a missing `false_index`.
+
+    References
+    ----------
+    Kadavath et al. 2022, "Language models (mostly) know what they know", P(True).
+    Default as in LM-Polygraph's `PTrue`: one answer, no examples, no brainstormed ideas.
+
+    Examples
+    --------
+    >>> round(p_true([2.0, 1.0, 0.0, -1.0], true_index=0), 6)
+    0.44019
+    """
+    one_of("variant", variant, _VARIANTS)
+    logits = numbers(next_token_logits, "next_token_logits", dimensions=1)
+    if logits.max() in (np.inf, -np.inf):
+        raise InvalidInput("'next_token_logits' holds +inf or has no finite value.")
+    true = log_sum_exp(logits[_ids(true_index, "true_index", logits)])
+    if variant == "two_way_softmax":
+        if false_index is None:
+            raise InvalidInput("'false_index' is needed for variant='two_way_softmax'.")
+        false = log_sum_exp(logits[_ids(false_index, "false_index", logits)])
+        if true == false == -math.inf:
+            raise InvalidInput("'next_token_logits' gives both 'True' and 'False' the probability 0.")
+        return math.exp(false - log_sum_exp(np.array([true, false])))
+    log_true = min(true - log_sum_exp(logits), 0.0)
+    return -log_true + 0.0 if variant == "neg_logprob_true" else -math.expm1(log_true) + 0.0
+
+
+def _ids(index: int | Sequence[int], name: str, logits: FloatArray) -> list[int]:
+    ids = [int(i) for i in np.atleast_1d(np.asarray(index))]
+    if not ids or min(ids) < 0 or max(ids) >= logits.size:
+        raise InvalidInput(f"'{name}' is {ids}, which is no token of a vocabulary of {logits.size}.")
+    return ids

@@ -1,0 +1,256 @@
+"""Meaning classes of samples, and the entropy over them: semantic entropy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.methods.checks import (
+    CONTRADICTION,
+    ENTAILMENT,
+    NEUTRAL,
+    FloatArray,
+    IntArray,
+    Rows,
+    indices,
+    log_sum_exp,
+    mean,
+    nli_classes,
+    numbers,
+    one_of,
+    same_count,
+    sample_log_probs,
+    total,
+)
+
+_Same = Callable[[int, int], bool]
+
+_ENTROPIES = (
+    "rao_normalised_length_mean",
+    "rao_normalised_sum",
+    "discrete",
+    "lm_polygraph_monte_carlo",
+    "kuhn_release",
+    "uqnlg_unnorm",
+)
+
+
+def nli_labels(nli_logits_contra_neutral_entail: npt.ArrayLike) -> IntArray:
+    """Class of every ordered pair: the largest of the three logits, the first of equal ones.
+
+    Parameters
+    ----------
+    nli_logits_contra_neutral_entail : array of shape (U, U, 3)
+        Row: premise. Column: hypothesis. Order of the last axis: contradiction, neutral, entailment.
+
+    Returns
+    -------
+    int array of shape (U, U)
+        0 contradiction, 1 neutral, 2 entailment.
+    """
+    logits = pair_logits(nli_logits_contra_neutral_entail, "nli_logits_contra_neutral_entail")
+    return np.asarray(logits.argmax(axis=2), dtype=np.int64)
+
+
+def pair_logits(values: npt.ArrayLike, name: str) -> FloatArray:
+    """Three finite logits for every ordered pair, [U, U, 3]."""
+    logits = numbers(values, name, dimensions=3)
+    if logits.shape[0] != logits.shape[1] or logits.shape[2] != 3:
+        raise InvalidInput(f"'{name}' must have the shape (U, U, 3), got {logits.shape}.")
+    if (logits == np.inf).any() or (logits.max(axis=2) == -np.inf).any():
+        raise InvalidInput(f"'{name}' holds +inf, or a pair without a finite logit.")
+    return logits
+
+
+def semantic_clusters(
+    labels_row_premise_col_hypothesis: npt.ArrayLike,
+    unique_text_index_per_sample: npt.ArrayLike | None = None,
+    *,
+    variant: str = "first_member_strict_bidirectional",
+) -> list[int]:
+    """Put samples that mean the same into one class, comparing with one representative per class.
+
+    All rules are greedy over the given order; where entailment is not transitive, the order matters.
+
+    Parameters
+    ----------
+    labels_row_premise_col_hypothesis : array of shape (U, U)
+        NLI class of every ordered pair: 0 contradiction, 1 neutral, 2 entailment. The diagonal is not used.
+    unique_text_index_per_sample : int array of shape (M,), optional
+        Row of each sample's text: samples with the same row share a class whatever the labels say. None:
+        every row is one sample.
+    variant : str
+        "first_member_strict_bidirectional" (LM-Polygraph): entailment in both directions; a sample joins
+        the first class whose first member matches. "farquhar_strict": the same rule, but every new class
+        claims all later matches, also those of earlier classes. "farquhar_loose": as that, with no
+        contradiction in either direction and not both neutral. "uqlm_either_direction": entailment in one
+        direction is enough. "uqnlg_no_contradiction" (also Kuhn's release): no contradiction in either
+        direction, the last match wins and classes chain.
+
+    Returns
+    -------
+    list of M ints
+        Class of each sample, numbered in order of first appearance.
+
+    References
+    ----------
+    Kuhn et al. 2023, "Semantic uncertainty", bidirectional entailment clustering; Farquhar et al. 2024,
+    "Detecting hallucinations in large language models using semantic entropy". Default as in LM-Polygraph's `SemanticClassesCalculator`.
+
+    Examples
+    --------
+    >>> semantic_clusters([[2, 2, 1], [2, 2, 2], [1, 2, 2]])
+    [0, 0, 1]
+    """
+    grid = numbers(labels_row_premise_col_hypothesis, "labels_row_premise_col_hypothesis", dimensions=2)
+    if grid.shape[0] != grid.shape[1]:
+        raise InvalidInput(f"'labels_row_premise_col_hypothesis' must be square, got {grid.shape}.")
+    labels = nli_classes(grid.ravel().tolist(), "labels_row_premise_col_hypothesis").reshape(grid.shape)
+    rules = _rules(labels)
+    one_of("variant", variant, rules)
+    traverse, same = rules[variant]
+    if unique_text_index_per_sample is None:
+        rows = list(range(len(labels)))
+    else:
+        rows = indices(unique_text_index_per_sample, "unique_text_index_per_sample", below=len(labels)).tolist()
+    texts = list(dict.fromkeys(rows))  # each text once, in order of first appearance
+    class_of = dict(zip(texts, traverse(texts, same), strict=True))
+    return _by_first_appearance([class_of[row] for row in rows])
+
+
+def semantic_entropy(
+    sample_logprobs: Rows | None = None,
+    cluster_ids: npt.ArrayLike | None = None,
+    *,
+    variant: str = "rao_normalised_length_mean",
+) -> float:
+    """Entropy over meaning classes of the samples.
+
+    Default: w_m = exp(mean log-probability of m) / sum of these, P_c = sum of w in class c,
+    U = -sum_c P_c log P_c.
+
+    Parameters
+    ----------
+    sample_logprobs : M arrays of shapes (T_m,)
+        Natural logs, terminators included. Only "discrete" does without.
+    cluster_ids : int array of shape (M,)
+        Meaning class of each sample, as `semantic_clusters` gives.
+    variant : str
+        "rao_normalised_length_mean" (Farquhar et al.'s code), in [0, log M]. "rao_normalised_sum": the same
+        with the sums of log-probabilities. "discrete": P_c is the share of samples. The rest is for parity,
+        not normalised: "lm_polygraph_monte_carlo", mean over samples of -log of their class' mass, may be
+        negative; "kuhn_release", mean over classes with the shift of 5 that the release adds;
+        "uqnlg_unnorm", minus the log of the mean class mass.
+
+    Returns
+    -------
+    float
+        For the first three: exactly 0.0 with one class, rounded to 12 decimals so that rounding noise does
+        not break ties.
+
+    References
+    ----------
+    Farquhar et al. 2024, "Detecting hallucinations in large language models using semantic entropy",
+    the definitions of semantic and of discrete semantic entropy; Kuhn et al. 2023, "Semantic uncertainty".
+
+    Examples
+    --------
+    >>> round(semantic_entropy([[-0.1], [-0.1]], [0, 1]), 6)
+    0.693147
+    """
+    one_of("variant", variant, _ENTROPIES)
+    if cluster_ids is None:
+        raise InvalidInput("'cluster_ids' is needed: the meaning class of each sample, see semantic_clusters.")
+    ids = indices(cluster_ids, "cluster_ids")
+    if variant == "discrete":
+        return _entropy(np.bincount(ids) / ids.size)
+    if sample_logprobs is None:
+        raise InvalidInput(f"'sample_logprobs' is needed for variant={variant!r}.")
+    rows = sample_log_probs(sample_logprobs)
+    same_count("cluster_ids", ids.size, "sample_logprobs", len(rows))
+    length_normalised = variant in ("rao_normalised_length_mean", "kuhn_release")
+    log_p = np.array([mean(row) if length_normalised else total(row) for row in rows])
+    log_mass = {int(c): log_sum_exp(log_p[ids == c]) for c in np.unique(ids)}
+    classes = np.array(list(log_mass.values()))
+    if variant == "lm_polygraph_monte_carlo":
+        return -mean([log_mass[int(c)] for c in ids]) + 0.0
+    if variant == "kuhn_release":
+        return -mean(classes - 5.0) + 0.0
+    if variant == "uqnlg_unnorm":
+        return math.log(classes.size) - log_sum_exp(classes) + 0.0
+    whole = log_sum_exp(classes)
+    if whole == -math.inf:
+        raise InvalidInput("'sample_logprobs' gives every sample the probability 0: no class has a share.")
+    return _entropy(np.exp(classes - whole))
+
+
+def _entropy(probabilities: FloatArray) -> float:
+    present = probabilities[probabilities > 0]
+    if present.size == 1:
+        return 0.0
+    return round(-total(present * np.log(present)), 12) + 0.0
+
+
+def _rules(labels: IntArray) -> dict[str, tuple[Callable[[Sequence[int], _Same], list[int]], _Same]]:
+    """How each published implementation walks over the texts, and when it calls two of them the same."""
+
+    def both_entail(i: int, j: int) -> bool:
+        return bool(labels[i, j] == ENTAILMENT and labels[j, i] == ENTAILMENT)
+
+    def either_entails(i: int, j: int) -> bool:
+        return bool(labels[i, j] == ENTAILMENT or labels[j, i] == ENTAILMENT)
+
+    def no_contradiction(i: int, j: int) -> bool:
+        return bool(labels[i, j] != CONTRADICTION and labels[j, i] != CONTRADICTION)
+
+    def loosely(i: int, j: int) -> bool:
+        return no_contradiction(i, j) and not bool(labels[i, j] == NEUTRAL and labels[j, i] == NEUTRAL)
+
+    return {
+        "first_member_strict_bidirectional": (_join_first_match, both_entail),
+        "farquhar_strict": (_claim_later_matches, both_entail),
+        "farquhar_loose": (_claim_later_matches, loosely),
+        "uqlm_either_direction": (_join_first_match, either_entails),
+        "uqnlg_no_contradiction": (_last_match_wins, no_contradiction),
+    }
+
+
+def _join_first_match(texts: Sequence[int], same: _Same) -> list[int]:
+    first_members: list[int] = []
+    classes = []
+    for text in texts:
+        found = next((c for c, first in enumerate(first_members) if same(first, text)), None)
+        if found is None:
+            found = len(first_members)
+            first_members.append(text)
+        classes.append(found)
+    return classes
+
+
+def _claim_later_matches(texts: Sequence[int], same: _Same) -> list[int]:
+    classes = [-1] * len(texts)
+    for i, text in enumerate(texts):
+        if classes[i] == -1:
+            classes[i] = i
+            for j in range(i + 1, len(texts)):
+                if same(text, texts[j]):
+                    classes[j] = i
+    return classes
+
+
+def _last_match_wins(texts: Sequence[int], same: _Same) -> list[int]:
+    classes = list(range(len(texts)))
+    for i, text in enumerate(texts):
+        for j in range(i + 1, len(texts)):
+            if same(text, texts[j]):
+                classes[j] = classes[i]
+    return classes
+
+
+def _by_first_appearance(classes: Sequence[int]) -> list[int]:
+    number = {c: n for n, c in enumerate(dict.fromkeys(classes))}
+    return [number[c] for c in classes]
