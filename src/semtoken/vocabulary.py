@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -196,22 +197,49 @@ class Vocabulary:
 
         Tokens that share one character all carry its range; special tokens carry an empty one.
         """
-        text = self.decode(token_ids)
+        length = len(self.decode(token_ids))
         parts = self.parts(token_ids)
-        skipped = len(self._join(parts)) - len(text)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        spans = self._spans(parts)
+        skipped = (spans[-1][1] if spans else 0) - length
         ranges: list[tuple[int, int]] = []
-        emitted, position = -skipped, 0
+        position, last = 0, 0
         for token in token_ids:
-            piece = b""
-            if position < len(parts) and token == parts[position]:
-                piece = self._contribution(token, position)
+            start, end = last, last
+            if self.pieces[token] or self.texts[token]:
+                start, end = spans[position]
                 position += 1
+            last = end
+            ranges.append((max(start - skipped, 0), max(end - skipped, 0)))
+        return ranges
+
+    def _spans(self, parts: Sequence[int]) -> list[tuple[int, int]]:
+        """Character range of each part in `_join(parts)`."""
+        errors = "semtoken.each" if self.byte_errors == "each" else "replace"
+        decoder = codecs.getincrementaldecoder("utf-8")(errors)
+        alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
+        spans: list[tuple[int, int]] = []
+        emitted = 0
+        for position, token in enumerate(parts):
             start = emitted
-            emitted += len(decoder.decode(piece))
-            pending = bool(piece) and bool(decoder.getstate()[0])
-            ranges.append((start, emitted + pending))
-        return [(min(max(start, 0), len(text)), min(max(end, 0), len(text))) for start, end in ranges]
+            if position in alone:
+                emitted += 1
+                spans.append((start, emitted))
+                continue
+            emitted += len(decoder.decode(self._contribution(token, position)))
+            pending = bool(decoder.getstate()[0])
+            spans.append((start, emitted + pending))
+        if spans:  # what is pending at the end may be several characters
+            spans[-1] = spans[-1][0], emitted + len(decoder.decode(b"", True))
+        return spans
+
+    def _in_broken_runs(self, parts: Sequence[int]) -> frozenset[int]:
+        """Positions of the byte tokens in runs that are broken somewhere: each is a character of its own."""
+        positions: list[int] = []
+        for is_byte, group in groupby(range(len(parts)), key=lambda k: bool(self.byte_tokens[parts[k]])):
+            run = list(group)
+            if is_byte and _is_broken(b"".join(self.pieces[parts[k]] for k in run)):
+                positions += run
+        return frozenset(positions)
 
     def check_ids(self, token_ids: Sequence[int]) -> None:
         """Raise `VocabularyError` if an id lies outside 0..V-1."""

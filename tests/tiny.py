@@ -1,0 +1,129 @@
+"""Small real tokenizers and models for tests, built in memory in a few lines each."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+WORDS = (
+    "the The capital of France is Paris . A TV or a television set , Television and TELEVISION : 7 17 42 1990 "
+    "no No not the same Washington DC New York naïve café Größe ΣΑΣ σας ΣΟΦΟΣ ς straße İstanbul 東京 🙂 it's don't"
+)
+TEXT = (WORDS + "\nQuestion:\nwho is it\nAnswer:\n\n") * 3
+
+
+@cache
+def byte_level_bpe() -> Any:
+    """GPT-2, Llama-3 and Qwen kind: pieces are bytes, a newline is a token, one added and four special tokens."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=["<|end|>", "<|pad|>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT, " ".join(WORDS.lower())], trainer)
+    tokenizer.add_special_tokens([AddedToken("<|user|>", special=True), AddedToken("<|assistant|>", special=True)])
+    tokenizer.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
+
+
+@cache
+def sentencepiece_bpe() -> Any:
+    """Llama-2 and Mistral kind: blanks are spelled in the pieces, unknown characters fall back to byte tokens."""
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(_fallback_model())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in ("<unk>", "<s>", "</s>", "[INST]")])
+    tokenizer.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="<unk>")
+
+
+def _fallback_model() -> models.BPE:
+    """Every prefix of every word is a token, with and without the blank before it."""
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "▁▁"]
+    merges = [("▁", "▁")]
+    for word in WORDS.split():
+        if word.isascii():
+            for start in ("▁" + word, word):
+                pieces += list(start)
+                merges += [(start[:k], start[k]) for k in range(1, len(start))]
+                pieces += [start[: k + 1] for k in range(1, len(start))]
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    return models.BPE(
+        vocab=vocab, merges=list(dict.fromkeys(merges)), unk_token="<unk>", byte_fallback=True, fuse_unk=True
+    )
+
+
+@cache
+def wordpiece(clean_up: bool = True) -> Any:
+    """BERT kind: pieces inside a word are marked, blanks are put between words when decoding."""
+    from transformers import PreTrainedTokenizerFast
+
+    words = WORDS.replace("'", " ' ").split()
+    letters = sorted(set("".join(words)))
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words, "s", "n't", "##ing", "##s", *letters]
+    pieces += [f"##{letter}" for letter in letters]
+    vocab = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(vocab=vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=clean_up)
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", clean_up_tokenization_spaces=clean_up
+    )
+
+
+@cache
+def mistral(kind: str) -> Any:
+    """A tokenizer that Mistral ships: "sentencepiece" (32,768 tokens) or "tekken" (131,072)."""
+    package = pytest.importorskip("mistral_common", reason="mistral-common, which brings real tokenizers, is missing")
+    if kind == "sentencepiece":
+        pytest.importorskip("sentencepiece", reason="sentencepiece is missing")
+    from transformers import MistralCommonBackend
+
+    files = {"sentencepiece": "mistral_instruct_tokenizer_240323.model.v3", "tekken": "tekken_240911.json"}
+    return MistralCommonBackend(tokenizer_path=str(Path(package.__file__).parent / "data" / files[kind]))
+
+
+TOKENIZERS = {
+    "byte-level": byte_level_bpe,
+    "sentencepiece": sentencepiece_bpe,
+    "wordpiece": wordpiece,
+}
+"""One of each kind, a few hundred tokens."""
+
+
+def llama(vocab_rows: int, *, tied: bool = False, hidden: int = 16, seed: int = 0) -> Any:
+    """A LlamaForCausalLM with random weights; more rows than the tokenizer has tokens make a padded head."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocab_rows,
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=tied,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=1,
+    )
+    return LlamaForCausalLM(config).eval()
