@@ -1,0 +1,91 @@
+"""The question sets of the embedded model: loading them, asking them, marking the answers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from semtoken.errors import InvalidInput
+
+QUESTIONS = Path(__file__).parent / "questions"
+PROMPT = "Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n"
+_ARTICLE = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with everything that counts as a right answer.
+
+    Attributes
+    ----------
+    id : str
+        Split and number, such as ``test-0042``.
+    relation : str
+        What is asked for: ``city_country``, ``currency``, ``synonym`` ...
+    question : str
+        The question alone, in a phrasing that training never used.
+    answers : tuple of str
+        All accepted answers.
+    exposure : int
+        How often the training stream said the fact.
+    contradicted : int
+        How often it said a wrong answer instead.
+    """
+
+    id: str
+    relation: str
+    question: str
+    answers: tuple[str, ...]
+    exposure: int
+    contradicted: int = 0
+
+    def prompt(self) -> str:
+        """The question in the paper's prompt format, without an example: the model was trained on this format."""
+        return PROMPT.format(question=self.question)
+
+
+def load_questions(split: Literal["dev", "test"] = "test") -> list[Question]:
+    """The fixed question sets: `test` for reported figures only, `dev` for choosing settings.
+
+    No fact is in both.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such split.
+    """
+    if split not in ("dev", "test"):
+        raise InvalidInput(f"There is no question set {split!r}; use 'dev' or 'test'.")
+    return read_questions(QUESTIONS / f"{split}.jsonl.gz")
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Read a question set from gzipped JSON lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return [Question(**{**row, "answers": tuple(row["answers"])}) for row in rows]
+
+
+def normalize_answer(text: str) -> str:
+    r"""Lower case without articles and punctuation, spaces collapsed.
+
+    >>> normalize_answer(" The U.S.A.\n")
+    'usa'
+    """
+    plain = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLE.sub(" ", plain).split())
+
+
+def is_correct(answer_text: str, question: Question) -> bool:
+    """Whether an answer equals any accepted one after normalisation (`normalize_answer`).
+
+    An answer that is empty after it, such as "the" or "", is wrong.
+    """
+    answer = normalize_answer(answer_text)
+    return answer != "" and answer in {normalize_answer(accepted) for accepted in question.answers}
