@@ -99,7 +99,8 @@ def semantic_clusters(
     References
     ----------
     Kuhn et al. 2023, "Semantic uncertainty", bidirectional entailment clustering; Farquhar et al. 2024,
-    "Detecting hallucinations in large language models using semantic entropy". Default as in LM-Polygraph's `SemanticClassesCalculator`.
+    "Detecting hallucinations in large language models using semantic entropy". Default as in LM-Polygraph's
+    `SemanticClassesCalculator`.
 
     Examples
     --------
