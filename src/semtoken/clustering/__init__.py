@@ -1,58 +1,90 @@
 """Token table -> labels: exact hierarchical clustering and k-means at the size of real vocabularies.
 
-Knows nothing of tokens: rows in, labels out. `cluster_tokens` gives the labels; `cluster_table` gives them with a
-report of what was done, for the provenance.
+Knows nothing of tokens: rows in, labels out. `cluster_tokens` gives the labels; `cluster_table` gives them
+with a report of what was done, for the provenance. Read on in `agglomerative.py`, then `complete.py`.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semtoken.clustering import memory
-from semtoken.clustering.merges import Merges, by_first_appearance, cut
+from semtoken.clustering.agglomerative import Linkage, agglomerate
+from semtoken.clustering.kmeans import kmeans_labels
+from semtoken.clustering.merges import Merges, cut
+from semtoken.clustering.monitor import Monitor, Progress, usable_threads
 from semtoken.clustering.report import ClusteringReport, describe_cut
 from semtoken.clustering.rows import Metric, TableParts, as_rows
 from semtoken.errors import InvalidInput
 
 __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "cluster_tokens"]
 
-log = logging.getLogger(__name__)
-
 Algorithm: TypeAlias = Literal["agglomerative", "kmeans"]
-Linkage: TypeAlias = Literal["complete", "average", "single"]
-Progress: TypeAlias = Callable[[str, float, float | None], None]
 
 
 @dataclass(frozen=True)
 class Clustering:
     """What `cluster_table` gives back."""
 
-    labels: dict[int, NDArray[np.int32]]
+    labels: Mapping[int, NDArray[np.int32]]
     """Number of clusters asked for -> label of every row, numbered in the order of first appearance."""
     merges: Merges | None
     """The lower part of the dendrogram, down to the fewest clusters asked for; None for k-means."""
     report: ClusteringReport
 
 
-@overload
-def cluster_tokens(table: Any, n_clusters: int = 16_000, **settings: Any) -> NDArray[np.int32]: ...
-@overload
 def cluster_tokens(
-    table: Any, n_clusters: Sequence[int], **settings: Any
-) -> dict[int, NDArray[np.int32]]: ...
-def cluster_tokens(
-    table: Any, n_clusters: int | Sequence[int] = 16_000, **settings: Any
-) -> NDArray[np.int32] | dict[int, NDArray[np.int32]]:
-    """Labels of the rows of a token table. See `cluster_table` for the settings."""
-    labels = cluster_table(table, n_clusters, **settings).labels
-    return labels if isinstance(n_clusters, Sequence) else labels[n_clusters]
+    table: Any,
+    n_clusters: int | Sequence[int] = 16_000,
+    *,
+    algorithm: Algorithm = "agglomerative",
+    linkage: Linkage = "complete",
+    metric: Metric = "cosine",
+    seed: int = 0,
+    memory_budget: int | None = None,
+    progress: Progress | None = None,
+    device: str | None = None,
+) -> Any:
+    """Labels of the rows of a token table.
+
+    Parameters
+    ----------
+    table, algorithm, linkage, metric, seed, memory_budget, progress, device
+        See `cluster_table`, which also reports what was done.
+    n_clusters : int or sequence of ints
+        How many clusters, or several numbers, all served by one run.
+
+    Returns
+    -------
+    int32 array of shape (n,), or a dict {number of clusters: such an array}
+        Labels 0..k-1 in the order of first appearance; a dict if `n_clusters` is a sequence.
+
+    Examples
+    --------
+    >>> table = np.array([[1, 0], [0, 1], [1, 0.1], [0.1, 1]], np.float32)
+    >>> cluster_tokens(table, 2).tolist()
+    [0, 1, 0, 1]
+    >>> {k: labels.tolist() for k, labels in cluster_tokens(table, [1, 4]).items()}
+    {1: [0, 0, 0, 0], 4: [0, 1, 2, 3]}
+    """
+    labels = cluster_table(
+        table,
+        n_clusters,
+        algorithm=algorithm,
+        linkage=linkage,
+        metric=metric,
+        seed=seed,
+        memory_budget=memory_budget,
+        progress=progress,
+        device=device,
+    ).labels
+    return dict(labels) if isinstance(n_clusters, Iterable) else labels[n_clusters]
 
 
 def cluster_table(
@@ -66,40 +98,107 @@ def cluster_table(
     memory_budget: int | None = None,
     progress: Progress | None = None,
     device: str | None = None,
+    threads: int | None = None,
+    tile: int | None = None,
 ) -> Clustering:
-    """Cluster the rows of a token table."""
+    """Cluster the rows of a token table and report how.
+
+    Agglomerative clustering is exact: the partition is the one that SciPy gives on the full matrix of
+    distances, wherever distances differ; equal ones are decided by row numbers, so that every run, number of
+    threads and tile size gives the same labels. Memory is proportional to the number of rows.
+
+    Parameters
+    ----------
+    table : array of shape (n, d), torch tensor, or `TableParts`
+        float32, float16, bfloat16 (a tensor, or its bits in a uint16 array). It is not copied.
+    n_clusters : int or sequence of ints
+        Between 1 and n.
+    algorithm : {"agglomerative", "kmeans"}
+        k-means++ seeding and Lloyd's iterations by scikit-learn, on unit rows under the cosine metric.
+    linkage : {"complete", "average", "single"}
+        Distance of two clusters: that of their farthest rows, the mean, that of their nearest rows.
+    metric : {"cosine", "euclidean"}
+        Cosine distance is in [0, 2]; a row of zeros is at distance 1 from every row, as in scikit-learn.
+    seed : int
+        For k-means; agglomerative clustering knows no chance.
+    memory_budget : int, optional
+        Bytes that may be taken beyond the table. Default: 70 % of the memory that is free.
+    progress : callable, optional
+        Called as progress(phase, fraction done in [0, 1], seconds left in the phase or None).
+    device : {"cpu", "auto", "cuda", ...}, optional
+        Where distances of complete and single linkage are computed. "auto" takes a CUDA device if torch finds
+        one; None does the same if torch has been imported already, else takes the processor.
+    threads : int, optional
+        Default: as many as there are processors, or OMP_NUM_THREADS.
+    tile : int, optional
+        Rows in a block of distances. Default: by the length of the rows and the memory.
+
+    Raises
+    ------
+    InvalidInput
+        A table or a setting that cannot be used: NaN or infinity (with the token ids), more clusters than rows.
+    InsufficientMemory
+        The work would not fit; refused before it starts.
+    MissingExtra
+        numba, SciPy, scikit-learn or threadpoolctl is missing.
+    """
     start = time.perf_counter()
-    rows = as_rows(table, metric)
-    wanted = (n_clusters,) if not isinstance(n_clusters, Sequence) else tuple(n_clusters)
-    for k in wanted:
-        if not 1 <= k <= rows.n:
-            raise InvalidInput(f"n_clusters must be between 1 and the {rows.n:,} rows of the table, not {k}.")
+    _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
+    monitor = Monitor(progress)
+    with monitor.phase("table"):
+        rows = as_rows(table, metric)
+    wanted = _check_numbers(n_clusters, rows.n)
     allowed = memory.budget(memory_budget)
-    merges: Merges | None = None
+    threads = usable_threads() if threads is None else threads
+    settings = {
+        "algorithm": algorithm,
+        "linkage": linkage if algorithm == "agglomerative" else None,
+        "metric": metric,
+        "seed": seed,
+        "n_clusters": list(wanted),
+        "rows": rows.n,
+        "columns": rows.columns,
+        "dtype": "bfloat16" if rows.parts[0].dtype == np.uint16 else str(rows.parts[0].dtype),
+        "threads": threads,
+    }
     if algorithm == "kmeans":
-        from sklearn.cluster import KMeans
-
-        unit = rows.block(np.arange(rows.n), left=True)[:, : rows.columns]
-        labels = {
-            k: by_first_appearance(KMeans(k, n_init=1, random_state=seed).fit(unit).labels_) for k in wanted
-        }
+        labels = kmeans_labels(rows, wanted, seed=seed, allowed=allowed, monitor=monitor)
+        outcome = None
     else:
-        from semtoken.clustering.dense import dense_merges
-
-        merges = dense_merges(rows, linkage, allowed)
-        labels = {k: cut(merges, k) for k in wanted}
+        outcome = agglomerate(
+            rows, linkage, min(wanted), allowed=allowed, threads=threads, device=device, tile=tile, monitor=monitor
+        )
+        labels = {k: cut(outcome.merges, k) for k in wanted}
+    merges = outcome.merges if outcome else None
+    total = time.perf_counter() - start
     report = ClusteringReport(
-        settings={
-            "algorithm": algorithm,
-            "linkage": linkage,
-            "metric": metric,
-            "seed": seed,
-            "n_clusters": wanted,
-        },
-        engine="dense",
-        seconds={"total": time.perf_counter() - start},
+        settings=settings,
+        engine=outcome.engine if outcome else "k-means of scikit-learn on cpu",
+        fallback=outcome.fallback if outcome else None,
+        seconds={**monitor.seconds, "total": total},
         peak_memory=memory.peak_rss(),
         memory_budget=allowed,
+        passes=tuple(outcome.passes) if outcome else (),
+        gemm_seconds=monitor.gemm_seconds,
+        gemm_share=monitor.gemm_seconds / (threads * total),
+        gemm_flops=monitor.gemm_flops,
         cuts=tuple(describe_cut(labels[k], k, merges) for k in wanted),
     )
     return Clustering(labels, merges, report)
+
+
+def _check_numbers(n_clusters: int | Sequence[int], n: int) -> tuple[int, ...]:
+    several = tuple(n_clusters) if isinstance(n_clusters, Iterable) else (n_clusters,)
+    if not several:
+        raise InvalidInput("n_clusters is empty: say how many clusters are wanted.")
+    for k in several:
+        if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or not 1 <= k <= n:
+            raise InvalidInput(f"n_clusters must be a whole number from 1 to {n:,}, the rows of the table; not {k!r}.")
+    return tuple(dict.fromkeys(int(k) for k in several))
+
+
+def _check_choices(**given: str) -> None:
+    choices = {"algorithm": Algorithm, "linkage": Linkage, "metric": Metric}
+    for name, value in given.items():
+        if value not in get_args(choices[name]):
+            raise InvalidInput(f"{name} must be one of {', '.join(get_args(choices[name]))}; not {value!r}.")

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """The compiled inner loops: arrays in, arrays out, nothing else.
 
 All of them release the interpreter's lock, so that several tiles are worked on at once.
@@ -26,11 +27,11 @@ def compiled_fast(function: Function) -> Function:
     return result
 
 
-# --- rows -------------------------------------------------------------------------------------------------------
+# --- rows --------------------------------------------------------------------------------
 
 
 @compiled
-def gather_float32(table, index, factor, out, column):  # type: ignore[no-untyped-def]
+def gather_float32(table, index, factor, out, column):
     """out[r, column:] = table[index[r]] * factor[r]."""
     for r in range(len(index)):
         row, f = table[index[r]], factor[r]
@@ -40,7 +41,7 @@ def gather_float32(table, index, factor, out, column):  # type: ignore[no-untype
 
 
 @compiled
-def gather_bfloat16(table, index, factor, out, column):  # type: ignore[no-untyped-def]
+def gather_bfloat16(table, index, factor, out, column):
     """The same for bfloat16 given as its bits: the upper half of a float32."""
     bits = out.view(np.uint32)
     for r in range(len(index)):
@@ -54,21 +55,27 @@ def gather_bfloat16(table, index, factor, out, column):  # type: ignore[no-untyp
 
 
 @compiled_fast
-def centre_and_append_norm(out, centre, left):  # type: ignore[no-untyped-def]
-    """Subtract the centre and fill the two last columns: (1, -|x|^2/2) on the left, the other way on the right."""
+def finish_block(out, centre, left, unit):
+    """Turn gathered rows x into [-x, 1, h] (left) or [x, h, 1]; h is 1/2 for unit rows, else |x|^2/2."""
     d = len(centre)
     for r in range(len(out)):
-        row = out[r]
-        total = 0.0
-        for j in range(d):
-            row[j] -= centre[j]
-            total += np.float64(row[j]) * np.float64(row[j])
-        row[d + left] = np.float32(-0.5 * total)
-        row[d + 1 - left] = np.float32(1.0)
+        row = out[r, :d]
+        half = 0.5
+        if not unit:
+            total = 0.0
+            for j in range(d):
+                row[j] -= centre[j]
+                total += np.float64(row[j]) * np.float64(row[j])
+            half = 0.5 * total
+        if left:
+            for j in range(d):
+                row[j] = -row[j]
+        out[r, d + left] = np.float32(half)
+        out[r, d + 1 - left] = np.float32(1.0)
 
 
 @compiled_fast
-def norms_float32(table, out):  # type: ignore[no-untyped-def]
+def norms_float32(table, out):
     """Euclidean norms, summed in float64."""
     for r in range(len(table)):
         row = table[r]
@@ -79,7 +86,7 @@ def norms_float32(table, out):  # type: ignore[no-untyped-def]
 
 
 @compiled_fast
-def norms_bfloat16(table, out):  # type: ignore[no-untyped-def]
+def norms_bfloat16(table, out):
     """The same for bfloat16 bits."""
     bits = np.empty(table.shape[1], np.uint32)
     row = bits.view(np.float32)
@@ -90,3 +97,405 @@ def norms_bfloat16(table, out):  # type: ignore[no-untyped-def]
         for j in range(len(row)):
             total += np.float64(row[j]) * np.float64(row[j])
         out[r] = np.sqrt(total)
+
+
+@compiled
+def hash_rows(words, seed, out):
+    """Mix the 32-bit words of every row into out[r]: equal rows get equal numbers."""
+    for r in range(len(words)):
+        h = out[r] ^ seed
+        for j in range(words.shape[1]):
+            h = (h ^ np.uint64(words[r, j])) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+        out[r] = h
+
+
+# --- one tile of gaps ---------------------------------------------------------------------------------------
+
+
+@compiled_fast
+def any_below(values, limit):
+    """Is any value below the limit? Without a branch inside, so that it is vectorised."""
+    count = 0
+    for j in range(len(values)):
+        count += values[j] < limit
+    return count > 0
+
+
+@compiled
+def find_close(gap, left_half, right_half, closeness, diagonal, where):
+    """Write position (row * 65536 + column) of every gap < closeness * (h(x) + h(y)); return how many."""
+    found = 0
+    widest = right_half.max()
+    for i in range(len(left_half)):
+        row = gap[i]
+        bound = closeness * (left_half[i] + widest)
+        for start in range(i + 1 if diagonal else 0, len(row), 64):
+            stop = min(start + 64, len(row))
+            if not any_below(row[start:stop], bound):
+                continue
+            for j in range(start, stop):
+                if row[j] < closeness * (left_half[i] + right_half[j]):
+                    where[found] = np.uint32(i) * np.uint32(65536) + np.uint32(j)
+                    found += 1
+    return found
+
+
+@compiled_fast
+def half_squared_difference(x, y, factor):
+    """|x - factor * y|^2 / 2 in float64."""
+    total = 0.0
+    for j in range(len(x)):
+        difference = x[j] - factor * y[j]
+        total += difference * difference
+    return 0.5 * total
+
+
+@compiled
+def load(part, row, half, bits, value):
+    """Copy a row into `value`, the float32 view of `bits`."""
+    if half:
+        for j in range(part.shape[1]):
+            bits[j] = np.uint32(part[row, j]) << np.uint32(16)
+    else:
+        for j in range(part.shape[1]):
+            value[j] = part[row, j]
+
+
+@compiled
+def exact_gaps(part, scale, first, second, out):
+    """out[e] += |s x - t y|^2 / 2 for the rows x = part[first[e]], y = part[second[e]] and their scales s, t.
+
+    `part` holds float32, or bfloat16 as its bits.
+    """
+    d = part.shape[1]
+    x = np.empty(d, np.float64)
+    bits = np.empty(d, np.uint32)
+    y = bits.view(np.float32)
+    half = part.itemsize == 2
+    present = -1
+    for e in range(len(first)):
+        if first[e] != present:
+            present = first[e]
+            load(part, present, half, bits, y)
+            for j in range(d):
+                x[j] = y[j] * scale[present]
+        load(part, second[e], half, bits, y)
+        out[e] += half_squared_difference(x, y, scale[second[e]])
+
+
+@compiled_fast
+def segment_max(gap, row_starts, column_starts, out):
+    """out[a, b] = max(out[a, b], largest gap between rows of segment a and columns of segment b)."""
+    row = np.empty(gap.shape[1], np.float32)
+    for a in range(len(row_starts) - 1):
+        if row_starts[a] == row_starts[a + 1]:
+            continue
+        row[:] = gap[row_starts[a]]
+        for i in range(row_starts[a] + 1, row_starts[a + 1]):
+            other = gap[i]
+            for j in range(len(row)):
+                row[j] = other[j] if other[j] > row[j] else row[j]
+        for b in range(len(column_starts) - 1):
+            largest = out[a, b]
+            for j in range(column_starts[b], column_starts[b + 1]):
+                largest = row[j] if row[j] > largest else largest
+            out[a, b] = largest
+
+
+@compiled
+def keep_near(gap, limit, diagonal, where, value):
+    """Write position (row * 65536 + column) and value of every gap <= limit; above the diagonal only, if told."""
+    found = 0
+    beyond = np.nextafter(np.float32(limit), np.float32(np.inf))
+    for i in range(gap.shape[0]):
+        row = gap[i]
+        first = i + 1 if diagonal else 0
+        for start in range(first, len(row), 64):
+            stop = min(start + 64, len(row))
+            if not any_below(row[start:stop], beyond):
+                continue
+            for j in range(start, stop):
+                if row[j] <= limit:
+                    where[found] = np.uint32(i) * np.uint32(65536) + np.uint32(j)
+                    value[found] = row[j] if row[j] > 0 else np.float32(0)
+                    found += 1
+    return found
+
+
+# --- the sparse graph ---------------------------------------------------------------------------------------
+
+
+@compiled
+def count_degrees(where, first_row, first_column, degree):
+    """Add the ends of a chunk of pairs to the degrees of the clusters."""
+    for e in range(len(where)):
+        degree[first_row + np.int64(where[e] >> np.uint32(16))] += 1
+        degree[first_column + np.int64(where[e] & np.uint32(65535))] += 1
+
+
+@compiled
+def scatter(where, value, first_row, first_column, fill, neighbour, gap):
+    """Enter a chunk of pairs into the lists of both ends; fill[c] is the next free place of cluster c."""
+    for e in range(len(where)):
+        a = first_row + np.int64(where[e] >> np.uint32(16))
+        b = first_column + np.int64(where[e] & np.uint32(65535))
+        neighbour[fill[a]] = b
+        gap[fill[a]] = value[e]
+        fill[a] += 1
+        neighbour[fill[b]] = a
+        gap[fill[b]] = value[e]
+        fill[b] += 1
+
+
+# --- nearest-neighbour chain on the graph ----------------------------------------------------------------------
+
+
+@compiled
+def find(parent, x):
+    """The cluster that x is part of today."""
+    root = x
+    while parent[root] != root:
+        root = parent[root]
+    while parent[x] != root:
+        following = parent[x]
+        parent[x] = root
+        x = following
+    return root
+
+
+@compiled
+def tidy(x, start, length, neighbour, gap, parent, size, part, farthest, touched):
+    """Rewrite the list of cluster x in terms of today's clusters.
+
+    A neighbour that has merged since stays only if all its parts are in the list: a part that is missing is
+    farther than the threshold, and so is then, under complete linkage, the whole.
+    """
+    begin = start[x]
+    kept = begin
+    count = 0
+    for e in range(begin, begin + length[x]):
+        c = neighbour[e]
+        if parent[c] == c:
+            neighbour[kept] = c
+            gap[kept] = gap[e]
+            kept += 1
+            continue
+        root = find(parent, c)
+        if part[root] == 0:
+            touched[count] = root
+            count += 1
+        part[root] += size[c]
+        farthest[root] = max(farthest[root], gap[e])
+    for t in range(count):
+        root = touched[t]
+        if part[root] == size[root]:
+            neighbour[kept] = root
+            gap[kept] = farthest[root]
+            kept += 1
+        part[root] = 0
+        farthest[root] = 0
+    length[x] = kept - begin
+
+
+@compiled
+def nearest(x, before, start, length, neighbour, gap, low):
+    """Nearest cluster in the list of x: by gap, then the one before x in the chain, then the lowest id."""
+    best = -1
+    best_gap = np.float32(np.inf)
+    for e in range(start[x], start[x] + length[x]):
+        c = neighbour[e]
+        if best == -1 or gap[e] < best_gap:
+            best, best_gap = c, gap[e]
+        elif gap[e] == best_gap and best != before and (c == before or low[c] < low[best]):
+            best = c
+    return best, best_gap
+
+
+@compiled
+def intersect(a, b, start, length, neighbour, gap, part, farthest):
+    """Leave in the place of list a what both lists hold, with the larger gap; return how many."""
+    for e in range(start[b], start[b] + length[b]):
+        part[neighbour[e]] = 1
+        farthest[neighbour[e]] = gap[e]
+    kept = start[a]
+    for e in range(start[a], start[a] + length[a]):
+        c = neighbour[e]
+        if part[c] == 1:
+            neighbour[kept] = c
+            gap[kept] = max(gap[e], farthest[c])
+            kept += 1
+    for e in range(start[b], start[b] + length[b]):
+        part[neighbour[e]] = 0
+        farthest[neighbour[e]] = 0
+    return kept - start[a]
+
+
+@compiled
+def chain(state, steps, start, length, neighbour, gap, parent, size, low, part, farthest, touched, stack, pair, height):
+    """Go on with the chain for at most `steps` steps; returns whether there is more to do.
+
+    state = [length of the chain, next cluster to start from, merges so far]. Clusters 0..m-1 are given,
+    m + t is the result of merge t = (pair[t], height[t]). Every list that a step looks at is tidied first.
+    """
+    m = len(touched)
+    depth, following, done = state[0], state[1], state[2]
+    more = True
+    for _ in range(steps):
+        if depth == 0:
+            while following < m + done and (parent[following] != following or length[following] == 0):
+                following += 1
+            if following == m + done:
+                more = False
+                break
+            stack[0] = following
+            depth = 1
+        top = stack[depth - 1]
+        before = stack[depth - 2] if depth > 1 else -1
+        tidy(top, start, length, neighbour, gap, parent, size, part, farthest, touched)
+        other, distance = nearest(top, before, start, length, neighbour, gap, low)
+        if other == -1:
+            depth -= 1
+        elif other != before:
+            stack[depth] = other
+            depth += 1
+        else:
+            tidy(other, start, length, neighbour, gap, parent, size, part, farthest, touched)
+            new = m + done
+            start[new] = start[top]
+            length[new] = intersect(top, other, start, length, neighbour, gap, part, farthest)
+            parent[top] = parent[other] = parent[new] = new
+            size[new] = size[top] + size[other]
+            low[new] = min(low[top], low[other])
+            pair[done, 0], pair[done, 1] = low[top], low[other]
+            height[done] = distance
+            done += 1
+            depth -= 2
+    state[0], state[1], state[2] = depth, following, done
+    return more
+
+
+# --- rounds of mutual nearest neighbours -----------------------------------------------------------------------
+
+
+@compiled
+def comes_before(gap, tie, other_gap, other_tie):
+    """Order of neighbours: by gap, equal gaps by the exclusive or of the two lowest rows.
+
+    The exclusive or is the same seen from both sides, and pairs the rows of a group of equal gaps two by two
+    instead of sending all of them to the lowest.
+    """
+    return gap < other_gap or (gap == other_gap and tie < other_tie)
+
+
+@compiled
+def insert(slot, cluster, gap, tie, near, near_gap, near_tie, count, bound):
+    """Enter a neighbour into the sorted short list of a slot; bound is a gap that no cluster left out is below."""
+    places = near.shape[1]
+    n = count[slot]
+    if gap > bound[slot]:
+        return
+    if n == places:
+        last = places - 1
+        if not comes_before(gap, tie, near_gap[slot, last], near_tie[slot, last]):
+            bound[slot] = min(bound[slot], gap)
+            return
+        bound[slot] = min(bound[slot], near_gap[slot, last])
+        n -= 1
+    at = n
+    while at > 0 and comes_before(gap, tie, near_gap[slot, at - 1], near_tie[slot, at - 1]):
+        near[slot, at] = near[slot, at - 1]
+        near_gap[slot, at] = near_gap[slot, at - 1]
+        near_tie[slot, at] = near_tie[slot, at - 1]
+        at -= 1
+    near[slot, at] = cluster
+    near_gap[slot, at] = gap
+    near_tie[slot, at] = tie
+    count[slot] = n + 1
+
+
+@compiled
+def scan_rows(gap, slots, first, cluster, low, near, near_gap, near_tie, count, bound):
+    """Offer every column of a tile (slots first, first + 1, ...) to the lists of its rows."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        row = gap[i]
+        for start in range(0, len(row), 64):
+            stop = min(start + 64, len(row))
+            if count[slot] == near.shape[1]:
+                last = near_gap[slot, near.shape[1] - 1]
+                if not any_below(row[start:stop], np.nextafter(last, np.float32(np.inf))):
+                    bound[slot] = min(bound[slot], last)
+                    continue
+            for j in range(start, stop):
+                if first + j != slot and cluster[first + j] >= 0:
+                    tie = low[slot] ^ low[first + j]
+                    insert(slot, cluster[first + j], row[j], tie, near, near_gap, near_tie, count, bound)
+
+
+@compiled
+def offer_rows(gap, slots, fresh, first, scanned, cluster, low, near, near_gap, near_tie, count, bound):
+    """Offer the fresh rows of a tile to the lists of its columns, except those that are scanned anyway."""
+    for i in range(len(slots)):
+        slot = slots[i]
+        if not fresh[i]:
+            continue
+        for j in range(gap.shape[1]):
+            other = first + j
+            if gap[i, j] <= bound[other] and not scanned[other]:
+                tie = low[slot] ^ low[other]
+                insert(other, cluster[slot], gap[i, j], tie, near, near_gap, near_tie, count, bound)
+
+
+@compiled
+def drop_dead(alive, near, near_gap, near_tie, count, bound, stale):
+    """Remove merged clusters from all lists; stale[slot] says that the nearest is no longer known."""
+    for slot in range(len(count)):
+        kept = 0
+        lost_first = count[slot] > 0 and not alive[near[slot, 0]]
+        for e in range(count[slot]):
+            if alive[near[slot, e]]:
+                near[slot, kept] = near[slot, e]
+                near_gap[slot, kept] = near_gap[slot, e]
+                near_tie[slot, kept] = near_tie[slot, e]
+                kept += 1
+        count[slot] = kept
+        stale[slot] = lost_first and (kept == 0 or near_gap[slot, 0] >= bound[slot])
+
+
+@compiled_fast
+def segment_total_distance(gap, row_starts, column_starts, out):
+    """out[a, b] += sum of sqrt(2 gap) between rows of segment a and columns of segment b."""
+    for a in range(len(row_starts) - 1):
+        for b in range(len(column_starts) - 1):
+            total = 0.0
+            for i in range(row_starts[a], row_starts[a + 1]):
+                for j in range(column_starts[b], column_starts[b + 1]):
+                    total += np.sqrt(2.0 * max(gap[i, j], np.float32(0)))
+            out[a, b] += total
+
+
+# --- spanning forest -------------------------------------------------------------------------------------------
+
+
+@compiled
+def spanning_forest(m, one, other, order):
+    """Kruskal: which places of `order` (edges from short to long) join two trees."""
+    parent = np.arange(m)
+    keep = np.zeros(len(order), np.bool_)
+    for t in range(len(order)):
+        a, b = find(parent, one[order[t]]), find(parent, other[order[t]])
+        if a != b:
+            parent[max(a, b)] = min(a, b)
+            keep[t] = True
+    return keep
+
+
+@compiled
+def forest_merges(m, one, other, pair):
+    """The merges that the edges of a forest make one after the other, named by the lowest members."""
+    parent = np.arange(m)
+    for t in range(len(one)):
+        a, b = find(parent, one[t]), find(parent, other[t])
+        pair[t, 0], pair[t, 1] = min(a, b), max(a, b)
+        parent[max(a, b)] = min(a, b)

@@ -28,22 +28,6 @@ class Merges:
         return len(self.height)
 
 
-def in_order(
-    n: int,
-    low: NDArray[np.int32],
-    high: NDArray[np.int32],
-    height: NDArray[np.float32],
-    size: NDArray[np.int64],
-) -> Merges:
-    """Sort merges by (height, rows in the result, lowest row).
-
-    The size puts a merge after the ones it is built from when their heights are equal; the lowest row makes
-    the order a function of the tree alone, not of the order in which the merges were found.
-    """
-    order = np.lexsort((low, size, height))
-    return Merges(n, low[order], high[order], height[order])
-
-
 def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:
     """Labels [n] of `n_clusters` clusters, numbered in the order of their first rows.
 
@@ -58,10 +42,10 @@ def cut(merges: Merges, n_clusters: int) -> NDArray[np.int32]:
         raise ValueError(f"{len(merges)} merges cannot make {n_clusters} clusters of {merges.n} rows")
     parent = np.arange(merges.n)
     parent[merges.high[:needed]] = merges.low[:needed]
-    return _number(parent)
+    return number_roots(parent)
 
 
-def _number(parent: NDArray[np.int64]) -> NDArray[np.int32]:
+def number_roots(parent: NDArray[np.int64]) -> NDArray[np.int32]:
     """Follow parents, all of which have lower ids, to roots, and number the roots in ascending order."""
     while True:
         grandparent = parent[parent]

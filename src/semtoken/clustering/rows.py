@@ -1,16 +1,18 @@
 """The rows to be clustered: checked, described by a few numbers each, never copied.
 
-A table of 152,064 x 10,240 numbers is 3 GB as bfloat16 and twice that as float32, so rows become float32 only in
-blocks of a few thousand, at the moment when their distances are computed. What a block holds is arranged so that a
-plain matrix product gives the *nearness* of two rows, which grows as the distance falls:
+A table of 152,064 x 10,240 numbers is 3 GB as bfloat16 and twice that as float32, so rows become float32
+only in blocks of a few thousand, at the moment when their distances are computed. A block carries two
+columns more than the table, arranged so that one plain matrix product gives the *gap* of two rows:
 
-    cosine      unit rows:                           x.y            distance = 1 - nearness
-    euclidean   [x, 1, -|x|^2/2] . [y, -|y|^2/2, 1]  = -|x-y|^2/2   distance = sqrt(-2 nearness)
+    [-x, 1, h(x)] . [y, h(y), 1] = h(x) + h(y) - x.y = |x - y|^2 / 2
+
+    cosine      unit rows, h = 1/2      distance = gap             (a zero row has the gap 1 to every row)
+    euclidean   h = |x|^2 / 2           distance = sqrt(2 gap)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -29,10 +31,10 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class TableParts:
-    """A token table kept as the raw matrices it is made of, for tables too large to be stored in float32.
+    """A token table kept as the raw matrices it is made of, for tables too large for float32.
 
-    The row of token i is the concatenation of row i of every part, each divided by its Euclidean norm (a zero row
-    stays zero): exactly the token table of input and output embeddings, without ever storing it.
+    The row of token i is the concatenation of row i of every part, each divided by its Euclidean norm
+    (a zero row stays zero): the token table of input and output embeddings, without storing it.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ class Rows:
     zero: NDArray[np.bool_]
     """Rows without direction: under cosine their distance to everything is 1."""
     centre: NDArray[np.float32]
-    """Subtracted from every scaled row (euclidean: keeps |x|^2 small and the difference exact); zeros for cosine."""
+    """Subtracted from every scaled row, so that |x|^2 is small and gaps are exact; zeros for cosine."""
     unit: float
     """Multiply a computed distance by this to get the distance of the given rows."""
 
@@ -74,35 +76,43 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Numbers per row of a block: the columns, and two more under the euclidean metric."""
-        return self.columns + 2 * (self.metric == "euclidean")
+        """Numbers per row of a block: the columns and two more."""
+        return self.columns + 2
 
     def block(self, index: NDArray[np.int64], *, left: bool) -> NDArray[np.float32]:
-        """Rows `index` in float32, as the left or the right factor of a product of nearness."""
-        loops = _loops()
+        """Rows `index` in float32, as the left or the right factor of a product of gaps."""
+        loops = compiled_loops()
         out = np.empty((len(index), self.width), np.float32)
         column = 0
         for part, scale in zip(self.parts, self.scales, strict=True):
+            source, factor = index, scale[index]
             if part.dtype == np.float16:  # no half precision in compiled loops: NumPy converts it
-                part, source, factor = part[index].astype(np.float32), np.arange(len(index)), scale[index]
-            else:
-                source, factor = index, scale[index]
+                part, source = part[index].astype(np.float32), np.arange(len(index))
             gather = loops.gather_bfloat16 if part.dtype == np.uint16 else loops.gather_float32
             gather(part, source, factor, out, column)
             column += part.shape[1]
-        if self.metric == "euclidean":
-            loops.centre_and_append_norm(out, self.centre, left)
+        loops.finish_block(out, self.centre, left, self.metric == "cosine")
         return out
 
-    def distance(self, nearness: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Distances that belong to products of blocks; increasing as the nearness falls, never negative."""
-        if self.metric == "cosine":
-            return np.maximum(np.float32(1) - nearness, np.float32(0))
-        return np.sqrt(np.maximum(np.float32(-2) * nearness, np.float32(0)))
+    def exact_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Gaps of pairs of rows, from their differences in float64.
 
-    def nearness(self, distance: float) -> float:
-        """The nearness that belongs to a distance: the inverse of `distance`."""
-        return 1.0 - distance if self.metric == "cosine" else -0.5 * distance * distance
+        h(x) + h(y) - x.y loses all its digits when x and y are nearly equal; the difference does not.
+        """
+        gap = np.zeros(len(first))
+        for part, scale in zip(self.parts, self.scales, strict=True):
+            one, other, factor = first, second, scale
+            if part.dtype == np.float16:
+                needed, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+                part, factor = part[needed].astype(np.float32), scale[needed]
+                one, other = place[: len(first)], place[len(first) :]
+            compiled_loops().exact_gaps(part, factor, one, other, gap)
+        return gap.astype(np.float32)
+
+    def distance(self, gap: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Distances of the given rows that belong to gaps; never negative."""
+        gap = np.maximum(gap, np.float32(0))
+        return gap if self.metric == "cosine" else np.sqrt(2 * gap) * np.float32(self.unit)
 
 
 def as_rows(table: Any, metric: Metric) -> Rows:
@@ -122,10 +132,7 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     norms = [_norms(part) for part in parts]
     _check_finite(parts, norms)
     zero = np.all([norm == 0 for norm in norms], axis=0)
-    if is_parts:
-        scales = [_inverse(norm) for norm in norms]
-    else:
-        scales = [np.ones(len(norm)) for norm in norms]
+    scales = [_inverse(norm) if is_parts else np.ones(len(norm)) for norm in norms]
     if metric == "cosine":
         whole = np.sqrt(sum((norm * scale) ** 2 for norm, scale in zip(norms, scales, strict=True)))
         scales = [scale * _inverse(whole) for scale in scales]
@@ -137,7 +144,8 @@ def as_rows(table: Any, metric: Metric) -> Rows:
     return Rows(parts, tuple(scales), metric, zero, _centre(parts, scales), float(unit))
 
 
-def _loops() -> Any:
+def compiled_loops() -> Any:
+    """The module of compiled loops, loaded when first needed."""
     require("numba", extra="cluster")
     from semtoken.clustering import _loops
 
@@ -166,15 +174,11 @@ def _check_shape(part: Array, n: int) -> None:
             "in uint16 can be clustered."
         )
     if part.ndim != 2 or part.shape[1] == 0:
-        raise InvalidInput(
-            f"The token table must have the shape (tokens, columns); this one is {part.shape}."
-        )
+        raise InvalidInput(f"The token table must have the shape (tokens, columns); this one is {part.shape}.")
     if len(part) == 0:
         raise InvalidInput("The token table has no rows: there is nothing to cluster.")
     if len(part) != n:
-        raise InvalidInput(
-            f"The parts of the token table have different numbers of rows: {n} and {len(part)}."
-        )
+        raise InvalidInput(f"The parts of the token table have different numbers of rows: {n} and {len(part)}.")
 
 
 def _chunks(n: int) -> list[slice]:
@@ -196,7 +200,7 @@ def _norms(part: Array) -> NDArray[np.float64]:
             wide.append(np.sqrt(np.einsum("ij,ij->i", block, block)))
         return np.concatenate(wide)
     norms = np.empty(len(part))
-    (_loops().norms_bfloat16 if part.dtype == np.uint16 else _loops().norms_float32)(part, norms)
+    (compiled_loops().norms_bfloat16 if part.dtype == np.uint16 else compiled_loops().norms_float32)(part, norms)
     return norms
 
 
@@ -224,10 +228,31 @@ def _columns(parts: Sequence[Array]) -> int:
 
 def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
     """Mean row, rounded to sixteenths of the largest norm so that small integers stay exact."""
-    means: list[Callable[[], Array] | Array] = []
+    means: list[Array] = []
     for part, scale in zip(parts, scales, strict=True):
         total = np.zeros(part.shape[1])
         for rows in _chunks(len(part)):
             total += scale[rows] @ _float32(part[rows])
         means.append(np.round(total / len(part) * 16) / 16)
     return np.concatenate(means).astype(np.float32)
+
+
+def equal_rows(rows: Rows) -> NDArray[np.int64]:
+    """For every row the lowest row that is the same number for number (or, under cosine, zero like it)."""
+    loops = compiled_loops()
+    code = np.zeros(rows.n, np.uint64)
+    for part in rows.parts:
+        loops.hash_rows(_words(part), np.uint64(part.shape[1]), code)
+    _, first, group = np.unique(code, return_index=True, return_inverse=True)
+    leader = first[group]
+    for row in np.flatnonzero(leader != np.arange(rows.n)):  # different rows may share a code, though hardly ever
+        if not all(np.array_equal(part[row], part[leader[row]]) for part in rows.parts):
+            leader[row] = row
+    if rows.metric == "cosine" and rows.zero.any():
+        leader[rows.zero] = np.flatnonzero(rows.zero)[0]
+    return leader
+
+
+def _words(part: Array) -> Array:
+    """The bits of a matrix as unsigned numbers, without a copy."""
+    return part.view({2: np.uint16, 4: np.uint32}[part.dtype.itemsize])

@@ -1,0 +1,203 @@
+"""From checked rows to merges: the order of events that complete, average and single linkage share.
+
+Equal rows merge first, at distance 0, and go on as one row. (Rows of zeros, too: under cosine they are at
+distance 1 from everything and from each other, so they merge at height 1, but nothing can come before.)
+What remains is handed to the engine of the linkage, and the merges it gives are put together with those.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semtoken.clustering import memory
+from semtoken.clustering.complete import Found, SparsePathEnds, complete_merges
+from semtoken.clustering.device import resolve, tiles_on
+from semtoken.clustering.merges import Merges
+from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.near import BYTES_PER_PAIR
+from semtoken.clustering.rounds import PLACES, MeanRows, Rounds, WholeRows, rounds_merges
+from semtoken.clustering.rows import Rows, equal_rows
+from semtoken.clustering.single import PAIRS_PER_ROW, single_merges
+from semtoken.clustering.tiles import CpuTiles
+
+log = logging.getLogger(__name__)
+
+Linkage: TypeAlias = Literal["complete", "average", "single"]
+Ints: TypeAlias = NDArray[np.int64]
+
+SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192
+"""Rows in a block: tiles of short rows should stay in the cache, long rows and devices want larger products."""
+MOST_PAIR_BYTES = 5_000_000_000
+"""Memory for pairs that is worth having; more would hardly save another pass over the distances."""
+FEWEST_PAIRS = 16
+"""Pairs per row without which it makes no sense to start."""
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """The rows that take part in the clustering proper, and what happened to the others."""
+
+    nodes: NDArray[np.int64]
+    """Rows that differ from each other, ascending."""
+    weight: NDArray[np.int64]
+    """How many rows each of them stands for."""
+    equal: NDArray[np.int64]
+    """Pairs (row, later row equal to it)."""
+    zeros: NDArray[np.int64]
+    """Pairs (first row of zeros, later one), under cosine."""
+
+    @classmethod
+    def of(cls, rows: Rows) -> Distinct:
+        """Group the rows of a table."""
+        leader = equal_rows(rows)
+        nodes, weight = np.unique(leader, return_counts=True)
+        others = np.flatnonzero(leader != np.arange(rows.n))
+        pairs = np.stack([leader[others], others], axis=1)
+        late = rows.zero[others] & (rows.metric == "cosine")
+        return cls(nodes, weight, pairs[~late], pairs[late])
+
+    @classmethod
+    def all_of(cls, rows: Rows) -> Distinct:
+        """Every row for itself."""
+        none = np.empty((0, 2), np.int64)
+        return cls(np.arange(rows.n), np.ones(rows.n, np.int64), none, none)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The merges and how they were come by."""
+
+    merges: Merges
+    engine: str
+    fallback: str | None
+    passes: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the memory that may be taken is shared out."""
+
+    tile: int
+    """Rows in a block."""
+    fixed: int
+    """Bytes for blocks, tiles and a few numbers per row."""
+    room: int
+    """Pairs that may be kept at a time."""
+
+
+def agglomerate(
+    rows: Rows,
+    linkage: Linkage,
+    fewest: int,
+    *,
+    allowed: int,
+    threads: int,
+    device: str | None,
+    tile: int | None,
+    monitor: Monitor,
+) -> Outcome:
+    """Merges from the bottom of the dendrogram down to `fewest` clusters.
+
+    Raises
+    ------
+    InsufficientMemory
+        Before any work on distances, if not even the smallest plan fits into `allowed` bytes.
+    """
+    place = resolve(device) if linkage != "average" else "cpu"
+    plan = make_plan(rows, linkage, allowed=allowed, threads=threads, tile=tile, on_cpu=place == "cpu")
+    tiles = tiles_on(place, rows, plan.tile, monitor)
+    with monitor.phase("rows"):
+        # A mean euclidean distance is taken over all rows, equal ones too.
+        whole = linkage == "average" and rows.metric == "euclidean"
+        distinct = Distinct.all_of(rows) if whole else Distinct.of(rows)
+    needed = rows.n - fewest - len(distinct.equal)
+    passes: list[dict[str, float]] = []
+    engine, fallback = f"no distances needed on {tiles.name}", None
+    found = Found(np.empty((0, 2), np.int64), np.empty(0, np.float32))
+    options: dict[str, Any] = {"late": len(distinct.zeros), "threads": threads, "monitor": monitor}
+    with tiles.running():
+        if needed <= 0:
+            pass
+        elif linkage == "single":
+            found, engine = single_merges(tiles, distinct.nodes, needed, **options), "spanning forest"
+        elif linkage == "average":
+            found, engine = rounds_merges(_average(tiles, distinct), needed, **options), "rounds"
+        else:
+            engine = "sparse chain"
+            try:
+                found, passes = complete_merges(tiles, distinct.nodes, needed, room=plan.room, **options)
+            except SparsePathEnds as reason:
+                engine, fallback = "rounds", str(reason)
+                log.warning("complete linkage goes on in rounds, exact but slower: %s", reason)
+                tiles = tiles_on("cpu", rows, min(plan.tile, LARGE_TILE), monitor)
+                state = Rounds(WholeRows(tiles, distinct.nodes, "max"), tiles, distinct.nodes, distinct.weight)
+                found = rounds_merges(state, needed, **options)
+    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, passes)
+
+
+def make_plan(
+    rows: Rows, linkage: Linkage, *, allowed: int, threads: int, tile: int | None, on_cpu: bool = True
+) -> Plan:
+    """Share out the memory, with smaller tiles where it is scarce.
+
+    Raises
+    ------
+    InsufficientMemory
+        Not even tiles of 64 rows and the smallest number of pairs fit.
+    """
+    size = tile or (TILE_ON_DEVICE if not on_cpu else LARGE_TILE if rows.columns >= 1024 else SMALL_TILE)
+    pairs = {"complete": FEWEST_PAIRS * BYTES_PER_PAIR, "single": PAIRS_PER_ROW * 56, "average": PLACES * 12}
+    least = rows.n * (100 + pairs[linkage])
+    if linkage == "average" and rows.metric == "cosine":
+        least += 4 * rows.n * rows.columns
+    while tile is None and size > 64 and _tile_bytes(size, rows.width, threads) > (allowed - least) / 2:
+        size //= 2
+    fixed = least + _tile_bytes(size, rows.width, threads)
+    memory.check(
+        fixed,
+        allowed,
+        what=f"{linkage} linkage of {rows.n:,} rows of {rows.columns:,} numbers",
+        alternatives="raise memory_budget, free memory, or use fewer threads"
+        + ("; complete or single linkage needs no copy of the table." if linkage == "average" else "."),
+    )
+    room = min(allowed - fixed, MOST_PAIR_BYTES) // BYTES_PER_PAIR + FEWEST_PAIRS * rows.n
+    plan = Plan(size, fixed, int(room))
+    log.info(
+        "%s linkage of %d rows: %s for tiles of %d rows and %s for pairs, of %s allowed",
+        linkage, rows.n, memory.gigabytes(fixed), size, memory.gigabytes(room * BYTES_PER_PAIR),
+        memory.gigabytes(allowed),
+    )  # fmt: skip
+    return plan
+
+
+def _tile_bytes(size: int, width: int, threads: int) -> int:
+    """Two blocks of rows, a tile of gaps, and its places and values, in every thread."""
+    return threads * (2 * 4 * size * width + 12 * size * size)
+
+
+def _average(tiles: CpuTiles, distinct: Distinct) -> Rounds:
+    rows = tiles.rows
+    if rows.metric == "cosine":
+        means = MeanRows(tiles, distinct.nodes, distinct.weight)
+        return Rounds(means, tiles, distinct.nodes, distinct.weight)
+    return Rounds(WholeRows(tiles, distinct.nodes, "mean"), tiles, distinct.nodes, distinct.weight)
+
+
+def assemble(rows: Rows, distinct: Distinct, found: Found) -> Merges:
+    """All merges in the order of their heights: equal rows, what the engine found, rows of zeros in between."""
+    at = int(np.searchsorted(found.gap, np.float32(1))) if len(distinct.zeros) else len(found.gap)
+    pair = np.concatenate([distinct.equal, found.pair[:at], distinct.zeros, found.pair[at:]])
+    height = np.concatenate(
+        [
+            np.zeros(len(distinct.equal), np.float32),
+            rows.distance(found.gap[:at]),
+            np.ones(len(distinct.zeros), np.float32),
+            rows.distance(found.gap[at:]),
+        ]
+    )
+    return Merges(rows.n, pair.min(axis=1).astype(np.int32), pair.max(axis=1).astype(np.int32), height)

@@ -1,0 +1,169 @@
+"""Exact complete linkage without the n x n matrix.
+
+Complete linkage calls two clusters as far apart as their two farthest rows. So two clusters are within a
+threshold only if all their rows are, and everything that happens below a threshold can be read off the
+sparse graph of the pairs within it. One pass over the distances gives the graph, a nearest-neighbour chain on
+it gives all merges up to the threshold. If they do not lead to few enough clusters, the same is done again
+with the clusters found so far as nodes and a higher threshold, until they do. Nothing is approximated: the
+merges of all passes together are the lower part of the dendrogram.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semtoken.clustering.merges import number_roots
+from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.near import (
+    EVERYTHING,
+    Graph,
+    Level,
+    TooManyTies,
+    graph_of,
+    near_pairs,
+)
+from semtoken.clustering.rows import compiled_loops
+from semtoken.clustering.tiles import CpuTiles
+
+log = logging.getLogger(__name__)
+
+STEPS = 200_000
+"""Steps of the chain between two looks at the clock and at Ctrl-C."""
+FLOPS_PER_PAIR = 100_000
+"""Keep one pair for so many operations of the product: it then takes less than a tenth of the time of a pass."""
+FEWEST_PAIRS = 128
+"""Pairs per row that are worth having room for even if products are cheap."""
+CLOSE_UP_TO = {"cosine": 2.0**-10, "euclidean": 2.0**-6}
+"""Above these gaps no pair of clusters is so close that digits cancel."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Merges of clusters named by their lowest rows, in the order in which they are applied."""
+
+    pair: NDArray[np.int64]
+    gap: NDArray[np.float32]
+
+
+class SparsePathEnds(Exception):
+    """No sparse graph within the memory leads on: another way must be taken. The message says why."""
+
+
+def complete_merges(
+    tiles: CpuTiles,
+    nodes: NDArray[np.int64],
+    needed: int,
+    *,
+    late: int = 0,
+    room: int,
+    threads: int,
+    monitor: Monitor,
+) -> tuple[Found, list[dict[str, float]]]:
+    """At least `needed` merges from the bottom of the dendrogram of the rows `nodes`.
+
+    Parameters
+    ----------
+    nodes : int array of shape (m,)
+        Rows to cluster, ascending, no two alike.
+    late : int
+        Merges known beforehand that happen at gap 1 (rows of zeros with each other): they count as soon as
+        that height is reached.
+    room : int
+        Pairs for which there is memory.
+
+    Raises
+    ------
+    SparsePathEnds
+        All pairs up to the nearest ones' distance are more than `room`.
+    """
+    cluster = np.arange(len(nodes))
+    reached = np.float32(0)
+    stages: list[Found] = []
+    passes: list[dict[str, float]] = []
+    width = tiles.rows.width
+    worthwhile = int(np.clip(len(nodes) ** 2 * width / FLOPS_PER_PAIR, FEWEST_PAIRS * len(nodes), room))
+    while sum(len(s.gap) for s in stages) + (late if reached >= 1 else 0) < needed:
+        level = level_of(nodes, cluster)
+        close = float(reached) <= CLOSE_UP_TO[tiles.rows.metric]
+        stage, limit, kept = _stage(tiles, level, worthwhile, close=close, threads=threads, monitor=monitor)
+        if limit < EVERYTHING and len(stage.gap) < level.clusters // 10:
+            if len(stage.gap) == 0 and worthwhile == room:
+                raise SparsePathEnds(f"{level.clusters:,} clusters with more than {room:,} nearest pairs")
+            worthwhile = min(4 * worthwhile, room)
+        if len(stage.gap) or limit == EVERYTHING:
+            reached = limit
+        stages.append(_named_by_row(stage, level, np.float32(passes[-1]["gap"] if passes else 0)))
+        cluster = _merge(cluster, stage, level.clusters)
+        passes.append({"gap": float(reached), "pairs": kept, "before": level.clusters, "merges": len(stage.gap)})
+        log.info("pass %d: %d pairs kept, %d merges of %d clusters", len(passes), kept, len(stage.gap), level.clusters)
+    found = Found(
+        np.concatenate([s.pair for s in stages] or [np.empty((0, 2), np.int64)]),
+        np.concatenate([s.gap for s in stages] or [np.empty(0, np.float32)]),
+    )
+    return found, passes
+
+
+def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
+    """Rows sorted by cluster, where clusters are numbered by their lowest rows."""
+    order = np.argsort(cluster, kind="stable")
+    return Level(nodes[order], np.concatenate([[0], np.cumsum(np.bincount(cluster))]))
+
+
+def chain_merges(graph: Graph, monitor: Monitor) -> Found:
+    """All merges that the graph of near pairs allows, sorted; clusters named by their lowest parts.
+
+    Sorted by gap, then parts in the result, then lowest part: a merge stands after those it is built from, and
+    the order depends on the tree alone.
+    """
+    m = len(graph.start) // 2
+    parent, low = np.arange(2 * m, dtype=np.int32), np.arange(2 * m, dtype=np.int32)
+    size, part = np.ones(2 * m, np.int32), np.zeros(2 * m, np.int32)
+    farthest = np.zeros(2 * m, np.float32)
+    touched, stack = np.empty(m, np.int32), np.empty(m, np.int32)
+    pair, height = np.empty((m, 2), np.int64), np.empty(m, np.float32)
+    state = np.zeros(3, np.int64)
+    loops = compiled_loops()
+    more = True
+    while more:
+        more = loops.chain(
+            state, STEPS, graph.start, graph.length, graph.neighbour, graph.gap,
+            parent, size, low, part, farthest, touched, stack, pair, height,
+        )  # fmt: skip
+        monitor.advance(min(1.0, float(state[1]) / (m + state[2])))
+    done = int(state[2])
+    pair, height = np.sort(pair[:done], axis=1), height[:done]
+    order = np.lexsort((pair[:, 0], size[m : m + done], height))
+    return Found(pair[order], height[order])
+
+
+def _stage(
+    tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor
+) -> tuple[Found, np.float32, int]:
+    """One pass and the merges it leads to, with its threshold and the number of pairs."""
+    try:
+        near = near_pairs(tiles, level, room, close=close, threads=threads, monitor=monitor)
+    except TooManyTies:
+        return Found(np.empty((0, 2), np.int64), np.empty(0, np.float32)), np.float32(0), 0
+    kept = sum(len(pairs.gap) for pairs in near.pairs)
+    with monitor.phase("graph"):
+        graph = graph_of(near, level.clusters)
+    with monitor.phase("merging"):
+        return chain_merges(graph, monitor), near.limit, kept
+
+
+def _named_by_row(stage: Found, level: Level, floor: np.float32) -> Found:
+    """Name clusters by their lowest rows; no height lies below the threshold of the pass before."""
+    lowest = level.order[level.starts[:-1]]
+    # The same pair may differ in its last digit from one tile to another.
+    return Found(lowest[stage.pair], np.maximum(stage.gap, floor))
+
+
+def _merge(cluster: NDArray[np.int64], stage: Found, m: int) -> NDArray[np.int64]:
+    """Clusters after the merges, numbered by their lowest rows."""
+    parent = np.arange(m)
+    parent[stage.pair[:, 1]] = stage.pair[:, 0]
+    return number_roots(parent).astype(np.int64)[cluster]

@@ -1,0 +1,211 @@
+"""One pass over the distances: the graph of all pairs of clusters that are near enough.
+
+How near is decided by memory: the threshold is set from a sample so that about as many pairs qualify as
+there is room for, and lowered on the way if the sample was wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semtoken.clustering.monitor import Did, Monitor, run_all
+from semtoken.clustering.rows import compiled_loops
+from semtoken.clustering.tiles import Block, CpuTiles, Pairs, blocks_of
+
+BYTES_PER_PAIR = 24
+"""8 in the chunk that a tile gives, and 8 in the list of each end; the former are freed as the latter fill."""
+SAMPLED_ROWS = 192
+"""Rows whose distances to all others decide the threshold."""
+EVERYTHING = np.float32(np.finfo(np.float32).max)
+"""The threshold that keeps all pairs."""
+
+
+class TooManyTies(Exception):
+    """More pairs than there is room for lie below every threshold that could be set."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """The clusters that a pass starts from."""
+
+    order: NDArray[np.int64]
+    """Rows sorted by cluster; clusters are numbered by their lowest rows."""
+    starts: NDArray[np.int64]
+    """Where each cluster begins in `order`, and the end."""
+
+    @property
+    def clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.starts) - 1
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Near clusters of each cluster: those of c stand at start[c] : start[c] + length[c]."""
+
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    neighbour: NDArray[np.int32]
+    gap: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over the distances: all pairs of clusters with a gap <= limit."""
+
+    limit: np.float32
+    pairs: list[Pairs]
+
+
+class Keeper(Protocol):
+    """Takes the pairs that a pass finds, from several threads."""
+
+    @property
+    def limit(self) -> np.float32:
+        """Pairs with larger gaps are not wanted (any more)."""
+
+    def add(self, pairs: Pairs, limit: np.float32) -> None:
+        """Take the pairs of a tile, found with this limit."""
+
+
+def near_pairs(tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor) -> Pass:
+    """All pairs of clusters whose gap is below a threshold, at most `room` of them.
+
+    Parameters
+    ----------
+    close : bool
+        Compute small gaps with all their digits; needed while clusters may still be that near.
+
+    Raises
+    ------
+    TooManyTies
+        No threshold keeps any pairs and few enough.
+    """
+    with monitor.phase("threshold"):
+        kept = _Kept(thresholds(tiles, level, room, close=close), room)
+    with monitor.phase("distances"):
+        distance_pass(tiles, level, kept, close=close, threads=threads, monitor=monitor)
+    return Pass(kept.limit, kept.pairs)
+
+
+def distance_pass(tiles: CpuTiles, level: Level, kept: Keeper, *, close: bool, threads: int, monitor: Monitor) -> None:
+    """Hand the near pairs of all tiles to `kept`."""
+    blocks = blocks_of(level.order, level.starts, tiles.size)
+    jobs = [(_work(blocks[i:]), partial(_row_of_tiles, tiles, blocks[i:], kept, close)) for i in range(len(blocks))]
+    run_all(jobs, threads, monitor)
+
+
+def thresholds(tiles: CpuTiles, level: Level, room: int, *, close: bool) -> NDArray[np.float32]:
+    """Falling thresholds; the first should keep a little less than `room` pairs, the others less and less.
+
+    They depend on the table and on `room` alone, and the one that a pass ends with is the first that keeps
+    at most `room` pairs, so neither threads nor the size of tiles have a say in the result.
+    """
+    m = level.clusters
+    if m * (m - 1) // 2 <= room:
+        return np.array([EVERYTHING])
+    gaps = np.concatenate([g.ravel() for g in sampled_gaps(tiles, level, close=close)])
+    share = 0.85 * room / (m * (m - 1) / 2)
+    steps = share * 0.8 ** np.arange(16)
+    ranks = np.unique((steps * len(gaps)).astype(np.int64))[::-1]
+    first = np.maximum(np.partition(gaps, ranks)[ranks], 0)
+    below = first[-1] * 0.5 ** np.arange(1, 60)
+    return np.unique(np.concatenate([first, below]).astype(np.float32))[::-1]
+
+
+def graph_of(near: Pass, m: int) -> Graph:
+    """Enter pairs into the lists of both their ends; empties `near.pairs` on the way to save memory."""
+    loops = compiled_loops()
+    degree = np.zeros(m, np.int64)
+    for pairs in near.pairs:
+        loops.count_degrees(pairs.where, pairs.first_row, pairs.first_column, degree)
+    # Merged clusters take the numbers m, m + 1, ... and the place of one of their parts.
+    start = np.zeros(2 * m, np.int64)
+    np.cumsum(degree[:-1], out=start[1:m])
+    length = np.zeros(2 * m, np.int64)
+    length[:m] = degree
+    total = int(degree.sum())
+    graph = Graph(start, length, np.empty(total, np.int32), np.empty(total, np.float32))
+    fill = start[:m].copy()
+    while near.pairs:
+        pairs = near.pairs.pop()
+        loops.scatter(pairs.where, pairs.gap, pairs.first_row, pairs.first_column, fill, graph.neighbour, graph.gap)
+    return graph
+
+
+class _Kept:
+    """Pairs gathered from all threads. Lowers the threshold when there are too many."""
+
+    def __init__(self, limits: NDArray[np.float32], room: int) -> None:
+        self._limits: list[np.float32] = list(limits)
+        self._room = room
+        self._count = 0
+        self._lock = threading.Lock()
+        self.pairs: list[Pairs] = []
+
+    @property
+    def limit(self) -> np.float32:
+        return self._limits[0]
+
+    def add(self, pairs: Pairs, limit: np.float32) -> None:
+        with self._lock:
+            self._append(pairs if limit == self.limit else _filtered(pairs, self.limit))
+            while self._count > self._room:
+                if len(self._limits) == 1:
+                    raise TooManyTies
+                del self._limits[0]
+                old, self.pairs, self._count = self.pairs, [], 0
+                while old:
+                    self._append(_filtered(old.pop(), self.limit))
+
+    def _append(self, pairs: Pairs) -> None:
+        if len(pairs.gap):
+            self.pairs.append(pairs)
+            self._count += len(pairs.gap)
+
+
+def _filtered(pairs: Pairs, limit: np.float32) -> Pairs:
+    keep = pairs.gap <= limit
+    return Pairs(pairs.first_row, pairs.first_column, pairs.where[keep], pairs.gap[keep])
+
+
+def _work(blocks: list[Block]) -> float:
+    """Pairs of rows in the tiles of the first block with all."""
+    return float(len(blocks[0].index)) * sum(len(block.index) for block in blocks)
+
+
+def _row_of_tiles(tiles: CpuTiles, blocks: list[Block], kept: Keeper, close: bool, did: Did) -> None:
+    """The tiles of the first block with itself and all that follow."""
+    p = blocks[0]
+    left = tiles.left(p)
+    for q in blocks:
+        if not (q is p and p.clusters == 1):  # one cluster has no pairs in itself
+            limit = kept.limit
+            kept.add(tiles.pairs(left, p, q, limit, close=close), limit)
+        did(float(len(p.index)) * len(q.index))
+
+
+def sampled_gaps(tiles: CpuTiles, level: Level, *, close: bool, count: int = SAMPLED_ROWS) -> list[NDArray[np.float32]]:
+    """Gaps of some clusters, drawn with a fixed seed, to all clusters, tile by tile."""
+    m = level.clusters
+    drawn = np.random.default_rng(0).permutation(m)[:count]
+    rows = np.cumsum(np.diff(level.starts)[drawn])
+    drawn = np.sort(drawn[: max(1, int(np.searchsorted(rows, 4 * count)))])
+    pieces = [level.order[level.starts[c] : level.starts[c + 1]] for c in drawn]
+    starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
+    sample = Block(0, np.concatenate(pieces), starts)
+    parts = blocks_of(sample.index, sample.starts, tiles.size)
+    gaps: list[NDArray[np.float32]] = []
+    for part in parts:
+        left = tiles.left(part)
+        gaps += [
+            tiles.host(tiles.gaps(left, part, block, close=close))
+            for block in blocks_of(level.order, level.starts, tiles.size)
+        ]
+    return gaps

@@ -1,0 +1,195 @@
+"""The matrix of gaps between clusters, one tile at a time.
+
+A block is a run of whole clusters. The tile of two blocks holds, for each pair of their clusters, the
+largest gap between their rows (complete linkage). It comes from matrix products and a segmented maximum
+and is forgotten at once: nothing n x n is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from semtoken._extras import require
+from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.rows import Rows, compiled_loops
+
+Gaps: TypeAlias = NDArray[np.float32]
+Array: TypeAlias = NDArray[np.int64]
+
+CLOSENESS = 2.0**-10
+"""Gaps below this part of h(x) + h(y) are computed again from differences, because digits cancel in the product."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A run of clusters: their rows one after the other."""
+
+    first: int
+    """Number of the first cluster."""
+    index: NDArray[np.int64]
+    """Rows, sorted by cluster."""
+    starts: NDArray[np.int64]
+    """Where each cluster begins in `index`, and the end."""
+
+    @property
+    def clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.starts) - 1
+
+    @property
+    def single(self) -> bool:
+        """Every cluster has one row."""
+        return bool(np.all(np.diff(self.starts) == 1))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of clusters of two blocks whose gap is small enough, packed into 8 bytes each."""
+
+    first_row: int
+    first_column: int
+    where: NDArray[np.uint32]
+    """Row * 65,536 + column within the tile."""
+    gap: Gaps
+
+
+def blocks_of(order: NDArray[np.int64], starts: NDArray[np.int64], size: int) -> list[Block]:
+    """Cut clusters (rows `order`, beginning at `starts`) into blocks of at most `size` rows.
+
+    No cluster is cut: one that is larger than `size` is a block of its own.
+    """
+    blocks = []
+    first = 0
+    m = len(starts) - 1
+    while first < m:
+        last = int(np.searchsorted(starts, starts[first] + size, side="right")) - 1
+        last = min(max(last, first + 1), m)
+        begin, end = starts[first], starts[last]
+        blocks.append(Block(first, order[begin:end], starts[first : last + 1] - begin))
+        first = last
+    return blocks
+
+
+class CpuTiles:
+    """Tiles computed by NumPy's matrix product, one thread each; several may be computed at once.
+
+    Parameters
+    ----------
+    rows : Rows
+    size : int
+        Rows in a block; larger clusters are worked through in pieces of this size.
+    """
+
+    name = "cpu"
+
+    def __init__(self, rows: Rows, size: int, monitor: Monitor) -> None:
+        self.rows = rows
+        self.size = size
+        self._monitor = monitor
+        self._local = threading.local()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Inside, each product uses one thread: the threads work on different tiles instead."""
+        with require("threadpoolctl", extra="cluster").threadpool_limits(1):
+            yield
+
+    def left(self, block: Block) -> list[Any]:
+        """The left factors of a block, to be used for many tiles."""
+        return [self._factor(block.index[part], left=True) for part in self._parts(block)]
+
+    def gaps(self, left: list[Any], p: Block, q: Block, *, close: bool) -> Any:
+        """Largest gap between the rows of every cluster of p and every cluster of q.
+
+        Parameters
+        ----------
+        close : bool
+            Compute small gaps again with all their digits.
+        """
+        plain = p.single and q.single
+        result = None if plain else self._zeros(p.clusters, q.clusters)
+        for q_part in self._parts(q):
+            right = self._factor(q.index[q_part], left=False)
+            for factor, p_part in zip(left, self._parts(p), strict=True):
+                gap = self.product(factor, right)
+                if close:
+                    rows = p.index[p_part], q.index[q_part]
+                    self._refine(gap, factor, right, *rows, diagonal=p is q and p_part == q_part)
+                if plain:
+                    return gap
+                self._maximum(gap, _cut(p.starts, p_part), _cut(q.starts, q_part), result)
+        return result
+
+    def pairs(self, left: list[Any], p: Block, q: Block, limit: np.float32, *, close: bool) -> Pairs:
+        """Pairs of a cluster of p and one of q with a gap <= limit, every pair once."""
+        gap = self.gaps(left, p, q, close=close)
+        where = np.empty(gap.size, np.uint32)
+        value = np.empty(gap.size, np.float32)
+        found = compiled_loops().keep_near(gap, limit, p is q, where, value)
+        return Pairs(p.first, q.first, where[:found].copy(), value[:found].copy())
+
+    def total_distance(self, left: list[Any], p: Block, q: Block) -> NDArray[np.float64]:
+        """Sum of the euclidean distances between the rows of every cluster of p and every cluster of q."""
+        total = np.zeros((p.clusters, q.clusters))
+        for q_part in self._parts(q):
+            right = self._factor(q.index[q_part], left=False)
+            for factor, p_part in zip(left, self._parts(p), strict=True):
+                gap = self.product(factor, right)
+                self._refine(gap, factor, right, p.index[p_part], q.index[q_part], diagonal=False)
+                starts = _cut(p.starts, p_part), _cut(q.starts, q_part)
+                compiled_loops().segment_total_distance(gap, *starts, total)
+        return total
+
+    def host(self, gap: Any) -> Gaps:
+        """A tile as a NumPy array that will not be overwritten."""
+        result: Gaps = gap.copy()
+        return result
+
+    def _parts(self, block: Block) -> list[slice]:
+        return [slice(b, min(b + self.size, len(block.index))) for b in range(0, len(block.index), self.size)]
+
+    def _factor(self, index: NDArray[np.int64], *, left: bool) -> Any:
+        return self.rows.block(index, left=left)
+
+    def product(self, left: Gaps, right: Gaps) -> Gaps:
+        """The matrix product left @ right.T, timed, in a buffer that the same thread will use again."""
+        shape = len(left), len(right)
+        if getattr(self._local, "size", 0) < shape[0] * shape[1]:
+            self._local.size = shape[0] * shape[1]
+            self._local.buffer = np.empty(self._local.size, np.float32)
+        gap: Gaps = self._local.buffer[: shape[0] * shape[1]].reshape(shape)
+        begin = time.perf_counter()
+        np.matmul(left, right.T, out=gap)
+        self._monitor.add_gemm(time.perf_counter() - begin, 2.0 * shape[0] * shape[1] * left.shape[1])
+        return gap
+
+    def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[Array, Array]:
+        """Places (rows, columns) of gaps so small that their digits have cancelled."""
+        where: NDArray[np.uint32] = np.empty(gap.size, np.uint32)
+        found = compiled_loops().find_close(gap, left_half, right_half, np.float32(CLOSENESS), diagonal, where)
+        return (where[:found] >> 16).astype(np.int64), (where[:found] & 65535).astype(np.int64)
+
+    def _refine(self, gap: Any, left: Any, right: Any, p: Array, q: Array, *, diagonal: bool) -> None:
+        i, j = self.close_pairs(gap, left[:, -1], right[:, -2], diagonal=diagonal)
+        if len(i):
+            gap[i, j] = self.rows.exact_gaps(p[i], q[j])
+
+    def _zeros(self, rows: int, columns: int) -> Any:
+        return np.zeros((rows, columns), np.float32)
+
+    def _maximum(self, gap: Any, row_starts: Array, column_starts: Array, result: Any) -> None:
+        compiled_loops().segment_max(gap, row_starts, column_starts, result)
+
+
+def _cut(starts: NDArray[np.int64], part: slice) -> NDArray[np.int64]:
+    """Cluster boundaries inside a part of a block; clusters outside of it become empty."""
+    cut: Array = np.clip(starts, part.start, part.stop) - part.start
+    return cut
