@@ -404,6 +404,12 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
         ) from error
 
 
+def _plain_number(value: object) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not a plain value")
+
+
 def neutral_hash(vocabulary: Vocabulary) -> str:
     """Which tokens are neutral, as a short hash: the fingerprint does not tell stopword lists apart."""
     return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
@@ -432,7 +438,7 @@ def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
 def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """The same values as JSON gives them back, so that saving and loading changes nothing."""
     try:
-        plain: dict[str, Any] = json.loads(json.dumps(dict(provenance)))
+        plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
     return plain

@@ -95,7 +95,7 @@ def load(source: str | Path, *, revision: str | None = None) -> Saved:
         It is missing, damaged, incomplete, or of a format version that this release does not read.
     """
     folder = _locate(source, revision)
-    config = _read_config(folder)
+    config = read_config(folder)
     data = _read_bytes(folder / LAYOUT.arrays)
     if hashlib.sha256(data).hexdigest() != config.get("sha256"):
         raise ArtifactError(
@@ -252,7 +252,14 @@ def _hub_errors(what: str) -> Iterator[None]:
         raise ArtifactError(f"{what}: {reason}") from error
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a folder, without its arrays.
+
+    Raises
+    ------
+    ArtifactError
+        It is missing, damaged, or of a kind or format version that this release does not read.
+    """
     path = folder / LAYOUT.config
     try:
         config = json.loads(_read_bytes(path))
