@@ -7,7 +7,6 @@ transformers.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from semtoken.tables import token_table
     from semtoken.vocabulary import Vocabulary
 
-__version__ = version("semtoken")
+__version__ = "0.1.0"
 
 _HOMES = {
     "STC": "semtoken.backends.transformers",
