@@ -107,7 +107,8 @@ def prr(
     Returns
     -------
     float, at most 1
-        1 best order, 0 as good as chance, negative worse. NaN with a warning if all qualities are equal.
+        1 best order, 0 as good as chance, negative worse. NaN with a warning if all qualities are equal, or
+        if max_rejection leaves no answer to reject.
 
     References
     ----------
@@ -228,7 +229,7 @@ def prepare_prr(
     rescaled = _rescaled(answers)
     if rescaled is None:
         return Prepared(answers, _never, _SAME_QUALITY if answers.target.size else NO_ANSWER)
-    if int(max_rejection * answers.target.size) == 0:
+    if int(max_rejection * answers.target.size) < 2:  # the curve would be its first point, where all orders meet
         return Prepared(answers, _never, f"max_rejection={max_rejection} rejects none of {answers.target.size}")
 
     def weighted(weights: FloatArray) -> FloatArray:
