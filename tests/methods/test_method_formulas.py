@@ -127,7 +127,7 @@ def test_rules_differ_where_implementations_differ() -> None:
     assert methods.semantic_clusters(one_way) == [0, 1, 0]
     assert methods.semantic_clusters(one_way, variant="farquhar_strict") == [0, 1, 1]
     assert methods.semantic_clusters(one_way, variant="uqnlg_no_contradiction") == [0, 1, 1]
-    neutral_one_way = [[2, 1], [2, 2]]
+    neutral_one_way = [["entailment", "neutral"], ["entailment", "entailment"]]
     assert methods.semantic_clusters(neutral_one_way) == [0, 1]
     assert methods.semantic_clusters(neutral_one_way, variant="uqlm_either_direction") == [0, 0]
     assert methods.semantic_clusters(neutral_one_way, variant="farquhar_loose") == [0, 0]
@@ -244,8 +244,10 @@ def test_ccp_of_one_alternative(ahead: int, back: int) -> None:
         (lambda: methods.sentence_sar([[-1.0]], np.eye(2)), "'similarity' has 2 entries and 'sample_logprobs' has 1"),
         (lambda: methods.sentence_sar([[-1.0]], [[1.0]], t=0), "'t' must be a positive number, got 0"),
         (lambda: methods.sar([[-1.0]], [[1.0]], [[0.5], [0.5]]), "'token_similarity' has 2 entries"),
-        (lambda: methods.semantic_clusters([[2, 3], [2, 2]]), "holds 3.0; an NLI class is 0 or 'contradiction'"),
+        (lambda: methods.semantic_clusters([[2, 3], [2, 2]]), "holds 3; an NLI class is 0 or 'contradiction'"),
         (lambda: methods.semantic_clusters([[2, 1]]), "must be square"),
+        (lambda: methods.semantic_clusters([[math.nan]]), "holds nan; an NLI class"),
+        (lambda: methods.semantic_clusters([]), "must be square"),
         (lambda: methods.semantic_clusters([[2]], [0, 1]), "holds 1, but there are only 1 texts"),
         (lambda: methods.semantic_entropy([[-1.0]]), "'cluster_ids' is needed"),
         (lambda: methods.semantic_entropy(cluster_ids=[0]), "'sample_logprobs' is needed"),

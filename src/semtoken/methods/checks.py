@@ -107,7 +107,7 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
     classes = []
     for value in values:
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
-        if found is None or int(found) != found or not 0 <= found <= 2:
+        if found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInput(
                 f"'{name}' holds {value!r}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or 'entailment'."
             )

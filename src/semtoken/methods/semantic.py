@@ -79,7 +79,8 @@ def semantic_clusters(
     Parameters
     ----------
     labels_row_premise_col_hypothesis : array of shape (U, U)
-        NLI class of every ordered pair: 0 contradiction, 1 neutral, 2 entailment. The diagonal is not used.
+        NLI class of every ordered pair: 0 contradiction, 1 neutral, 2 entailment, or these names. The diagonal
+        is not used.
     unique_text_index_per_sample : int array of shape (M,), optional
         Row of each sample's text: samples with the same row share a class whatever the labels say. None:
         every row is one sample.
@@ -107,10 +108,7 @@ def semantic_clusters(
     >>> semantic_clusters([[2, 2, 1], [2, 2, 2], [1, 2, 2]])
     [0, 0, 1]
     """
-    grid = numbers(labels_row_premise_col_hypothesis, "labels_row_premise_col_hypothesis", dimensions=2)
-    if grid.shape[0] != grid.shape[1]:
-        raise InvalidInput(f"'labels_row_premise_col_hypothesis' must be square, got {grid.shape}.")
-    labels = nli_classes(grid.ravel().tolist(), "labels_row_premise_col_hypothesis").reshape(grid.shape)
+    labels = _label_grid(labels_row_premise_col_hypothesis, "labels_row_premise_col_hypothesis")
     rules = _rules(labels)
     one_of("variant", variant, rules)
     traverse, same = rules[variant]
@@ -187,6 +185,14 @@ def semantic_entropy(
     if whole == -math.inf:
         raise InvalidInput("'sample_logprobs' gives every sample the probability 0: no class has a share.")
     return _entropy(np.exp(classes - whole))
+
+
+def _label_grid(values: npt.ArrayLike, name: str) -> IntArray:
+    """NLI classes of all ordered pairs, [U, U]."""
+    grid = np.array(values, dtype=object)
+    if grid.ndim != 2 or grid.shape[0] != grid.shape[1] or grid.size == 0:
+        raise InvalidInput(f"'{name}' must be square, one row and column per text, got the shape {grid.shape}.")
+    return nli_classes(grid.ravel().tolist(), name).reshape(grid.shape)
 
 
 def _entropy(probabilities: FloatArray) -> float:
