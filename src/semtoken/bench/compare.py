@@ -1,0 +1,299 @@
+"""All methods on the same answers: how well each tells wrong from right, and what it costs beyond the greedy answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.almanac import Question, is_correct, load_questions
+from semtoken.errors import InvalidInput
+from semtoken.generation import Generation
+from semtoken.methods import METHODS, Method, score
+from semtoken.metrics import Difference, Estimate, bootstrap, paired_difference
+
+if TYPE_CHECKING:
+    from semtoken.backends._batches import Prompt
+    from semtoken.backends.transformers import STC
+    from semtoken.statistics import Decoding, EntailmentModel, SimilarityModel, Timings
+    from semtoken.statistics.generations import Progress
+
+FloatArray = npt.NDArray[np.float64]
+REFERENCE = "stc"
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """One line of the comparison."""
+
+    method: Method
+    auroc: Estimate
+    prr: Estimate
+    auroc_difference: Difference | None
+    """AUROC of the method minus that of STC on the same answers; None for STC itself."""
+    prr_difference: Difference | None
+    """The same for PRR."""
+    undefined: int
+    """Answers whose uncertainty was NaN or +inf. They shared the worst rank."""
+    seconds: float
+    """Beyond the greedy generation: every recording step that the method needs, shared ones counted in full."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods on the same answers."""
+
+    results: tuple[MethodResult, ...]
+    n: int
+    """Questions."""
+    n_correct: int
+    """Right greedy answers."""
+    greedy_seconds: float
+    """The greedy generation itself, which every method is given."""
+    steps: Mapping[str, float]
+    """Seconds of every recording step."""
+    settings: Mapping[str, Any]
+    """What was compared: model, seed, samples and so on."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return self.n_correct / self.n
+
+
+def selected_methods(names: Iterable[str] = ()) -> list[Method]:
+    """Methods in the order of `METHODS`; all of them without names. STC is always among them.
+
+    Raises
+    ------
+    InvalidInput
+        There is no method of one of these names.
+    """
+    wanted = set(names)
+    unknown = wanted - METHODS.keys()
+    if unknown:
+        raise InvalidInput(f"There is no method {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}.")
+    return [method for name, method in METHODS.items() if not wanted or name in wanted or name == REFERENCE]
+
+
+def needed_fields(methods: Iterable[Method]) -> frozenset[str]:
+    """Fields of `Generation` that some of the methods need."""
+    return frozenset(field for method in methods for field in method.needs)
+
+
+def run_comparison(
+    stc: STC,
+    questions: Sequence[Question],
+    prompts: Sequence[Prompt],
+    methods: Sequence[Method],
+    *,
+    decoding: Decoding,
+    nli: str | EntailmentModel | None = None,
+    similarity: str | SimilarityModel | None = None,
+    n_resamples: int = 1000,
+    progress: Progress | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Answer the questions, record what the methods need, and compare them.
+
+    Parameters
+    ----------
+    stc
+        Model, tokenizer, clusters and rules.
+    questions, prompts
+        One prompt for each question.
+    methods
+        From `selected_methods`.
+    decoding
+        How answers are generated; its seed is also that of the bootstrap.
+    nli, similarity
+        As in `semtoken.statistics.record`, whose defaults they have.
+    n_resamples
+        Of the bootstrap.
+    progress
+        Called with (step, done, of how many).
+    settings
+        Kept beside the results.
+    """
+    from semtoken.statistics import Timings, record
+
+    models = {"nli": nli, "similarity": similarity}
+    timings = Timings()
+    generations = record(
+        stc,
+        [question.question for question in questions],
+        prompts=prompts,
+        needs=needed_fields(methods),
+        decoding=decoding,
+        timings=timings,
+        progress=progress,
+        **{name: model for name, model in models.items() if model is not None},
+    )
+    named = {name: model for name, model in models.items() if isinstance(model, str)}
+    return compare_methods(
+        generations,
+        judge(generations, questions),
+        methods,
+        timings,
+        seed=decoding.seed,
+        n_resamples=n_resamples,
+        settings={**(settings or {}), **named, **asdict(decoding), "n_resamples": n_resamples},
+    )
+
+
+def compare_methods(
+    generations: Sequence[Generation],
+    correct: Sequence[float],
+    methods: Sequence[Method],
+    timings: Timings,
+    *,
+    seed: int = 0,
+    n_resamples: int = 1000,
+    settings: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Score recorded answers by every method and measure how well the scores tell wrong answers from right ones.
+
+    Parameters
+    ----------
+    generations
+        With the fields that the methods need.
+    correct
+        1 right, 0 wrong, one for each generation.
+    methods
+        From `selected_methods`.
+    timings
+        Of the recording.
+    seed, n_resamples
+        Of the bootstrap. Every method is resampled with the same draws.
+    settings
+        Kept beside the results.
+
+    Raises
+    ------
+    InvalidInput
+        Numbers of generations and judgements differ, or there are none.
+    """
+    if not generations or len(generations) != len(correct):
+        raise InvalidInput(
+            f"There are {len(generations)} answers and {len(correct)} judgements; each answer needs one."
+        )
+    judged = np.asarray(correct, dtype=np.float64)
+    scored = {method.name: _uncertainties(method, generations) for method in methods}
+    reference = scored.get(REFERENCE, (None, 0.0))[0]
+    results = []
+    for method in methods:
+        uncertainty, seconds = scored[method.name]
+        other = None if method.name == REFERENCE else reference
+        results.append(
+            _result(method, uncertainty, other, judged, seconds + timings.of(method.needs), seed, n_resamples)
+        )
+    steps = timings.seconds
+    return Comparison(
+        results=tuple(results),
+        n=len(judged),
+        n_correct=int(np.nansum(judged)),
+        greedy_seconds=steps.get("greedy", 0.0),
+        steps=steps,
+        settings=dict(settings or {}),
+    )
+
+
+def _uncertainties(method: Method, generations: Sequence[Generation]) -> tuple[FloatArray, float]:
+    """The method's value of every answer, and the seconds that took."""
+    start = time.perf_counter()
+    values = np.array([score(method.name, generation) for generation in generations], dtype=np.float64)
+    return values, time.perf_counter() - start
+
+
+def _result(
+    method: Method,
+    uncertainty: FloatArray,
+    reference: FloatArray | None,
+    correct: FloatArray,
+    seconds: float,
+    seed: int,
+    n_resamples: int,
+) -> MethodResult:
+    options: dict[str, Any] = {"seed": seed, "n_resamples": n_resamples}
+    differences: list[Difference | None] = [None, None]
+    if reference is not None:
+        differences = [
+            paired_difference(metric, uncertainty, reference, correct, **options) for metric in ("auroc", "prr")
+        ]
+    return MethodResult(
+        method=method,
+        auroc=bootstrap("auroc", uncertainty, correct, **options),
+        prr=bootstrap("prr", uncertainty, correct, **options),
+        auroc_difference=differences[0],
+        prr_difference=differences[1],
+        undefined=sum(math.isnan(value) or value == math.inf for value in uncertainty.tolist()),
+        seconds=seconds,
+    )
+
+
+def judge(generations: Sequence[Generation], questions: Sequence[Question]) -> list[float]:
+    """1 where the greedy answer equals an accepted one after normalisation, 0 elsewhere."""
+    return [
+        float(is_correct(generation.text, question))
+        for generation, question in zip(generations, questions, strict=True)
+    ]
+
+
+def questions_for(source: str | Path, limit: int | None, seed: int = 0) -> list[Question]:
+    """Questions to compare on: "almanac" or "almanac-dev" for the embedded sets, else a file of JSON lines.
+
+    Parameters
+    ----------
+    source
+        Each line of a file holds `{"question": "...", "answers": ["...", ...]}`.
+    limit
+        A random part of so many, the same for the same seed, in the order of the set. None: all.
+
+    Raises
+    ------
+    InvalidInput
+        The file is missing or empty, or a line cannot be used.
+    """
+    if source in ("almanac", "almanac-dev"):
+        questions = load_questions("test" if source == "almanac" else "dev")
+    else:
+        questions = read_question_lines(Path(source))
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"limit must be positive, got {limit}.")
+    if limit is None or limit >= len(questions):
+        return questions
+    chosen = np.random.default_rng(seed).choice(len(questions), size=limit, replace=False)
+    return [questions[i] for i in sorted(chosen.tolist())]
+
+
+def read_question_lines(path: Path) -> list[Question]:
+    """Questions of a file of JSON lines; see `questions_for`."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InvalidInput(f"The questions cannot be read from {path}: {error.strerror}.") from error
+    questions = [_question(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+    if not questions:
+        raise InvalidInput(f"{path} holds no question.")
+    return questions
+
+
+def _question(line: str, where: str) -> Question:
+    try:
+        row = json.loads(line)
+        question, answers = row["question"], row["answers"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f'{where}: expected {{"question": "...", "answers": ["...", ...]}}.') from error
+    listed = [answers] if isinstance(answers, str) else answers
+    if not isinstance(question, str) or not question.strip():
+        raise InvalidInput(f"{where}: the question must be a text that is not empty.")
+    if not isinstance(listed, list) or not listed or not all(isinstance(answer, str) for answer in listed):
+        raise InvalidInput(f"{where}: answers must be a list of at least one text.")
+    return Question(id=where, relation="", question=question, answers=tuple(listed), exposure=0)

@@ -1,0 +1,161 @@
+"""A `Comparison` for people and for files: terminal, CSV, Markdown, JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from semtoken.bench.compare import Comparison, MethodResult
+from semtoken.metrics import Difference, Estimate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADER = (
+    "Method",
+    "AUROC",
+    "minus STC",
+    "PRR",
+    "minus STC",
+    "undefined",
+    "seconds",
+    "meaning",
+    "one answer",
+    "one model",
+    "overhead",
+)
+
+
+def text_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """One row of cells a method, as `HEADER` names them; intervals are 95 %."""
+    return [
+        (
+            result.method.title,
+            _with_interval(result.auroc),
+            _difference(result.auroc_difference),
+            _with_interval(result.prr),
+            _difference(result.prr_difference),
+            str(result.undefined),
+            f"{result.seconds:.2f}",
+            _yes(result.method.semantic_aware),
+            _yes(result.method.single_sample),
+            _yes(result.method.external_model_free),
+            result.method.overhead,
+        )
+        for result in comparison.results
+    ]
+
+
+def summary_line(comparison: Comparison) -> str:
+    """What the table is of, in one sentence."""
+    return (
+        f"{comparison.n} questions, {comparison.n_correct} answered right ({comparison.accuracy:.1%}); the greedy "
+        f"generation took {comparison.greedy_seconds:.1f} s, seconds are beyond it."
+    )
+
+
+def rich_table(comparison: Comparison) -> Table:
+    """For the terminal."""
+    from rich.table import Table
+
+    table = Table(caption=summary_line(comparison))
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="left" if number == 0 else "right")
+    for row in text_rows(comparison):
+        table.add_row(*row)
+    return table
+
+
+def markdown_table(comparison: Comparison) -> str:
+    """The same as a Markdown table, with the summary under it."""
+    rows: list[Sequence[str]] = [HEADER, ["---"] + ["---:"] * (len(HEADER) - 1), *text_rows(comparison)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", summary_line(comparison), ""])
+
+
+def csv_table(comparison: Comparison) -> str:
+    """Plain numbers, one line a method."""
+    rows = [_flat(result) for result in comparison.results]
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def json_text(comparison: Comparison) -> str:
+    """Everything. What a second run repeats is under "figures", what it does not under "seconds"."""
+    figures = {
+        result.method.name: {
+            "auroc": asdict(result.auroc),
+            "prr": asdict(result.prr),
+            "auroc_difference": None if result.auroc_difference is None else asdict(result.auroc_difference),
+            "prr_difference": None if result.prr_difference is None else asdict(result.prr_difference),
+            "undefined": result.undefined,
+        }
+        for result in comparison.results
+    }
+    content = {
+        "settings": dict(comparison.settings),
+        "n": comparison.n,
+        "n_correct": comparison.n_correct,
+        "figures": figures,
+        "seconds": {
+            "greedy": comparison.greedy_seconds,
+            "steps": dict(comparison.steps),
+            "methods": {result.method.name: result.seconds for result in comparison.results},
+        },
+    }
+    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+
+
+def _flat(result: MethodResult) -> dict[str, Any]:
+    row: dict[str, Any] = {"method": result.method.name}
+    parts: tuple[tuple[str, Estimate | Difference | None], ...] = (
+        ("auroc", result.auroc),
+        ("auroc_minus_stc", result.auroc_difference),
+        ("prr", result.prr),
+        ("prr_minus_stc", result.prr_difference),
+    )
+    for name, value in parts:
+        row[name] = None if value is None else value.value
+        row[f"{name}_low"] = None if value is None else value.low
+        row[f"{name}_high"] = None if value is None else value.high
+    return row | {
+        "undefined": result.undefined,
+        "seconds": round(result.seconds, 4),
+        "semantic_aware": result.method.semantic_aware,
+        "single_sample": result.method.single_sample,
+        "external_model_free": result.method.external_model_free,
+        "overhead": result.method.overhead,
+    }
+
+
+def _with_interval(estimate: Estimate) -> str:
+    if math.isnan(estimate.value):
+        return f"undefined: {estimate.reason}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+
+
+def _difference(difference: Difference | None) -> str:
+    if difference is None or math.isnan(difference.value):
+        return ""
+    return f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,46 @@
+"""What methods read of an answer, recorded once and shared: `record` runs each expensive step one time.
+
+======================================== ============================================== ====================
+steps                                    what they record                               model
+======================================== ============================================== ====================
+greedy, likelihoods, alternatives        answer, log-probabilities, best tokens         the one that answers
+stc, stc_no_clustering, stc_no_prefix    STC scores, in the same pass                   none
+sampling, sample_likelihoods,            sampled answers, their log-probabilities,      the one that answers
+hidden_states                            middle layer at their end
+p_true                                   log P("True"), asked whether the answer is so  the one that answers
+entailment, alternative_entailment       NLI between samples, and between tokens        NLI classifier
+similarity, token_relevance,             of samples, and of answers with and without    cross-encoder
+sample_token_relevance                   each token
+======================================== ============================================== ====================
+
+Every model is called in batches, on different pairs of texts only. `Timings` keeps the seconds of each step.
+"""
+
+from __future__ import annotations
+
+from semtoken.statistics.alternatives import alternative_classes
+from semtoken.statistics.entailment import EntailmentModel, entailment_matrices
+from semtoken.statistics.generations import Decoding, record_greedy, record_samples
+from semtoken.statistics.p_true import p_true_log_probs, p_true_prompt
+from semtoken.statistics.pairs import UniquePairs
+from semtoken.statistics.recording import record
+from semtoken.statistics.relevance import token_similarities
+from semtoken.statistics.similarity import SimilarityModel, similarity_matrices
+from semtoken.statistics.timings import Timings
+
+__all__ = [
+    "Decoding",
+    "EntailmentModel",
+    "SimilarityModel",
+    "Timings",
+    "UniquePairs",
+    "alternative_classes",
+    "entailment_matrices",
+    "p_true_log_probs",
+    "p_true_prompt",
+    "record",
+    "record_greedy",
+    "record_samples",
+    "similarity_matrices",
+    "token_similarities",
+]

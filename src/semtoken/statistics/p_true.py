@@ -1,0 +1,124 @@
+"""Asking the model whether its own answer is true, and how likely "True" and "False" are as the next word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import signature
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._extras import require
+from semtoken.backends._batches import pad, padding_id
+from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.statistics.pairs import FloatArray, in_batches_by_length
+
+require("torch", extra="transformers")
+
+import torch  # noqa: E402
+
+if TYPE_CHECKING:
+    from semtoken.backends.transformers import STC
+
+Spelling = Literal["bare", "with blank", "both"]
+"""How the word is tokenised: "True", " True", or the sum of both. After a colon a byte-level tokenizer expects the
+second; LM-Polygraph takes the first."""
+
+PROMPT = (
+    "Question: {question}\n"
+    " Possible answer:{answer}\n"
+    " Is the possible answer:\n"
+    " (A) True\n"
+    " (B) False\n"
+    " The possible answer is:"
+)
+
+
+def p_true_prompt(question: str, answer: str) -> str:
+    """The prompt: one answer, no examples, no further ideas. The answer is stripped, or it would break the layout."""
+    return PROMPT.format(question=question, answer=answer.strip())
+
+
+def p_true_log_probs(
+    stc: STC,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    *,
+    spelling: Spelling = "bare",
+    batch_size: int = 32,
+) -> FloatArray:
+    """Log P("True") and log P("False") as continuations of the prompt, over the whole vocabulary.
+
+    Parameters
+    ----------
+    stc
+        The model and tokenizer to ask.
+    questions, answers
+        One of each for every prompt; the question bare, without examples.
+    spelling : {"bare", "with blank", "both"}
+        See `Spelling`. A word of several tokens has the product of their probabilities.
+    batch_size
+        Prompts read together, padded on the left.
+
+    Returns
+    -------
+    float array of shape (n, 2)
+
+    References
+    ----------
+    Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.
+    """
+    if spelling not in get_args(Spelling):
+        raise InvalidInput(f"spelling must be one of {', '.join(map(repr, get_args(Spelling)))}, got {spelling!r}.")
+    encoded = [
+        list(stc.tokenizer(p_true_prompt(question, answer))["input_ids"])
+        for question, answer in zip(questions, answers, strict=True)
+    ]
+    blanks = {"bare": ("",), "with blank": (" ",), "both": ("", " ")}[spelling]
+    columns = []
+    for word in ("True", "False"):
+        ids = {tuple(stc.tokenizer(blank + word, add_special_tokens=False)["input_ids"]): None for blank in blanks}
+        columns.append(list(ids))
+    log_probs = continuation_log_probs(stc, encoded, [ids for column in columns for ids in column], batch_size)
+    ends = len(columns[0])
+    sums = [np.logaddexp.reduce(part, axis=1) for part in (log_probs[:, :ends], log_probs[:, ends:])]
+    return np.asarray(np.minimum(np.stack(sums, axis=1), 0.0))
+
+
+def continuation_log_probs(
+    stc: STC, prompts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]], batch_size: int
+) -> FloatArray:
+    """Log-probability of each continuation after each prompt, [n, c]; those of one token share a forward pass."""
+    found = np.empty((len(prompts), len(continuations)))
+    numbered = sorted(enumerate(map(tuple, continuations)), key=lambda item: item[1][:-1])
+    for beginning, group in groupby(numbered, key=lambda item: item[1][:-1]):
+        members = list(group)
+        for batch in in_batches_by_length([len(ids) for ids in prompts], batch_size):
+            rows = _next_log_probs(stc, [[*prompts[i], *beginning] for i in batch], len(beginning) + 1)
+            for number, ids in members:
+                found[batch, number] = rows[:, np.arange(len(ids)), list(ids)].sum(axis=1, dtype=np.float64)
+    return found
+
+
+@torch.inference_mode()
+def _next_log_probs(stc: STC, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
+    """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
+    batch = pad(sequences, padding_id(stc.tokenizer, [0]), left=True)
+    device = stc.model.get_input_embeddings().weight.device
+    given = {
+        "input_ids": batch.ids,
+        "attention_mask": batch.mask,
+        "position_ids": np.maximum(batch.mask.cumsum(axis=1) - 1, 0),
+    }
+    accepted = signature(stc.model.forward).parameters
+    options: dict[str, Any] = {
+        name: torch.from_numpy(values).to(device) for name, values in given.items() if name in accepted
+    }
+    if "logits_to_keep" in accepted:
+        options["logits_to_keep"] = keep
+    logits = stc.model(**options).logits[:, -keep:, : stc.clusters.vocabulary.size]
+    if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
+        raise InvalidLogits("The model gives NaN or no finite logit after the P(True) prompt.")
+    return np.asarray(logits.float().log_softmax(-1).cpu().numpy())

@@ -1,0 +1,195 @@
+"""All statistics of some questions, each recorded once and shared by every method that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from semtoken.backends._batches import Prompt, encode_prompt, prompt_text
+from semtoken.errors import InvalidInput
+from semtoken.generation import Generation
+from semtoken.methods import METHODS
+from semtoken.statistics.alternatives import alternative_classes
+from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel, entailment_matrices
+from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
+from semtoken.statistics.p_true import Spelling, p_true_log_probs
+from semtoken.statistics.pairs import AskPairs, FloatArray, UniquePairs
+from semtoken.statistics.relevance import special_token_ids, token_similarities
+from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel, similarity_matrices
+from semtoken.statistics.timings import STEPS_OF_FIELD, Timings, steps_for
+
+if TYPE_CHECKING:
+    from semtoken.backends.transformers import STC
+
+QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
+Fields = dict[str, Any]
+Statistics = Callable[[list[Generation]], list[Fields]]
+"""Generations -> the fields that one step adds to each."""
+EVERYTHING = frozenset(name for method in METHODS.values() for name in method.needs)
+"""All fields of `Generation` that some method needs."""
+
+
+def record(
+    stc: STC,
+    questions: Sequence[str],
+    *,
+    prompts: Sequence[Prompt] | None = None,
+    needs: Iterable[str] = EVERYTHING,
+    decoding: Decoding | None = None,
+    nli: str | EntailmentModel = DEFAULT_NLI,
+    similarity: str | SimilarityModel = DEFAULT_SIMILARITY,
+    p_true_spelling: Spelling = "bare",
+    timings: Timings | None = None,
+    progress: Progress | None = None,
+) -> list[Generation]:
+    """Answer every question and record what methods need to know of the answer.
+
+    Parameters
+    ----------
+    stc
+        Model, tokenizer, clusters and rules.
+    questions
+        Bare questions: P(True), similarity and NLI models read them beside the answers.
+    prompts
+        What the model is given, text or chat messages, one a question. Without: the questions themselves.
+    needs
+        Fields of `Generation` to fill; `METHODS[name].needs` are those of a method. Only the steps that these need
+        are run, and only the models that these steps need are loaded.
+    decoding
+        How answers are generated; see `Decoding`.
+    nli, similarity
+        The models for pairs of texts: a name, a directory, "almanac" for the embedded ones, or a loaded one.
+    p_true_spelling
+        See `Spelling`.
+    timings
+        Takes the seconds of every step.
+    progress
+        Called with (step, done, of how many).
+
+    Returns
+    -------
+    list of Generation
+        In the order of the questions. The same arguments give the same records.
+
+    Raises
+    ------
+    InvalidInput
+        There is no question, or an empty one, or not one prompt for each; an unknown field in `needs`.
+    MissingExtra
+        A step needs a package that is not installed.
+    """
+    given: list[Prompt] = list(questions if prompts is None else prompts)
+    if not questions or len(given) != len(questions):
+        raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
+    run = _Run(stc, frozenset(needs), decoding or Decoding(), timings or Timings(), progress)
+    generations = run.answers(list(questions), given)
+    for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
+        generations = run.fill(generations, step, statistics)
+    return generations
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the steps of one `record` share."""
+
+    stc: STC
+    needs: frozenset[str]
+    decoding: Decoding
+    timings: Timings
+    progress: Progress | None
+    steps: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        unknown = self.needs - STEPS_OF_FIELD.keys()
+        if unknown:
+            raise InvalidInput(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEPS_OF_FIELD)}.")
+        object.__setattr__(self, "steps", steps_for(self.needs))
+
+    def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
+        """Greedy answers, and samples if they are needed."""
+        ids = [encode_prompt(self.stc.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        found = record_greedy(self.stc, ids, self.needs, self.decoding, self.timings, self.progress)
+        if "sampling" in self.steps:
+            found = record_samples(self.stc, ids, found, self.needs, self.decoding, self.timings, self.progress)
+        texts = [prompt_text(self.stc.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        return [
+            replace(generation, question=question, prompt=text)
+            for generation, question, text in zip(found, questions, texts, strict=True)
+        ]
+
+    def token_similarities(
+        self, ask: AskPairs, answers: Sequence[tuple[str | None, Sequence[int]]]
+    ) -> list[FloatArray]:
+        """`token_similarities` with the decoding and the special tokens of this model."""
+        special_ids = special_token_ids(self.stc.tokenizer)
+        return token_similarities(ask, answers, self.stc.clusters.vocabulary.decode, special_ids)
+
+    def fill(self, generations: list[Generation], step: str, statistics: Statistics) -> list[Generation]:
+        """The generations with the fields that one more step records, a part of them at a time."""
+        filled: list[Generation] = []
+        for first in range(0, len(generations), QUESTIONS_AT_ONCE):
+            part = generations[first : first + QUESTIONS_AT_ONCE]
+            with self.timings.measure(step):
+                fields = statistics(part)
+            filled += [replace(one, **more) for one, more in zip(part, fields, strict=True)]
+            if self.progress is not None:
+                self.progress(step, len(filled), len(generations))
+        return filled
+
+
+def _statistics(
+    run: _Run, nli: str | EntailmentModel, similarity: str | SimilarityModel, spelling: Spelling
+) -> Iterator[tuple[str, Statistics]]:
+    """The steps after decoding that are needed, each with what records it; a model is loaded when its turn comes."""
+    if "p_true" in run.steps:
+        yield "p_true", partial(_p_true, run, spelling)
+    if run.steps & {"entailment", "alternative_entailment"}:
+        with run.timings.measure("loading"):
+            classifier = EntailmentModel.from_pretrained(nli) if isinstance(nli, str) else nli
+        if "entailment" in run.steps:
+            yield "entailment", partial(_entailment, UniquePairs(classifier.logits))
+        if "alternative_entailment" in run.steps:
+            yield "alternative_entailment", partial(_alternatives, UniquePairs(classifier.logits))
+    if run.steps & {"similarity", "token_relevance", "sample_token_relevance"}:
+        with run.timings.measure("loading"):
+            encoder = SimilarityModel.from_pretrained(similarity) if isinstance(similarity, str) else similarity
+        if "similarity" in run.steps:
+            yield "similarity", partial(_similarity, UniquePairs(encoder.similarities))
+        if "token_relevance" in run.steps:
+            yield "token_relevance", partial(_relevance, run, UniquePairs(encoder.similarities))
+        if "sample_token_relevance" in run.steps:
+            yield "sample_token_relevance", partial(_sample_relevance, run, UniquePairs(encoder.similarities))
+
+
+def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Fields]:
+    questions, answers = [one.question or "" for one in part], [one.text for one in part]
+    found = p_true_log_probs(run.stc, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
+    return [{"p_true_log_probs": row} for row in found]
+
+
+def _entailment(ask: AskPairs, part: list[Generation]) -> list[Fields]:
+    found = entailment_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
+    return [{"nli_logits": matrix} for matrix in found]
+
+
+def _alternatives(ask: AskPairs, part: list[Generation]) -> list[Fields]:
+    found = alternative_classes(ask, [one.top_texts or () for one in part])
+    return [{"nli_chosen_to_alternative": ahead, "nli_alternative_to_chosen": back} for ahead, back in found]
+
+
+def _similarity(ask: AskPairs, part: list[Generation]) -> list[Fields]:
+    found = similarity_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
+    return [{"similarity": matrix} for matrix in found]
+
+
+def _relevance(run: _Run, ask: AskPairs, part: list[Generation]) -> list[Fields]:
+    found = run.token_similarities(ask, [(one.question, one.token_ids) for one in part])
+    return [{"token_similarity": row} for row in found]
+
+
+def _sample_relevance(run: _Run, ask: AskPairs, part: list[Generation]) -> list[Fields]:
+    samples = [(one.question, ids) for one in part for ids in one.sample_token_ids or ()]
+    found = iter(run.token_similarities(ask, samples))
+    return [{"sample_token_similarity": [next(found) for _ in one.sample_token_ids or ()]} for one in part]
