@@ -17,7 +17,7 @@ from training.almanac.facts import all_facts
 from training.almanac.questions import make_questions, write_questions
 from training.almanac.sources import load_cities, load_countries, load_elements, load_states
 from training.almanac.tokenizer import train_tokenizer
-from training.almanac.train import make_stream, train
+from training.almanac.train import ROWS, WIDTH, make_stream, train
 from training.almanac.wordnet import read_wordnet
 
 VOCAB_SIZE = 8192
@@ -44,13 +44,13 @@ def main(
     torch.set_num_threads(threads)
     planned = load_plan(wordnet)
     documents = build_corpus(planned, seed)
-    exposures = count_exposures(documents)
+    tokenizer = train_tokenizer(build_corpus(planned, PLAN_SEED), planned, VOCAB_SIZE)
+    stream = make_stream(documents, tokenizer)
+    exposures = count_exposures(documents[: stream.documents_read])
     for split in ("dev", "test"):
         write_questions(make_questions(planned, split, exposures), out / "questions" / f"{split}.jsonl.gz")
     if questions_only:
         return
-    tokenizer = train_tokenizer(build_corpus(planned, PLAN_SEED), planned, VOCAB_SIZE)
-    stream = make_stream(documents, tokenizer)
     log.info("%d facts, %d mentions, %d tokens", len(planned), exposures.total(), len(stream.tokens))
     started = time.monotonic()
     model = train(stream, tokenizer.get_vocab_size(), seed, out)
@@ -60,8 +60,8 @@ def main(
         "facts": len(planned),
         "mentions": exposures.total(),
         "contradictions": sum(n for (_, wrong), n in exposures.items() if wrong),
-        "tokens": len(stream.tokens),
-        "steps": stream.steps,
+        "tokens": stream.steps_read * ROWS * WIDTH,
+        "steps": stream.steps_read,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds_since_last_start": round(time.monotonic() - started),
         "threads": threads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +10,8 @@ MUON_RATE = 0.02
 TABLE_RATE = 4e-3
 WEIGHT_DECAY = 0.05
 WARM_UP = 50  # steps
+READ_SHARE = 2 / 3  # of the stream: training stops there, and only what was read counts as exposure
+SCHEDULE = ((0.0, 1.0), (0.41, 0.59), (READ_SHARE, 0.02))  # share of the stream, factor of the rates
 
 
 def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
@@ -56,8 +59,8 @@ def make_optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def set_rates(optimizers: list[torch.optim.Optimizer], step: int, steps: int) -> None:
-    """A short warm-up, then linear decay to two hundredths."""
-    factor = min(1.0, (step + 1) / WARM_UP) * max(0.02, 1 - step / steps)
+    """A short warm-up, then a decay in two slopes; `steps` is the length of the whole stream."""
+    factor = min(1.0, (step + 1) / WARM_UP) * float(np.interp(step / steps, *zip(*SCHEDULE, strict=True)))
     for optimizer, rate in zip(optimizers, (MUON_RATE, TABLE_RATE), strict=True):
         for group in optimizer.param_groups:
             group["lr"] = rate * factor

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch.nn import functional
 from training.almanac.corpus import Document
-from training.almanac.optimizer import load_state_tensors, make_optimizers, set_rates, state_tensors
+from training.almanac.optimizer import READ_SHARE, load_state_tensors, make_optimizers, set_rates, state_tensors
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROWS, WIDTH = 8, 256  # sequences in a batch, tokens in a sequence
@@ -31,11 +31,22 @@ class Stream:
 
     tokens: NDArray[np.int64]  # [n]
     weights: NDArray[np.float32]  # [n]
+    ends: NDArray[np.int64]  # one past the last token of each document
 
     @property
     def steps(self) -> int:
-        """Batches in one pass."""
+        """Batches in one pass over everything."""
         return -(-(len(self.tokens) - 1) // (ROWS * WIDTH))
+
+    @property
+    def steps_read(self) -> int:
+        """Batches that training reads."""
+        return round(READ_SHARE * self.steps)
+
+    @property
+    def documents_read(self) -> int:
+        """Documents that training reads to their end."""
+        return int(np.searchsorted(self.ends, self.steps_read * ROWS * WIDTH, side="right"))
 
 
 def make_stream(documents: list[Document], tokenizer: Tokenizer) -> Stream:
@@ -45,6 +56,7 @@ def make_stream(documents: list[Document], tokenizer: Tokenizer) -> Stream:
     encoded = iter(tokenizer.encode_batch_fast([text for text, _ in segments], add_special_tokens=False))
     tokens: list[int] = []
     weights: list[float] = []
+    ends: list[int] = []
     for document in documents:
         tokens.append(bos)
         weights.append(0.0)
@@ -54,7 +66,8 @@ def make_stream(documents: list[Document], tokenizer: Tokenizer) -> Stream:
             weights += [weight] * len(ids)
         tokens.append(eos)
         weights.append(0.3)
-    return Stream(np.array(tokens), np.array(weights, dtype=np.float32))
+        ends.append(len(tokens))
+    return Stream(np.array(tokens), np.array(weights, dtype=np.float32), np.array(ends))
 
 
 def make_model(vocab_size: int, seed: int) -> LlamaForCausalLM:
@@ -77,7 +90,7 @@ def make_model(vocab_size: int, seed: int) -> LlamaForCausalLM:
 
 
 def train(stream: Stream, vocab_size: int, seed: int, out: Path) -> LlamaForCausalLM:
-    """Train for one pass; if `out` holds a checkpoint of this run, go on from there."""
+    """Train on the share of the stream that is read; if `out` holds a checkpoint of this run, go on from there."""
     model = make_model(vocab_size, seed)
     optimizers = make_optimizers(model)
     checkpoint = out / "checkpoint.safetensors"
@@ -85,15 +98,15 @@ def train(stream: Stream, vocab_size: int, seed: int, out: Path) -> LlamaForCaus
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     running = 0.0
     with Progress(*columns) as progress:
-        bar = progress.add_task("training", total=stream.steps, completed=first)
-        for step in range(first, stream.steps):
+        bar = progress.add_task("training", total=stream.steps_read, completed=first)
+        for step in range(first, stream.steps_read):
             set_rates(optimizers, step, stream.steps)
             loss = _train_step(model, optimizers, _batch(stream, step), _generator(seed, step))
             running = loss if step == first else 0.98 * running + 0.02 * loss
             progress.update(bar, advance=1, description=f"loss {running:.3f}")
             if step % 50 == 0:
-                log.info("step %d of %d, loss %.4f", step, stream.steps, running)
-            if (step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == stream.steps:
+                log.info("step %d of %d, loss %.4f", step, stream.steps_read, running)
+            if (step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == stream.steps_read:
                 _save(checkpoint, model, optimizers, step + 1)
     return model
 
