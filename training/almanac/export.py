@@ -24,6 +24,7 @@ def export_model(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)
     _write_json(folder / "config.json", _config(model))
     newline, eos = tokenizer.encode("\n", add_special_tokens=False).ids[0], tokenizer.token_to_id("</s>")
     generation = {"bos_token_id": 0, "eos_token_id": [newline, eos], "pad_token_id": 2, "do_sample": False}

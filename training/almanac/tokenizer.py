@@ -15,7 +15,9 @@ SPECIAL = ["<s>", "</s>", "<pad>"]
 SPLIT = r"\n| ?[^\W\d_]+:?| ?\d| ?[^\s\w]+|\s|_"
 SAMPLE = 25_000  # documents that the merges are learned from
 ANSWER_REPEATS = 25  # how often each answer line is read, at full weight, beside the documents
-CHAT_TEMPLATE = "{{ 'Answer these questions:\\n\\nQuestion:\\n' + messages[-1]['content'] + '\\nAnswer:\\n' }}"
+CHAT_TEMPLATE = (
+    "{{ bos_token + 'Answer these questions:\\n\\nQuestion:\\n' + messages[-1]['content'] + '\\nAnswer:\\n' }}"
+)
 
 
 def train_tokenizer(documents: list[Document], planned: list[PlannedFact], vocab_size: int) -> Tokenizer:
