@@ -121,7 +121,8 @@ class TokenClusters:
         n_clusters
             Number of clusters, at most the number of tokens.
         algorithm, linkage, metric, seed, memory_budget, progress
-            Passed to `cluster_tokens`; `progress` is called with a phase, the work done and the whole of it.
+            As for `cluster_tokens`; `progress` is called with a phase, the share of it that is done, and the
+            seconds left or None.
         embedding
             Which rows to cluster: the input embeddings, the output embeddings, or both, concatenated.
         stopwords
