@@ -18,12 +18,14 @@ from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, Method, score
 from semtoken.metrics import Difference, Estimate, bootstrap, paired_difference
+from semtoken.statistics import Decoding, EntailmentModel, SimilarityModel, Timings, record
+from semtoken.statistics.entailment import DEFAULT_NLI
+from semtoken.statistics.generations import Progress
+from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 
 if TYPE_CHECKING:
     from semtoken.backends._batches import Prompt
     from semtoken.backends.transformers import STC
-    from semtoken.statistics import Decoding, EntailmentModel, SimilarityModel, Timings
-    from semtoken.statistics.generations import Progress
 
 FloatArray = npt.NDArray[np.float64]
 REFERENCE = "stc"
@@ -95,8 +97,8 @@ def run_comparison(
     methods: Sequence[Method],
     *,
     decoding: Decoding,
-    nli: str | EntailmentModel | None = None,
-    similarity: str | SimilarityModel | None = None,
+    nli: str | EntailmentModel = DEFAULT_NLI,
+    similarity: str | SimilarityModel = DEFAULT_SIMILARITY,
     n_resamples: int = 1000,
     progress: Progress | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -114,7 +116,7 @@ def run_comparison(
     decoding
         How answers are generated; its seed is also that of the bootstrap.
     nli, similarity
-        As in `semtoken.statistics.record`, whose defaults they have.
+        As in `semtoken.statistics.record`.
     n_resamples
         Of the bootstrap.
     progress
@@ -122,9 +124,6 @@ def run_comparison(
     settings
         Kept beside the results.
     """
-    from semtoken.statistics import Timings, record
-
-    models = {"nli": nli, "similarity": similarity}
     timings = Timings()
     generations = record(
         stc,
@@ -132,11 +131,12 @@ def run_comparison(
         prompts=prompts,
         needs=needed_fields(methods),
         decoding=decoding,
+        nli=nli,
+        similarity=similarity,
         timings=timings,
         progress=progress,
-        **{name: model for name, model in models.items() if model is not None},
     )
-    named = {name: model for name, model in models.items() if isinstance(model, str)}
+    helpers = {name: model for name, model in (("nli", nli), ("similarity", similarity)) if isinstance(model, str)}
     return compare_methods(
         generations,
         judge(generations, questions),
@@ -144,7 +144,7 @@ def run_comparison(
         timings,
         seed=decoding.seed,
         n_resamples=n_resamples,
-        settings={**(settings or {}), **named, **asdict(decoding), "n_resamples": n_resamples},
+        settings={**(settings or {}), **helpers, **asdict(decoding), "n_resamples": n_resamples},
     )
 
 
@@ -181,9 +181,7 @@ def compare_methods(
         Numbers of generations and judgements differ, or there are none.
     """
     if not generations or len(generations) != len(correct):
-        raise InvalidInput(
-            f"There are {len(generations)} answers and {len(correct)} judgements; each answer needs one."
-        )
+        raise InvalidInput(f"There are {len(generations)} answers and {len(correct)} judgements; give one for each.")
     judged = np.asarray(correct, dtype=np.float64)
     scored = {method.name: _uncertainties(method, generations) for method in methods}
     reference = scored.get(REFERENCE, (None, 0.0))[0]
@@ -240,10 +238,8 @@ def _result(
 
 def judge(generations: Sequence[Generation], questions: Sequence[Question]) -> list[float]:
     """1 where the greedy answer equals an accepted one after normalisation, 0 elsewhere."""
-    return [
-        float(is_correct(generation.text, question))
-        for generation, question in zip(generations, questions, strict=True)
-    ]
+    judged = zip(generations, questions, strict=True)
+    return [float(is_correct(generation.text, question)) for generation, question in judged]
 
 
 def questions_for(source: str | Path, limit: int | None, seed: int = 0) -> list[Question]:
@@ -254,7 +250,9 @@ def questions_for(source: str | Path, limit: int | None, seed: int = 0) -> list[
     source
         Each line of a file holds `{"question": "...", "answers": ["...", ...]}`.
     limit
-        A random part of so many, the same for the same seed, in the order of the set. None: all.
+        A random part of so many, in the order of the set. None: all.
+    seed
+        Of the random part.
 
     Raises
     ------

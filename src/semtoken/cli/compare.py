@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,6 +96,8 @@ def compare(
     """
     from semtoken.bench.compare import questions_for, run_comparison, selected_methods
     from semtoken.statistics import Decoding
+    from semtoken.statistics.entailment import DEFAULT_NLI
+    from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 
     chosen = selected_methods(name.strip() for name in methods.split(",") if name.strip())
     for path in (csv, markdown, json):
@@ -120,8 +122,8 @@ def compare(
                 seed=seed,
                 batch_size=batch_size,
             ),
-            nli=nli or (ALMANAC if model == ALMANAC else None),
-            similarity=similarity or (ALMANAC if model == ALMANAC else None),
+            nli=nli or (ALMANAC if model == ALMANAC else DEFAULT_NLI),
+            similarity=similarity or (ALMANAC if model == ALMANAC else DEFAULT_SIMILARITY),
             progress=progress,
             settings={"questions": questions, **choice.settings},
         )
@@ -149,12 +151,12 @@ def _check_writable(path: Path | None) -> None:
 def step_bars() -> Iterator[Progress]:
     """One bar at a time, for the recording step that is running."""
     with ExitStack() as stack:
-        running: dict[str, object] = {}
+        bars: dict[str, Callable[[int], None]] = {}
 
         def progress(step: str, done: int, total: int) -> None:
-            if step not in running:
+            if step not in bars:
                 stack.close()
-                running[step] = stack.enter_context(counting(step.replace("_", " "), total))
-            running[step](done)  # type: ignore[operator]
+                bars[step] = stack.enter_context(counting(step.replace("_", " "), total))
+            bars[step](done)
 
         yield progress
