@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -186,6 +186,8 @@ class OpenStep:
     log_probs: FloatArray
     row: FloatArray | None
     """All log-probabilities, as long as nothing is known of the text to come."""
+    look_again: int
+    """Tokens of the answer at which the text to come is looked at again: each time twice as many."""
 
     def take(self, ids: IdArray) -> FloatArray:
         """Log-probabilities of some candidates."""
@@ -259,7 +261,7 @@ class AnswerScorer:
         if request.needs_row or len(request.candidates):
             tail = log_probs[len(log_probs) - len(request.candidates) :]
             whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
-            self._open.append(OpenStep(position, request.candidates, tail, whole))
+            self._open.append(OpenStep(position, request.candidates, tail, whole, look_again=position + 2))
         self._advance(complete=False)
 
     def _advance(self, *, complete: bool) -> None:
@@ -267,6 +269,9 @@ class AnswerScorer:
         waiting: list[OpenStep] = []
         for step in self._open:
             if not self._may_need_prefixes(neutral=self._steps[step.position].neutral):
+                continue
+            if len(self.ids) < step.look_again and not complete:
+                waiting.append(step)
                 continue
             heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
             if self.scorer.index.is_decided(heads, complete=complete):
@@ -283,11 +288,12 @@ class AnswerScorer:
         return reduce_prefixes(ids, step.take(ids), neutral)
 
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
-        """Let go of the whole row once something is known of the text to come."""
+        """The same step, to be looked at later; without the whole row once something is known of the text to come."""
+        later = 2 * len(self.ids) - step.position
         if step.row is None or not all(heads):
-            return step
+            return replace(step, look_again=later)
         candidates = self.scorer.candidates(heads)
-        return OpenStep(step.position, candidates, step.take(candidates), None)
+        return OpenStep(step.position, candidates, step.take(candidates), None, later)
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""

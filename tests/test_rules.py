@@ -1,0 +1,164 @@
+"""Which tokens are neutral under which rule, and what an answer without content is worth."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import TokenClusters, score_logits
+from semtoken.errors import InvalidInput
+from semtoken.rules import ScoringRules
+from tests import worked
+from tests.worked import END, STEPS, ids, logits
+
+TEXTS = (END, "\n", " the", "the", " The", " a", "ing", "a", " television")
+OPENING, LATER = 0, 1
+
+
+def neutral_texts(words: Any, place: int) -> set[str]:
+    mask = ScoringRules(function_words=words).neutral_masks(worked.vocabulary(TEXTS))[place]
+    return {text for text, neutral in zip(TEXTS, mask, strict=True) if neutral}
+
+
+def test_paper_rule_knows_stopwords_wherever_they_stand() -> None:
+    expected = {END, "\n", " the", "the", " a", "a"}  # the list is compared case-sensitively
+    assert neutral_texts("paper", OPENING) == expected
+    assert neutral_texts("paper", LATER) == expected
+
+
+def test_whole_word_rule_wants_a_word_that_starts_and_does_not_open_the_answer() -> None:
+    assert neutral_texts("whole-word", OPENING) == {END, "\n"}
+    assert neutral_texts("whole-word", LATER) == {END, "\n", " the", " a"}
+
+
+def test_off_knows_no_neutral_token() -> None:
+    assert neutral_texts("off", OPENING) == neutral_texts("off", LATER) == set()
+
+
+def test_masks_do_not_change_the_vocabulary() -> None:
+    vocabulary = worked.vocabulary(TEXTS)
+    before = vocabulary.neutral.copy()
+    for words in ("paper", "whole-word", "off"):
+        ScoringRules(function_words=words).neutral_masks(vocabulary)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(vocabulary.neutral, before)
+
+
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [
+        ({"preset": "published"}, "preset must be one of 'paper', 'default'. Got 'published' instead"),
+        ({"function_words": None}, "function_words must be one of 'paper', 'whole-word', 'off'. Got None instead"),
+    ],
+)
+def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        score_logits(logits(*STEPS), ids(*worked.ANSWER), worked.clusters(), **switch)
+
+
+def test_equal_signatures_mean_equal_rules() -> None:
+    """Function words matter no more once clusters and prefixes are both off; every other switch shows."""
+    seen: dict[str, list[ScoringRules]] = {}
+    for switches in itertools.product(
+        ("paper", "default"), ("paper", "whole-word", "off"), (True, False), (True, False)
+    ):
+        rules = ScoringRules(*switches)  # type: ignore[arg-type]
+        seen.setdefault(rules.signature, []).append(rules)
+    assert len(seen) == 2 * 3 * 3 + 2
+    for same in seen.values():
+        assert len(same) == 1 or not any(rules.clustering or rules.prefix_matching for rules in same)
+
+
+# --- one token at a time -----------------------------------------------------------------------------------------
+
+
+def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
+    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), **switches)
+    return [token.clustered_probability for token in scored.tokens]
+
+
+def test_a_neutral_token_is_certain() -> None:
+    assert clustered("TV", " the", steps=[{"TV": 1.0}, {" the": 0.01, " radio": 0.99}]) == [1, 1]
+
+
+def test_mass_on_neutral_tokens_counts_at_every_step() -> None:
+    step = {"TV": 0.25, " the": 0.125, "\n": 0.0625, END: 0.03125, " radio": 0.53125}
+    assert clustered("TV", steps=[step]) == pytest.approx([0.25 + 0.125 + 0.0625 + 0.03125])
+
+
+def test_a_numeral_stands_alone_but_counts_for_others() -> None:
+    """The labels put "7", " 17" and " 1" together; relabelled, "vision" joins them."""
+    labels = worked.LABELS.copy()
+    labels[ids("vision")] = labels[ids("7")]
+    clusters = TokenClusters(labels, worked.vocabulary())
+    step = {"7": 0.5, " 17": 0.25, "vision": 0.125, " radio": 0.125}
+    seven = score_logits(logits(step), ids("7"), clusters)
+    vision = score_logits(logits(step), ids("vision"), clusters)
+    assert seven.tokens[0].clustered_probability == pytest.approx(0.5)
+    assert vision.tokens[0].clustered_probability == pytest.approx(0.875)
+
+
+def test_prefixes_are_of_all_that_follows() -> None:
+    """ "te" and " television" begin "television" in either case; "vision" does not."""
+    step = {" tele": 0.5, " television": 0.25, "te": 0.125, "vision": 0.125}
+    sure = {"vision": 1.0}
+    assert clustered(" tele", "vision", steps=[step, sure], clustering=False) == pytest.approx([0.875, 1])
+    assert clustered(" tele", " radio", steps=[step, {" radio": 1.0}], clustering=False) == pytest.approx([0.625, 1])
+
+
+def test_whole_word_leaves_an_opening_article_its_uncertainty() -> None:
+    """Neither as the chosen token nor as mass at the step of the first word, whatever blanks come before."""
+    first = {" the": 0.25, " The": 0.25, "\n": 0.125, "TV": 0.25, " radio": 0.125}
+    later = {"TV": 0.5, " the": 0.25, " radio": 0.25}
+    switches: dict[str, Any] = {"steps": [first, later], "function_words": "whole-word"}
+    assert clustered(" the", "TV", **switches) == pytest.approx([0.25 + 0.25 + 0.125, 0.5 + 0.25])
+    assert clustered("TV", "TV", **switches) == pytest.approx([0.25 + 0.125, 0.5 + 0.25])
+    switches["steps"] = [{"\n": 0.5, " radio": 0.5}, first, later]
+    assert clustered("\n", " the", "TV", **switches) == pytest.approx([1, 0.25 + 0.25 + 0.125, 0.5 + 0.25])
+
+
+# --- answers without content -------------------------------------------------------------------------------------
+
+ARTICLE = {"steps": [STEPS[0], STEPS[4]]}  # p(the) = .5 and The .2 in its cluster; p(end) = .5, alone
+
+
+def test_neutral_only_answer_is_certain_for_the_paper() -> None:
+    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), "paper")
+    assert scored.uncertainty == 0
+    assert scored.neutral_only
+    assert all(token.neutral for token in scored.tokens)
+
+
+def test_neutral_only_answer_is_scored_without_neutrality_by_default() -> None:
+    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters())
+    assert scored.uncertainty == pytest.approx(1 - 0.70 * 0.50)
+    assert scored.neutral_only
+    assert not any(token.neutral for token in scored.tokens)
+
+
+def test_neutral_only_answer_still_has_prefixes() -> None:
+    """ " the" begins with no other token here, but " The" is a token that begins "the"."""
+    assert clustered(" the", END, clustering=False, **ARTICLE) == pytest.approx([0.70, 0.50])
+    assert clustered(" the", END, clustering=False, prefix_matching=False, **ARTICLE) == pytest.approx([0.50, 0.50])
+
+
+def test_one_content_token_brings_neutrality_back() -> None:
+    scored = score_logits(logits(STEPS[0], STEPS[1], STEPS[4]), ids(" the", "TV", END), worked.clusters())
+    assert [token.neutral for token in scored.tokens] == [True, False, True]
+    assert not scored.neutral_only
+
+
+@pytest.mark.parametrize("preset", ["paper", "default"])
+@pytest.mark.parametrize("words", ["paper", "whole-word", "off"])
+@pytest.mark.parametrize("answer", [(END,), ("\n",), ("\n", END)])
+def test_an_empty_answer_is_as_uncertain_as_can_be(preset: Any, words: Any, answer: tuple[str, ...]) -> None:
+    steps = [{token: 1.0} for token in answer]
+    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset, function_words=words)
+    assert scored.log_score == -math.inf
+    assert scored.uncertainty == 1
+    assert scored.confidence == 0
+    assert scored.empty
+    assert not scored.neutral_only
