@@ -105,7 +105,8 @@ class PrefixIndex:
         """What the normalised text of a suffix surely begins with, given its first tokens.
 
         One string, or two while it is open whether a run of byte tokens will turn out to be text or broken.
-        A head is empty while nothing is sure. If `complete`, the ids are the whole suffix.
+        A head is empty while nothing is sure; blanks at its end count as sure, although the end of an answer
+        would strip them, since no normalised token ends in one. If `complete`, the ids are the whole suffix.
         """
         vocabulary = self.vocabulary
         parts = vocabulary.parts(token_ids)
@@ -116,7 +117,8 @@ class PrefixIndex:
         return (self._stable(self._without_open_character(parts)),)
 
     def _cleaned(self, text: str) -> str:
-        return clean_up_spaces(text) if self.vocabulary.clean_up else text
+        # The first token of a text brings no blank with it, which cleaning would take for one between words.
+        return clean_up_spaces(text.removeprefix(" ")) if self.vocabulary.clean_up else text
 
     def _without_open_character(self, parts: list[int]) -> str:
         """Text of ids whose last character may still lack bytes: those bytes are left out."""
