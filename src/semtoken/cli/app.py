@@ -1,0 +1,68 @@
+"""The commands put together, and what a failure looks like: one message, no traceback, a telling exit status."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from semtoken import __version__
+from semtoken.cli import ask, cluster, clusters, demo, score
+from semtoken.cli.console import tell
+from semtoken.errors import SemtokenError
+
+FAILED, INTERRUPTED = 1, 130
+
+
+class Commands(TyperGroup):
+    """Errors that semtoken raises on purpose become one message on stderr; all others keep their traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except SemtokenError as error:
+            tell(f"Error: {error}", style="red")
+            raise typer.Exit(FAILED) from error
+        except KeyboardInterrupt as error:
+            tell("Interrupted.", style="yellow")
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="semtoken",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"semtoken {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def semtoken(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """How sure is a language model of its answer?
+
+    semtoken gives every answer an uncertainty from 0 (sure) to 1, and every token of it, from the one generation that
+    was made anyway (Semantic Token Clustering). A small model is built in; any other is named by --model.
+
+    Begin with:  [bold]semtoken demo[/bold]   or   [bold]semtoken ask "What is the capital of France?"[/bold]
+    """
+
+
+app.command()(ask.ask)
+app.command()(score.score)
+app.command()(cluster.cluster)
+app.add_typer(clusters.app, name="clusters")
+app.command()(demo.demo)

@@ -1,0 +1,137 @@
+"""`semtoken ask`: questions in, answers with their uncertainty out."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from semtoken.cli.console import out
+from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
+from semtoken.cli.options import (
+    BatchSizeOption,
+    ClustersOption,
+    DeviceOption,
+    DType,
+    DTypeOption,
+    FunctionWords,
+    FunctionWordsOption,
+    JsonOption,
+    MaxNewTokensOption,
+    ModelOption,
+    Preset,
+    PresetOption,
+    RevisionOption,
+    TrustRemoteCodeOption,
+    VerboseOption,
+)
+from semtoken.errors import InvalidInput
+from semtoken.results import ScoredResponse
+
+
+def ask(
+    questions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="QUESTION...", help="One or more questions; '-' reads them from stdin, one a line."),
+    ] = None,
+    model: ModelOption = ALMANAC,
+    clusters: ClustersOption = None,
+    preset: PresetOption = Preset.default,
+    function_words: FunctionWordsOption = FunctionWords.paper,
+    max_new_tokens: MaxNewTokensOption = 64,
+    batch_size: BatchSizeOption = 8,
+    raw_prompt: Annotated[bool, typer.Option("--raw-prompt", help="Send the text to the model as it is.")] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
+    ] = False,
+    as_json: JsonOption = False,
+    device: DeviceOption = None,
+    dtype: DTypeOption = DType.auto,
+    revision: RevisionOption = None,
+    trust_remote_code: TrustRemoteCodeOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Ask a model; see its answer, how uncertain it is, and which words are.
+
+    A question is put into the form that the model knows: the almanac's own, the chat template of the tokenizer if it
+    has one, else the paper's prompt with one example (answers end at a newline). --raw-prompt sends it untouched.
+    Decoding is greedy.
+
+    Examples:
+      semtoken ask "What is the capital of France?"
+
+      semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"
+
+      cat questions.txt | semtoken ask - --json > answers.jsonl
+
+      semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"
+    """
+    asked = _read(questions)
+    choice = ModelChoice(
+        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+    )
+    stc = choice.load()
+    asking = how_to_ask(model, stc.tokenizer, raw=raw_prompt)
+
+    def show(number: int, result: ScoredResponse) -> None:
+        if as_json:
+            typer.echo(json.dumps({"question": asked[number], **result.to_dict()}, ensure_ascii=False, allow_nan=False))
+        else:
+            _print(asked[number], result, tokens=tokens)
+
+    stc.generate(
+        [asking.prompt(question) for question in asked],
+        max_new_tokens,
+        batch_size=batch_size,
+        stop_at_newline=asking.stop_at_newline,
+        on_result=show,
+    )
+    if not as_json:
+        from semtoken.view import legend
+
+        out.print(legend())
+
+
+def _read(questions: Sequence[str] | None) -> list[str]:
+    """The questions of the command line; those of stdin for '-' or, in a pipe, for none."""
+    given = list(questions or ())
+    if given == ["-"] or (not given and not sys.stdin.isatty()):
+        given = [line.strip() for line in sys.stdin if line.strip()]
+    if not given:
+        raise typer.BadParameter("Give at least one question, or '-' to read them from stdin.", param_hint="QUESTION")
+    for number, question in enumerate(given, start=1):
+        if not question.strip():
+            raise InvalidInput(f"Question {number} is empty.")
+    return given
+
+
+def _print(question: str, result: ScoredResponse, *, tokens: bool) -> None:
+    from rich.text import Text
+
+    from semtoken.view import shaded_text, token_table
+
+    out.print(Text(question, style="bold"))
+    out.print(Text("  ").append_text(shaded_text(result)))
+    out.print(Text(f"  {summary(result)}", style="dim"))
+    if tokens:
+        from rich.padding import Padding
+
+        out.print(Padding(token_table(result), (0, 0, 0, 2)))
+    out.print()
+
+
+def summary(result: ScoredResponse) -> str:
+    """The numbers of an answer in one line."""
+    notes = [
+        f"uncertainty {result.uncertainty:.3f}",
+        f"probability of these very words {math.exp(result.log_probability):.3f}",
+    ]
+    if result.empty:
+        notes.append("empty answer")
+    elif result.neutral_only:
+        notes.append("only function words")
+    return " · ".join(notes)

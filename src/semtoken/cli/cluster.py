@@ -1,0 +1,211 @@
+"""`semtoken cluster`: make and save the clusters of a model's tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from semtoken.cli.console import err, out, phases, still, tell
+from semtoken.cli.models import ALMANAC, check_there
+from semtoken.cli.options import RevisionOption, VerboseOption
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken import TokenClusters
+    from semtoken.clusters import ClusterSettings
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class Algorithm(str, Enum):
+    """How to cluster."""
+
+    agglomerative = "agglomerative"
+    kmeans = "kmeans"
+
+
+class Linkage(str, Enum):
+    """Distance of two clusters, for agglomerative clustering."""
+
+    complete = "complete"
+    average = "average"
+    single = "single"
+
+
+class Metric(str, Enum):
+    """Distance of two tokens."""
+
+    cosine = "cosine"
+    euclidean = "euclidean"
+
+
+class Embedding(str, Enum):
+    """Which embeddings stand for a token."""
+
+    concatenated = "concatenated"
+    input = "input"
+    output = "output"
+
+
+def cluster(
+    model: Annotated[str, typer.Argument(help="A directory or a hub id; 'almanac' is the built-in model.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory for the clusters; with several numbers, one directory in it for each. "
+            "Without it: the user's cache, where the other commands find them.",
+        ),
+    ] = None,
+    n_clusters: Annotated[
+        list[int], typer.Option("--n-clusters", "-k", min=1, help="Number of clusters; may be given several times.")
+    ] = [16_000],  # noqa: B006  (typer reads the default, nothing changes it)
+    algorithm: Annotated[Algorithm, typer.Option(help="How to cluster.")] = Algorithm.agglomerative,
+    linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = Linkage.complete,
+    metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = Metric.cosine,
+    embedding: Annotated[Embedding, typer.Option(help="Which embeddings to cluster.")] = Embedding.concatenated,
+    seed: Annotated[int, typer.Option(help="For k-means.")] = 0,
+    memory_budget: Annotated[
+        str | None, typer.Option(help="Memory that may be taken, such as 8G. Default: most of what is free.")
+    ] = None,
+    revision: RevisionOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """Make the clusters of a model's tokens: once for each model, minutes for a vocabulary of 150,000.
+
+    Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.
+
+    Examples:
+      semtoken cluster Qwen/Qwen2.5-3B
+
+      semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000
+
+      semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G
+    """
+    budget = None if memory_budget is None else parse_bytes(memory_budget)
+    targets = _targets(output, n_clusters)
+    check_there(model, revision)
+    from semtoken.clusters import ClusterSettings
+
+    still(verbose)
+    wanted = ClusterSettings(n_clusters[0], algorithm.value, linkage.value, metric.value, embedding.value, seed)
+    for k, target in targets.items():
+        with phases("clustering") as progress:
+            clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)
+        _report(clusters)
+
+
+def _targets(output: Path | None, n_clusters: list[int]) -> dict[int, Path | None]:
+    """Number of clusters -> where they go. Places that cannot be written are found before the work."""
+    if output is None:
+        return dict.fromkeys(n_clusters)
+    numbers = list(dict.fromkeys(n_clusters))
+    targets = {k: output if len(numbers) == 1 else output / f"k{k}" for k in numbers}
+    for target in targets.values():
+        check_target(target)
+    return dict(targets)
+
+
+def check_target(target: Path) -> None:
+    """Raise `InvalidInput` unless a folder of clusters can be put there."""
+    import os
+
+    from semtoken.persistence import is_saved
+
+    if target.is_dir() and any(target.iterdir()) and not is_saved(target):
+        raise InvalidInput(f"The folder {target} holds other files; give the name of a new one.")
+    if target.exists() and not target.is_dir():
+        raise InvalidInput(f"{target} is a file; give the name of a folder.")
+    existing = next(parent for parent in (target, *target.absolute().parents) if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InvalidInput(f"{target} cannot be written: {existing} is not a folder that you may write to.")
+
+
+def _make(
+    model: str,
+    settings: ClusterSettings,
+    target: Path | None,
+    revision: str | None,
+    memory_budget: int | None,
+    progress: Any,
+) -> TokenClusters:
+    from semtoken import TokenClusters
+    from semtoken.cluster_cache import clusters_for_model, store
+
+    name = _path_of(model)
+    if target is None:
+        clusters = clusters_for_model(
+            name, settings=settings, revision=revision, memory_budget=memory_budget, progress=progress
+        )
+        tell(f"Kept as {store(clusters).name}")
+        return clusters
+    options = {field: getattr(settings, field) for field in settings.__dataclass_fields__}
+    clusters = TokenClusters.from_model(
+        name, revision=revision, memory_budget=memory_budget, progress=progress, **options
+    )
+    clusters.save_pretrained(target)
+    tell(f"Saved in {target}")
+    return clusters
+
+
+def _path_of(model: str) -> str:
+    if model != ALMANAC:
+        return model
+    from semtoken.almanac import almanac_path
+
+    return str(almanac_path())
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes such as "8G", "512 MB" or "1.5GiB" (powers of 1,024).
+
+    Raises
+    ------
+    InvalidInput
+        It is not one.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", text.upper())
+    if not found or not float(found[1]):
+        raise InvalidInput(f"The memory budget must be a size such as 8G or 512M. Got {text!r} instead.")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def _report(clusters: TokenClusters) -> None:
+    """What came out, and what it took."""
+    out.print(f"{clusters.n_clusters:,} clusters of {clusters.vocabulary.size:,} tokens", style="bold")
+    report: Mapping[str, Any] = clusters.provenance.get("clustering", {})
+    cuts = [cut for cut in report.get("cuts", ()) if cut["n_clusters"] == clusters.n_clusters]
+    if cuts:
+        out.print(_sizes(cuts[0]))
+        singletons, largest = cuts[0]["singletons"], cuts[0]["largest"]
+        out.print(f"{singletons:.1%} of the clusters hold one token; the largest holds {largest:,}.")
+    if seconds := report.get("seconds"):
+        parts = [f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"]
+        total = seconds.get("total", sum(seconds.values()))
+        out.print(f"{total:.1f} seconds" + (f" ({', '.join(parts)})" if parts else "") + _peak(report))
+    err.print(clusters.signature, style="dim", soft_wrap=True, markup=False)
+
+
+def _peak(report: Mapping[str, Any]) -> str:
+    peak = report.get("peak_memory")
+    return f"; at most {peak / 2**30:.1f} GiB of memory." if peak else "."
+
+
+def _sizes(cut: Mapping[str, Any]) -> Table:
+    """How many clusters have which size, with bars."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    table.add_column("tokens in a cluster", justify="right")
+    table.add_column("clusters", justify="right")
+    table.add_column("")
+    most = max(cut["sizes"].values())
+    for name, count in cut["sizes"].items():
+        table.add_row(name, f"{count:,}", "█" * max(1, round(30 * count / most)))
+    return table

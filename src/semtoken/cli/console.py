@@ -1,0 +1,87 @@
+"""What the commands write on: results on stdout, everything else on stderr; progress only where a person looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def tell(message: str, style: str = "") -> None:
+    """A message to the person at the terminal, on stderr, with no line breaks of ours."""
+    err.print(message, style=style, markup=False, soft_wrap=True)
+
+
+def still(verbose: bool) -> None:
+    """Silence the warnings and progress bars of the libraries underneath, unless they are wanted."""
+    if verbose:
+        return
+    import logging
+    import os
+    import warnings
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore", module=r"(transformers|torch|huggingface_hub)\b")
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+def _bar(*, count: bool) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    done = MofNCompleteColumn() if count else TaskProgressColumn()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        done,
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    )
+
+
+@contextmanager
+def counting(description: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """A bar for work in pieces; what it yields is called with the number of pieces done."""
+    with _bar(count=True) as bar:
+        task = bar.add_task(description, total=total, completed=done, left="")
+
+        def show(completed: int) -> None:
+            remaining = bar.tasks[0].time_remaining
+            bar.update(task, completed=completed, left="" if remaining is None else f"{_time(remaining)} left")
+
+        yield show
+
+
+@contextmanager
+def phases(description: str) -> Iterator[Callable[[str, float, float | None], None]]:
+    """A bar for the phases of clustering; what it yields is a `Progress` of `semtoken.clustering`."""
+    with _bar(count=False) as bar:
+        task: Any = bar.add_task(description, total=1.0, left="")
+
+        def show(phase: str, fraction: float, seconds_left: float | None) -> None:
+            left = "" if seconds_left is None else f"{_time(seconds_left)} left"
+            bar.update(task, description=f"{description}: {phase}", completed=fraction, left=left)
+
+        yield show
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"

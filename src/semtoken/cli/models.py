@@ -1,0 +1,151 @@
+"""From the name of a model to an `STC`, and from a bare question to a prompt for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semtoken.cli.console import phases, still
+from semtoken.errors import ModelError
+
+if TYPE_CHECKING:
+    from semtoken import STC
+
+ALMANAC = "almanac"
+PAPER_PROMPT = (
+    "Answer these questions:\n\nQuestion:\nIn Scotland a bothy/bothie is a?\nAnswer:\nHouse\n\n"
+    "Question:\n{question}\nAnswer:\n"
+)
+"""The paper's prompt for TriviaQA, for models that know no chat."""
+HUB_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The options that say which model to use, and how to score with it."""
+
+    model: str
+    clusters: str | None
+    preset: str
+    function_words: str
+    device: str | None
+    dtype: str
+    revision: str | None
+    trust_remote_code: bool
+    verbose: bool
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the numbers, as far as it is known before the model is loaded."""
+        return {
+            "model": self.model,
+            "revision": self.revision,
+            "clusters": self.clusters,
+            "preset": self.preset,
+            "function_words": self.function_words,
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+    def load(self) -> STC:
+        """The model with its tokenizer and clusters.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, or it cannot be loaded.
+        """
+        check_there(self.model, self.revision)
+        from semtoken import STC
+
+        still(self.verbose)
+        with phases("clustering the vocabulary") as progress:
+            try:
+                return STC.from_pretrained(
+                    self.model,
+                    device=self.device,
+                    dtype=self.dtype,
+                    clusters=self.clusters,
+                    revision=self.revision,
+                    trust_remote_code=self.trust_remote_code,
+                    preset=self.preset,
+                    function_words=self.function_words,
+                    progress=progress,
+                )
+            except (OSError, ValueError, RuntimeError) as error:
+                raise _explained(self.model, error) from error
+
+
+def _explained(model: str, error: Exception) -> Exception:
+    """Our own errors as they are, those of transformers and torch about a model as one of ours."""
+    from semtoken.errors import SemtokenError
+
+    if isinstance(error, SemtokenError):
+        return error
+    reason = " ".join(str(error).split())
+    return ModelError(f"The model '{model}' cannot be loaded: {reason}")
+
+
+def check_there(model: str, revision: str | None = None) -> None:
+    """Raise `ModelError` unless the model is built in, a directory of a checkpoint, or found on the hub."""
+    if model == ALMANAC:
+        return
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise ModelError(f"The directory '{model}' holds no model: config.json is missing.")
+        return
+    if folder.exists():
+        raise ModelError(f"'{model}' is a file; give the directory of a checkpoint or a hub id.")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
+        raise ModelError(f"There is no directory '{model}'.")
+    _check_on_hub(model, revision)
+
+
+def _check_on_hub(model: str, revision: str | None) -> None:
+    """Ask the hub once: transformers alone would try for a minute where there is no network."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
+            return
+        HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT)
+    except HFValidationError as error:
+        raise ModelError(f"'{model}' is neither a directory here nor a possible hub id.") from error
+    except Exception as error:  # whatever the network and the HTTP client of the installed hub version raise
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(
+            f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How bare questions become prompts."""
+
+    template: str | None
+    """Text with `{question}`; None for the tokenizer's chat template."""
+    stop_at_newline: bool
+    """The template asks for one line."""
+
+    def prompt(self, question: str) -> str | list[Mapping[str, str]]:
+        """The prompt for a question."""
+        if self.template is None:
+            return [{"role": "user", "content": question}]
+        return self.template.replace("{question}", question)
+
+
+def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> Asking:
+    """The prompt format of a model: its own for the almanac, its chat template, or the paper's; `raw`: none."""
+    if raw:
+        return Asking("{question}", stop_at_newline=False)
+    if model == ALMANAC:
+        from semtoken.almanac.questions import PROMPT
+
+        return Asking(PROMPT, stop_at_newline=True)
+    if getattr(tokenizer, "chat_template", None):
+        return Asking(None, stop_at_newline=False)
+    return Asking(PAPER_PROMPT, stop_at_newline=True)

@@ -1,0 +1,263 @@
+"""Scoring a file of prompts, so that a run killed at any moment goes on where it was.
+
+Reads JSON lines, scores them in batches, appends one line of results for each. Batches begin at multiples of the
+batch size counted from the first line, also in a run that is taken up again: a line always shares its batch with the
+same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
+Loading models and showing progress is left to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.jobs.lines import RESULT_FIELDS, BadLine, Item, dump_line, read_items
+from semtoken.jobs.output import OutputFile, check_same_settings, check_writable
+from semtoken.jobs.parquet import read_settings, write_parquet
+from semtoken.results import ScoredResponse
+
+__all__ = ["BadLine", "Engine", "Item", "Progress", "ScoringJob", "read_items", "score_items"]
+
+LINE_SUFFIXES = (".jsonl", ".ndjson")
+
+ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredResponse]]
+OnProgress: TypeAlias = Callable[[int], None]
+"""Called with the number of lines that are in the output."""
+
+
+class Engine(Protocol):
+    """What generates and scores: `semtoken.STC`, or anything alike."""
+
+    def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
+        """Answers to prompts."""
+
+    def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredResponse]:
+        """Scores of answers that exist."""
+
+
+def score_items(
+    engine: Engine, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
+) -> list[ScoredResponse]:
+    """Score one batch: existing responses as they are, the others generated (with `options`)."""
+    given = [item for item in items if item.response is not None]
+    asked = [item for item in items if item.response is None]
+    results: dict[int, ScoredResponse] = {}
+    if given:
+        scored = engine.score([i.prompt for i in given], [i.response for i in given], batch_size=len(given))
+        results |= {item.number: result for item, result in zip(given, scored, strict=True)}
+    if asked:
+        prompts = [item.prompt for item in asked]
+        scored = engine.generate(prompts, max_new_tokens, batch_size=len(asked), **options)
+        results |= {item.number: result for item, result in zip(asked, scored, strict=True)}
+    return [results[item.number] for item in items]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is."""
+
+    total: int
+    """Lines of the input, blank ones left out."""
+    done: int
+    """Lines that the output holds."""
+
+
+@dataclass(frozen=True)
+class ScoringJob:
+    """One input file, one output file, and everything that decides what is written.
+
+    Each line of output has the fields of its input line, `response` (generated where the line had none), and
+    `RESULT_FIELDS`; with `tokens` also the list of scored tokens.
+
+    Parameters
+    ----------
+    source
+        JSON lines: `{"prompt": text}` or `{"messages": [...]}`, with `"response"` if there is one.
+    target
+        `.jsonl` (or `.ndjson`), written line by line, or `.parquet`, written at the end from the lines beside it.
+    settings
+        Whatever decides the numbers: a later run must name the same. Plain values.
+    batch_size
+        Lines scored together.
+    tokens
+        Write every token's scores too.
+    skip_bad_lines
+        Write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop there.
+    overwrite
+        Start anew, whatever the output holds.
+    """
+
+    source: Path
+    target: Path
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    batch_size: int = 8
+    tokens: bool = False
+    skip_bad_lines: bool = False
+    overwrite: bool = False
+
+    @property
+    def lines(self) -> OutputFile:
+        """Where the scored lines go first."""
+        parquet = self._is_parquet
+        return OutputFile(self.target.with_name(self.target.name + ".part.jsonl") if parquet else self.target)
+
+    @property
+    def _is_parquet(self) -> bool:
+        return self.target.suffix == ".parquet"
+
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """The settings with those of the job itself."""
+        return {"batch_size": self.batch_size, "tokens": self.tokens} | dict(self.settings)
+
+    def check(self) -> Progress:
+        """Whether the job can run, found out before any model is loaded, and how much of it is done.
+
+        Raises
+        ------
+        InvalidInput
+            An input line that cannot be used (unless they are skipped), an output that cannot be written, or one
+            that was made from another input or with other settings. Nothing is changed.
+        """
+        self._check_names()
+        total = self._count_lines()
+        check_writable(self.lines.path)
+        if self.overwrite:
+            return Progress(total, 0)
+        if self._is_parquet and self.target.exists():
+            return self._check_finished_table(total)
+        self.lines.check_settings(self.all_settings)
+        return Progress(total, self.lines.check_lines(read_items(self.source)))
+
+    def is_finished(self, found: Progress) -> bool:
+        """Whether nothing is left to do after what `check` found."""
+        return found.done == found.total and self.target.exists() and not self.overwrite
+
+    def _check_names(self) -> None:
+        if self.batch_size < 1:
+            raise InvalidInput(f"batch_size must be positive, got {self.batch_size}.")
+        if self._is_parquet:
+            require("pyarrow", extra="frames")
+        elif self.target.suffix not in LINE_SUFFIXES:
+            raise InvalidInput(f"The output must end in .jsonl or .parquet, got {self.target.name!r}.")
+        if self.target.exists() and self.source.exists() and self.target.samefile(self.source):
+            raise InvalidInput(f"{self.target} is the input; give the output another name.")
+
+    def _count_lines(self) -> int:
+        total = 0
+        bad: list[BadLine] = []
+        for item in read_items(self.source):
+            total += 1
+            if isinstance(item, BadLine):
+                bad.append(item)
+        if bad and not self.skip_bad_lines:
+            others = f" {len(bad) - 1:,} more lines cannot be used." if len(bad) > 1 else ""
+            raise InvalidInput(
+                f"Line {bad[0].number} of {self.source}: {bad[0].reason}.{others} Mend the file, or leave such lines "
+                "out with --skip-bad-lines. Nothing was scored in this run."
+            )
+        if not total:
+            raise InvalidInput(f"{self.source} holds no lines.")
+        return total
+
+    def _check_finished_table(self, total: int) -> Progress:
+        found = read_settings(self.target)
+        if found is None:
+            raise InvalidInput(
+                f"{self.target} exists and was not written by such a job. Choose another output, or replace it with "
+                "--overwrite."
+            )
+        settings, rows = found
+        check_same_settings(settings, self.all_settings, self.target)
+        if rows != total:
+            raise InvalidInput(
+                f"{self.target} is complete with {rows:,} lines, the input now has {total:,}. Choose another output, "
+                "or start anew with --overwrite."
+            )
+        return Progress(total, rows)
+
+    def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
+        """Score what is left to score.
+
+        Parameters
+        ----------
+        score
+            Scores a batch, see `score_items`.
+        on_progress
+            Called after every batch.
+
+        Raises
+        ------
+        InvalidInput
+            As `check`, or a line that only the tokenizer could find bad. Lines already written stay.
+        """
+        before = self.check()
+        if self.is_finished(before):
+            return before
+        with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
+            done = before.done
+            for lines in self._scored_batches(score, done):
+                output.write(lines)
+                done += len(lines)
+                if on_progress is not None:
+                    on_progress(done)
+        if self._is_parquet:
+            write_parquet(self.lines.path, self.target, self.all_settings)
+            self.lines.remove()
+        return Progress(before.total, done)
+
+    def _scored_batches(self, score: ScoreItems, done: int) -> Iterator[list[bytes]]:
+        """The lines of output that are still missing, batch by batch."""
+        first = done - done % self.batch_size  # the batch that was interrupted is computed whole again
+        items = islice(read_items(self.source), first, None)
+        while batch := list(islice(items, self.batch_size)):
+            yield self._scored_batch(score, batch)[max(done - first, 0) :]
+            first += len(batch)
+
+    def _scored_batch(self, score: ScoreItems, batch: Sequence[Item | BadLine]) -> list[bytes]:
+        good = [item for item in batch if isinstance(item, Item)]
+        try:
+            outcomes: list[ScoredResponse | BadLine] = [*(score(good) if good else [])]
+        except (InvalidInput, VocabularyError) as error:
+            outcomes = self._one_by_one(score, good, error)
+        found = {item.number: self._record(item, outcome) for item, outcome in zip(good, outcomes, strict=True)}
+        return [dump_line(found[i.number] if isinstance(i, Item) else _error_record(i)) for i in batch]
+
+    def _one_by_one(
+        self, score: ScoreItems, items: Sequence[Item], error: SemtokenError
+    ) -> list[ScoredResponse | BadLine]:
+        """Find the lines to blame for the failure of a batch."""
+        if isinstance(error, VocabularyMismatch):
+            raise error
+        outcomes: list[ScoredResponse | BadLine] = []
+        for item in items:
+            try:
+                outcomes += score([item])
+            except (InvalidInput, VocabularyError) as fault:
+                reason = str(fault).replace("Prompt 0 ", "the prompt ").replace("Response 0 ", "the response ")
+                if not self.skip_bad_lines:
+                    raise InvalidInput(
+                        f"Line {item.number} of {self.source}: {reason} Mend the file, or leave such lines out with "
+                        "--skip-bad-lines. Lines already written are kept."
+                    ) from fault
+                outcomes.append(BadLine(item.number, reason))
+        if not any(isinstance(outcome, BadLine) for outcome in outcomes):
+            raise error
+        return outcomes
+
+    def _record(self, item: Item, outcome: ScoredResponse | BadLine) -> dict[str, Any]:
+        if isinstance(outcome, BadLine):
+            return _error_record(outcome)
+        scores = outcome.to_dict()
+        response = outcome.text if item.response is None else item.response
+        record = dict(item.record) | {"response": response} | {name: scores[name] for name in RESULT_FIELDS}
+        return record | {"tokens": scores["tokens"]} if self.tokens else record
+
+
+def _error_record(line: BadLine) -> dict[str, Any]:
+    return {"line": line.number, "error": line.reason}

@@ -1,0 +1,194 @@
+"""A scored answer to look at: its text shaded by the uncertainty of each token, for terminals and for web pages.
+
+Shows a `ScoredResponse`, computes no scores. Certain text is left plain; the riskier a token, the redder it is.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from semtoken.results import ScoredResponse, ScoredToken
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+PLAIN_BELOW = 0.02
+"""Tokens of less uncertainty are not shaded."""
+STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
+"""Background colours by uncertainty: pale yellow, orange, red; linear between them."""
+LIGHT_TEXT_FROM = 0.75
+NEWLINE, END = "↵", "∎"
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of the answer that is shown in one colour: one token, or several that share a character."""
+
+    text: str
+    """What to show: blank terminators as `↵` or `∎`, control characters as escapes."""
+    tokens: tuple[ScoredToken, ...]
+    """The tokens of the stretch; none for text that no token covers."""
+
+    @property
+    def uncertainty(self) -> float:
+        """1 - product of the clustered probabilities of its tokens, in [0, 1]."""
+        return -math.expm1(math.fsum(token.log_clustered_probability for token in self.tokens)) + 0.0
+
+    @property
+    def shaded(self) -> bool:
+        """Whether it is uncertain enough to be coloured."""
+        return self.uncertainty >= PLAIN_BELOW
+
+
+def segments(response: ScoredResponse) -> list[Segment]:
+    """The answer cut where its tokens begin and end, every character once, terminators made visible."""
+    cut: list[Segment] = []
+    position = 0
+    for start, end, tokens in _groups(response.tokens):
+        if start > position:
+            cut.append(Segment(visible(response.text[position:start]), ()))
+        text = response.text[max(start, position) : end]
+        cut.append(Segment(visible(text) if text else END, tokens))
+        position = max(position, end)
+    if position < len(response.text):
+        cut.append(Segment(visible(response.text[position:]), ()))
+    return _with_last_newline_marked(cut)
+
+
+def _groups(tokens: Sequence[ScoredToken]) -> list[tuple[int, int, tuple[ScoredToken, ...]]]:
+    """Tokens with their character ranges, those that share a character together."""
+    groups: list[tuple[int, int, tuple[ScoredToken, ...]]] = []
+    for token in tokens:
+        if groups and token.end > token.start and token.start < groups[-1][1]:
+            start, end, members = groups.pop()
+            groups.append((start, max(end, token.end), (*members, token)))
+        else:
+            groups.append((token.start, token.end, (token,)))
+    return groups
+
+
+def _with_last_newline_marked(cut: list[Segment]) -> list[Segment]:
+    """A newline that ends the answer would not be seen: show a sign for it."""
+    for i in range(len(cut) - 1, -1, -1):
+        text = cut[i].text
+        if text.strip(f" \n{END}"):
+            break
+        if "\n" in text:
+            cut[i] = Segment(text.replace("\n", NEWLINE), cut[i].tokens)
+    return cut
+
+
+def visible(text: str) -> str:
+    """The text with unprintable characters, newline and tab excepted, as escapes."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def colour(uncertainty: float) -> tuple[int, int, int]:
+    """Background colour (red, green, blue) for an uncertainty in [0, 1]."""
+    for (low, left), (high, right) in pairwise(STOPS):
+        if uncertainty <= high:
+            share = (uncertainty - low) / (high - low)
+            r, g, b = (round(a + share * (z - a)) for a, z in zip(left, right, strict=True))
+            return r, g, b
+    return STOPS[-1][1]
+
+
+def _hex(rgb: tuple[int, int, int]) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*rgb)
+
+
+def _colours(uncertainty: float) -> tuple[str, str]:
+    """Text and background colour."""
+    return "#ffffff" if uncertainty >= LIGHT_TEXT_FROM else "#202020", _hex(colour(uncertainty))
+
+
+def shaded_text(response: ScoredResponse) -> Text:
+    """The answer for a terminal, tokens shaded by their own uncertainty.
+
+    Returns
+    -------
+    rich.text.Text
+        Print it with `rich.print` or a `rich.console.Console`.
+    """
+    from rich.text import Text
+
+    text = Text()
+    for segment in segments(response):
+        foreground, background = _colours(segment.uncertainty)
+        text.append(segment.text, style=f"{foreground} on {background}" if segment.shaded else "")
+    return text
+
+
+def legend() -> Text:
+    """What the colours mean, in one line."""
+    from rich.text import Text
+
+    text = Text("uncertainty of a token: ", style="dim")
+    for value in (0.1, 0.3, 0.5, 0.7, 0.9):
+        foreground, background = _colours(value)
+        text.append(f" {value} ", style=f"{foreground} on {background}")
+    return text
+
+
+def token_table(response: ScoredResponse) -> Table:
+    """Token by token for a terminal: probability, clustered probability, and what carried the difference."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("token")
+    table.add_column("probability", justify="right")
+    table.add_column("clustered", justify="right")
+    table.add_column("what else counted as the same")
+    for token in response.tokens:
+        carried = "neutral: counts as certain" if token.neutral else describe_alternatives(token)
+        table.add_row(
+            Text(repr(token.text)), f"{token.probability:.3f}", f"{token.clustered_probability:.3f}", Text(carried)
+        )
+    return table
+
+
+def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:
+    """The other tokens whose probability was counted, with it and the reason: `' USA' 0.21 (cluster), ...`."""
+    return ", ".join(
+        f"{alternative.text!r} {alternative.probability:.3f} ({alternative.source})"
+        for alternative in token.alternatives
+        if alternative.probability >= least
+    )
+
+
+def shaded_html(response: ScoredResponse) -> str:
+    """The answer as a fragment of HTML that stands alone: inline styles, all text escaped, no scripts.
+
+    Pointing at a token shows its probability, its clustered probability and what carried it. Put the fragment into
+    any page, or show it in a notebook with `IPython.display.HTML`.
+    """
+    spans = "".join(map(_span, segments(response)))
+    caption = f"uncertainty {response.uncertainty:.3f}"
+    return (
+        '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'
+        f'<span style="white-space:pre-wrap">{spans}</span> '
+        f'<small title="{html.escape(response.signature, quote=True)}">{caption}</small></div>'
+    )
+
+
+def _span(segment: Segment) -> str:
+    text = html.escape(segment.text, quote=True)
+    if not segment.tokens:
+        return text
+    foreground, background = _colours(segment.uncertainty)
+    style = f' style="color:{foreground};background:{background}"' if segment.shaded else ""
+    title = html.escape("\n".join(map(_tooltip, segment.tokens)), quote=True)
+    return f'<span{style} title="{title}">{text}</span>'
+
+
+def _tooltip(token: ScoredToken) -> str:
+    facts = f"{token.text!r}: probability {token.probability:.3f}, clustered {token.clustered_probability:.3f}"
+    carried = "neutral" if token.neutral else describe_alternatives(token)
+    return visible(f"{facts}; {carried}" if carried else facts)

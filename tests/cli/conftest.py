@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from semtoken.cli.app import app
+from tests import tiny
+
+RunCommand = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A checkpoint of a random Llama with its tokenizer."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-llama"
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def clusters(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Clusters of that model's tokens, by chance."""
+    from semtoken import TokenClusters, Vocabulary
+
+    folder = tmp_path_factory.mktemp("clusters") / "tiny"
+    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size)
+    TokenClusters(labels, vocabulary).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def semtoken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunCommand:
+    """The command in this process, with an empty cache of its own and a wide screen."""
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*args: object, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(app, [str(a) for a in args], input=stdin, prog_name="semtoken")
+
+    return run
+
+
+def assert_told(result: Result, *words: str, status: int = 1) -> None:
+    """One message on stderr with these words, nothing like a traceback, and the exit status."""
+    assert result.exit_code == status, (result.exit_code, result.output, result.exception)
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert "Traceback" not in result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1, result.stderr
+    for word in words:
+        assert word in lines[0], lines[0]
+
+
+def write_lines(path: Path, records: Sequence[Any]) -> Path:
+    path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in records))
+    return path
+
+
+def read_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

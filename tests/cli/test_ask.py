@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from semtoken.cli.models import PAPER_PROMPT, how_to_ask
+from tests import tiny
+from tests.cli.conftest import RunCommand, assert_told, read_lines
+
+SHORT = ("--max-new-tokens", 4)
+
+
+def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clusters: str) -> None:
+    from semtoken import STC
+
+    result = semtoken("ask", "who is it", "and who?", "--model", model, "--clusters", clusters, "--json", *SHORT)
+    assert result.exit_code == 0, result.output
+    written = read_lines(result.stdout)
+    stc = STC.from_pretrained(model, clusters=clusters)
+    prompts = [PAPER_PROMPT.replace("{question}", q) for q in ("who is it", "and who?")]
+    expected = stc.generate(prompts, 4, stop_at_newline=True)
+    assert written == [
+        json.loads(json.dumps({"question": q} | e.to_dict()))
+        for q, e in zip(("who is it", "and who?"), expected, strict=True)
+    ]
+
+
+def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, clusters: str) -> None:
+    asked = ("ask", "who is it", "--model", model, "--clusters", clusters, *SHORT)
+    [expected] = read_lines(semtoken(*asked, "--json").stdout)
+    result = semtoken(*asked, "--tokens")
+    assert result.exit_code == 0
+    assert f"uncertainty {expected['uncertainty']:.3f}" in result.stdout
+    for token in expected["tokens"]:
+        assert f"{token['clustered_probability']:.3f}" in result.stdout
+    assert result.stderr == ""
+
+
+def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunCommand, model: str, clusters: str) -> None:
+    from semtoken import STC
+
+    arguments = ("--raw-prompt", "--preset", "paper", "--function-words", "off", "--json", *SHORT)
+    result = semtoken("ask", "the capital of", "--model", model, "--clusters", clusters, *arguments)
+    [expected] = STC.from_pretrained(model, clusters=clusters, preset="paper", function_words="off").generate(
+        "the capital of", 4
+    )
+    assert read_lines(result.stdout)[0]["log_score"] == pytest.approx(expected.log_score)
+    assert read_lines(result.stdout)[0]["preset"] == "paper"
+
+
+def test_questions_from_stdin(semtoken: RunCommand, model: str, clusters: str) -> None:
+    result = semtoken("ask", "-", "--model", model, "--clusters", clusters, "--json", *SHORT, stdin="one\n\ntwo\n")
+    assert [line["question"] for line in read_lines(result.stdout)] == ["one", "two"]
+
+
+def test_a_chat_template_is_used_if_there_is_one() -> None:
+    class WithTemplate:
+        chat_template = "{{ messages }}"
+
+    assert how_to_ask("some/model", WithTemplate(), raw=False).prompt("hi {x}") == [
+        {"role": "user", "content": "hi {x}"}
+    ]
+    assert how_to_ask("some/model", WithTemplate(), raw=True).prompt("hi {x}") == "hi {x}"
+    assert how_to_ask("some/model", tiny.byte_level_bpe(), raw=False).stop_at_newline
+
+
+def test_the_almanac_has_its_own_form() -> None:
+    asking = how_to_ask("almanac", tiny.byte_level_bpe(), raw=False)
+    assert asking.prompt("Who?") == "Answer these questions:\n\nQuestion:\nWho?\nAnswer:\n"
+
+
+class TestErrors:
+    def test_no_question(self, semtoken: RunCommand) -> None:
+        result = semtoken("ask", stdin="")
+        assert result.exit_code == 2
+        assert "at least one question" in result.output
+
+    def test_empty_question(self, semtoken: RunCommand) -> None:
+        assert_told(semtoken("ask", "who?", " "), "Question 2 is empty")
+
+    def test_missing_directory(self, semtoken: RunCommand) -> None:
+        assert_told(semtoken("ask", "who?", "--model", "./no/such"), "There is no directory './no/such'")
+
+    def test_a_directory_that_is_no_model(self, semtoken: RunCommand, tmp_path: object) -> None:
+        assert_told(semtoken("ask", "who?", "--model", tmp_path), "config.json is missing")
+
+    def test_unreachable_hub(self, semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+        import huggingface_hub.constants
+
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        assert_told(semtoken("ask", "who?", "--model", "nobody/nothing"), "neither a directory here nor found")
+
+    def test_clusters_of_another_tokenizer(self, semtoken: RunCommand, model: str, tmp_path: object) -> None:
+        import numpy as np
+
+        from semtoken import TokenClusters, Vocabulary
+
+        vocabulary = Vocabulary.from_tokenizer(tiny.wordpiece())
+        TokenClusters(np.arange(vocabulary.size), vocabulary).save_pretrained(f"{tmp_path}/other")
+        result = semtoken("ask", "who?", "--model", model, "--clusters", f"{tmp_path}/other")
+        assert_told(result, f"made for {vocabulary.size:,} tokens", "semtoken cluster")
+
+    def test_corrupt_clusters(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
+        import shutil
+        from pathlib import Path
+
+        broken = Path(str(tmp_path)) / "broken"
+        shutil.copytree(clusters, broken)
+        stored = broken / "clusters.safetensors"
+        stored.write_bytes(stored.read_bytes()[:-100])
+        assert_told(semtoken("ask", "who?", "--model", model, "--clusters", broken), "broken")
+
+    def test_a_model_without_an_output_head(self, semtoken: RunCommand, clusters: str, tmp_path: object) -> None:
+        from transformers import BertConfig, BertModel
+
+        config = BertConfig(
+            vocab_size=99, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+        )
+        BertModel(config).save_pretrained(f"{tmp_path}/bert")
+        tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/bert")
+        assert_told(semtoken("ask", "who?", "--model", f"{tmp_path}/bert", "--clusters", clusters), "bert")
+
+    def test_a_model_that_gives_nan(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
+        import torch
+
+        broken = tiny.llama(len(tiny.byte_level_bpe()))
+        with torch.no_grad():
+            broken.lm_head.weight[7] = float("nan")
+        broken.save_pretrained(f"{tmp_path}/nan")
+        tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/nan")
+        assert_told(semtoken("ask", "who?", "--model", f"{tmp_path}/nan", "--clusters", clusters), "NaN")
+
+    def test_unusable_device(self, semtoken: RunCommand, model: str, clusters: str) -> None:
+        result = semtoken("ask", "who?", "--model", model, "--clusters", clusters, "--device", "abacus")
+        assert_told(result, "cannot be loaded", "abacus")
