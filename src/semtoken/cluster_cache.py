@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken import persistence
-from semtoken.clustering import Progress
+from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash, vocabulary_of
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.tables import Origin, origin_of, read_table

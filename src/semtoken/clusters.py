@@ -24,7 +24,9 @@ import numpy.typing as npt
 from semtoken import persistence
 from semtoken._extras import require
 from semtoken.cards import CARD_CLUSTERS, write_card
-from semtoken.clustering import Algorithm, Linkage, Progress, cluster_table
+from semtoken.clustering import Algorithm, cluster_table
+from semtoken.clustering.agglomerative import Linkage
+from semtoken.clustering.monitor import Progress
 from semtoken.clustering.rows import Metric
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
 from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
