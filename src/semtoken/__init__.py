@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
     from semtoken.errors import SemtokenError
+    from semtoken.generation import Generation
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.scoring import score_logits
     from semtoken.tables import token_table
@@ -29,6 +30,7 @@ _HOMES = {
     "cluster_tokens": "semtoken.clustering",
     "TokenClusters": "semtoken.clusters",
     "SemtokenError": "semtoken.errors",
+    "Generation": "semtoken.generation",
     "Alternative": "semtoken.results",
     "ScoredResponse": "semtoken.results",
     "ScoredToken": "semtoken.results",
@@ -43,6 +45,7 @@ __all__ = [
     "STC",
     "Alternative",
     "ClusterRecorder",
+    "Generation",
     "ScoredResponse",
     "ScoredToken",
     "SemtokenError",

@@ -14,7 +14,10 @@ from tests import tiny
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
 TOKENIZERS = [*tiny.TOKENIZERS]
-CHAT_TEMPLATE = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
 
 
 def random_clusters(tokenizer: Any, k: int = 80) -> st.TokenClusters:
