@@ -19,7 +19,7 @@ from semtoken.clustering.complete import Found, SparsePathEnds, complete_merges
 from semtoken.clustering.device import resolve, tiles_on
 from semtoken.clustering.merges import Merges
 from semtoken.clustering.monitor import Monitor
-from semtoken.clustering.near import BYTES_PER_PAIR
+from semtoken.clustering.near import BYTES_PER_PAIR, SAMPLED_ROWS
 from semtoken.clustering.rounds import PLACES, MeanRows, Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import Rows, equal_rows
 from semtoken.clustering.single import PAIRS_PER_ROW, single_merges
@@ -34,8 +34,8 @@ SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192
 """Rows in a block: tiles of short rows should stay in the cache, long rows and devices want larger products."""
 MOST_PAIR_BYTES = 5_000_000_000
 """Memory for pairs that is worth having; more would hardly save another pass over the distances."""
-FEWEST_PAIRS = 16
-"""Pairs per row without which it makes no sense to start."""
+BYTES_PER_ROW = {"complete": 8 * SAMPLED_ROWS, "average": 12 * PLACES, "single": 80 * PAIRS_PER_ROW}
+"""Bytes per row without which an engine cannot work: the sample, the short lists, the pairs to be thinned."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,7 @@ def make_plan(
         Not even tiles of 64 rows and the smallest number of pairs fit.
     """
     size = tile or (TILE_ON_DEVICE if not on_cpu else LARGE_TILE if rows.columns >= 1024 else SMALL_TILE)
-    pairs = {"complete": FEWEST_PAIRS * BYTES_PER_PAIR, "single": PAIRS_PER_ROW * 56, "average": PLACES * 12}
-    least = rows.n * (100 + pairs[linkage])
+    least = rows.n * (100 + BYTES_PER_ROW[linkage])
     if linkage == "average" and rows.metric == "cosine":
         least += 4 * rows.n * rows.columns
     while tile is None and size > 64 and _tile_bytes(size, rows.width, threads) > (allowed - least) / 2:
@@ -165,8 +164,9 @@ def make_plan(
         alternatives="raise memory_budget, free memory, or use fewer threads"
         + ("; complete or single linkage needs no copy of the table." if linkage == "average" else "."),
     )
-    room = min(allowed - fixed, MOST_PAIR_BYTES) // BYTES_PER_PAIR + FEWEST_PAIRS * rows.n
-    plan = Plan(size, fixed, int(room))
+    # The sample is gone when pairs are kept.
+    room = (min(allowed - fixed, MOST_PAIR_BYTES) + rows.n * BYTES_PER_ROW[linkage]) // BYTES_PER_PAIR
+    plan = Plan(size, fixed, room)
     log.info(
         "%s linkage of %d rows: %s for tiles of %d rows and %s for pairs, of %s allowed",
         linkage, rows.n, memory.gigabytes(fixed), size, memory.gigabytes(room * BYTES_PER_PAIR),

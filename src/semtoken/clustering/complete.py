@@ -31,12 +31,16 @@ from semtoken.clustering.tiles import CpuTiles
 
 log = logging.getLogger(__name__)
 
-STEPS = 200_000
+STEPS = 10_000
 """Steps of the chain between two looks at the clock and at Ctrl-C."""
 FLOPS_PER_PAIR = 100_000
 """Keep one pair for so many operations of the product: it then takes less than a tenth of the time of a pass."""
 FEWEST_PAIRS = 128
 """Pairs per row that are worth having room for even if products are cheap."""
+SMALL = 1_000_000
+"""So many pairs are always worth having room for."""
+SLOW, HOPELESS = 0.1, 0.002
+"""Shares of the clusters: a pass that merges fewer asks for more pairs, or if there is no room for them, to give up."""
 CLOSE_UP_TO = {"cosine": 2.0**-10, "euclidean": 2.0**-6}
 """Above these gaps no pair of clusters is so close that digits cancel."""
 
@@ -67,13 +71,21 @@ def complete_merges(
 
     Parameters
     ----------
+    tiles : CpuTiles
+        Where gaps come from.
     nodes : int array of shape (m,)
         Rows to cluster, ascending, no two alike.
+    needed : int
+        Merges wanted; there may be more.
     late : int
         Merges known beforehand that happen at gap 1 (rows of zeros with each other): they count as soon as
         that height is reached.
     room : int
         Pairs for which there is memory.
+    threads : int
+        Tiles worked on at a time.
+    monitor : Monitor
+        Told what goes on.
 
     Raises
     ------
@@ -85,17 +97,21 @@ def complete_merges(
     stages: list[Found] = []
     passes: list[dict[str, float]] = []
     width = tiles.rows.width
-    worthwhile = int(np.clip(len(nodes) ** 2 * width / FLOPS_PER_PAIR, FEWEST_PAIRS * len(nodes), room))
+    least = max(FEWEST_PAIRS * len(nodes), SMALL)
+    worthwhile = int(np.clip(len(nodes) ** 2 * width / FLOPS_PER_PAIR, least, room))
     while sum(len(s.gap) for s in stages) + (late if reached >= 1 else 0) < needed:
         level = level_of(nodes, cluster)
         close = float(reached) <= CLOSE_UP_TO[tiles.rows.metric]
         stage, limit, kept = _stage(tiles, level, worthwhile, close=close, threads=threads, monitor=monitor)
-        if limit < EVERYTHING and len(stage.gap) < level.clusters // 10:
-            if len(stage.gap) == 0 and worthwhile == room:
-                raise SparsePathEnds(f"{level.clusters:,} clusters with more than {room:,} nearest pairs")
+        if limit < EVERYTHING and len(stage.gap) < SLOW * level.clusters:
+            if worthwhile == room and len(stage.gap) < HOPELESS * level.clusters:
+                raise SparsePathEnds(
+                    f"{room:,} pairs, all there is memory for, lead to {len(stage.gap):,} merges of "
+                    f"{level.clusters:,} clusters"
+                )
             worthwhile = min(4 * worthwhile, room)
         if len(stage.gap) or limit == EVERYTHING:
-            reached = limit
+            reached = max(reached, limit)
         stages.append(_named_by_row(stage, level, np.float32(passes[-1]["gap"] if passes else 0)))
         cluster = _merge(cluster, stage, level.clusters)
         passes.append({"gap": float(reached), "pairs": kept, "before": level.clusters, "merges": len(stage.gap)})

@@ -73,12 +73,13 @@ class TorchTiles(CpuTiles):
         before = self._torch.get_float32_matmul_precision()
         self._torch.set_float32_matmul_precision("highest")
         try:
-            with super().running(), self._torch.inference_mode():
+            with super().running():
                 yield
         finally:
             self._torch.set_float32_matmul_precision(before)
 
     def pairs(self, left: list[Any], p: Block, q: Block, limit: np.float32, *, close: bool) -> Pairs:
+        """See `CpuTiles.pairs`."""
         gap = self.gaps(left, p, q, close=close)
         near = gap <= float(limit)
         place = (self._torch.triu(near, diagonal=1) if p is q else near).nonzero()
@@ -87,6 +88,7 @@ class TorchTiles(CpuTiles):
         return Pairs(p.first, q.first, where, value)
 
     def product(self, left: Any, right: Any) -> Any:
+        """See `CpuTiles.product`; always a new tensor."""
         begin = time.perf_counter()
         gap = left @ right.T
         if gap.is_cuda:
@@ -95,6 +97,7 @@ class TorchTiles(CpuTiles):
         return gap
 
     def host(self, gap: Any) -> Gaps:
+        """See `CpuTiles.host`."""
         result: Gaps = gap.cpu().numpy()
         return result
 

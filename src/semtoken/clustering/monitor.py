@@ -71,14 +71,11 @@ class Monitor:
         self._progress(self._phase, fraction, left)
 
 
-def run_all(jobs: Iterable[Job], threads: int, monitor: Monitor) -> None:
+def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) -> None:
     """Run jobs in threads; on Ctrl-C or an error in one of them, stop the others and pass it on.
 
-    Parameters
-    ----------
-    jobs : pairs (amount of work, function)
-        A function is called with `did`, which it calls after each piece of its work with the amount of it;
-        `did` raises `Stopped` when the run is to end.
+    A job is a pair (amount of work, function). The function is called with `did`, and calls that after each piece
+    of its work with the amount of it; `did` raises `Stopped` when the run is to end. `tell` hears of the share done.
     """
     jobs = list(jobs)
     total = sum(amount for amount, _ in jobs)
@@ -101,7 +98,7 @@ def run_all(jobs: Iterable[Job], threads: int, monitor: Monitor) -> None:
                 finished, pending = wait(pending, timeout=INTERVAL, return_when=FIRST_EXCEPTION)
                 for future in finished:
                     future.result()
-                monitor.advance(done / total if total else 1.0)
+                tell(done / total if total else 1.0)
         except BaseException:  # KeyboardInterrupt too: leave no thread at work
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)

@@ -77,10 +77,7 @@ class Keeper(Protocol):
 def near_pairs(tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor) -> Pass:
     """All pairs of clusters whose gap is below a threshold, at most `room` of them.
 
-    Parameters
-    ----------
-    close : bool
-        Compute small gaps with all their digits; needed while clusters may still be that near.
+    With `close`, small gaps are computed with all their digits: needed while clusters may still be that near.
 
     Raises
     ------
@@ -98,7 +95,7 @@ def distance_pass(tiles: CpuTiles, level: Level, kept: Keeper, *, close: bool, t
     """Hand the near pairs of all tiles to `kept`."""
     blocks = blocks_of(level.order, level.starts, tiles.size)
     jobs = [(_work(blocks[i:]), partial(_row_of_tiles, tiles, blocks[i:], kept, close)) for i in range(len(blocks))]
-    run_all(jobs, threads, monitor)
+    run_all(jobs, threads, monitor.advance)
 
 
 def thresholds(tiles: CpuTiles, level: Level, room: int, *, close: bool) -> NDArray[np.float32]:

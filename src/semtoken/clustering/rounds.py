@@ -13,6 +13,7 @@ does not fit into memory; clusters then cost as much as the rows they hold.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semtoken.clustering.complete import Found
-from semtoken.clustering.monitor import Did, Monitor, run_all
+from semtoken.clustering.monitor import Did, Job, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
 
@@ -29,6 +30,8 @@ Ints: TypeAlias = NDArray[np.int64]
 
 PLACES = 16
 """Neighbours remembered for every cluster."""
+SOME = 256
+"""Clusters whose means are computed at a time, which takes a few more copies of them."""
 SLACK = 0.7
 """Close the gaps that merged clusters left when fewer than this share of the slots is in use."""
 
@@ -38,6 +41,9 @@ class Clusters(Protocol):
 
     def columns(self) -> list[slice]:
         """All slots in ranges of a handy size."""
+
+    def cost(self, slots: Ints) -> Ints:
+        """Rows that each of these slots takes in a product."""
 
     def left(self, slots: Ints) -> Any:
         """Whatever `gaps` needs to know of these slots."""
@@ -109,12 +115,19 @@ class MeanRows:
         self._spread = np.where(tiles.rows.zero[nodes], 0.5, 0.0)
 
     def columns(self) -> list[slice]:
+        """See `Clusters`."""
         return [slice(b, b + self._tiles.size) for b in range(0, len(self._mean), self._tiles.size)]
 
+    def cost(self, slots: Ints) -> Ints:
+        """See `Clusters`."""
+        return np.ones(len(slots), np.int64)
+
     def left(self, slots: Ints) -> NDArray[np.float32]:
+        """See `Clusters`."""
         return self._mean[slots]
 
     def gaps(self, left: NDArray[np.float32], slots: Ints, columns: slice) -> Gaps:
+        """See `Clusters`."""
         gap = self._tiles.product(left, self._mean[columns])
         np.subtract(np.float32(1), gap, out=gap)
         halves = np.full(len(left), 0.5, np.float32), np.full(gap.shape[1], 0.5, np.float32)
@@ -126,19 +139,21 @@ class MeanRows:
         return gap
 
     def merge(self, keep: Ints, gone: Ints) -> None:
+        """See `Clusters`."""
         apart = self._half_difference(keep, gone)
         a, b = self._weight[keep], self._weight[gone]
         share = b / (a + b)
         self._spread[keep] += share * (self._spread[gone] - self._spread[keep] + (1 - share) * apart)
         self._weight[keep] = a + b
-        for at in range(0, len(keep), self._tiles.size):
-            part = slice(at, at + self._tiles.size)
-            k, g, s = keep[part], gone[part], share[part, None]
+        for at in range(0, len(keep), SOME):
+            part = slice(at, at + SOME)
+            k, g, s = keep[part], gone[part], share[part, None].astype(np.float32)
             self._mean[k] = (1 - s) * self._mean[k] + s * self._mean[g]
 
     def compact(self, used: Ints) -> None:
-        for at in range(0, len(used), self._tiles.size):  # in place: used[i] >= i
-            part = slice(at, min(at + self._tiles.size, len(used)))
+        """See `Clusters`."""
+        for at in range(0, len(used), SOME):  # in place: used[i] >= i
+            part = slice(at, min(at + SOME, len(used)))
             self._mean[part] = self._mean[used[part]]
         self._mean = self._mean[: len(used)]
         self._weight, self._spread = self._weight[used], self._spread[used]
@@ -163,15 +178,22 @@ class WholeRows:
         self._sort(len(nodes))
 
     def columns(self) -> list[slice]:
+        """See `Clusters`."""
         return [slice(block.first, block.first + block.clusters) for block in self._blocks]
 
+    def cost(self, slots: Ints) -> Ints:
+        """See `Clusters`."""
+        return self._starts[slots + 1] - self._starts[slots]
+
     def left(self, slots: Ints) -> tuple[Block, list[Any]]:
+        """See `Clusters`."""
         pieces = [self._order[self._starts[s] : self._starts[s + 1]] for s in slots]
         starts = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])])
         block = Block(0, np.concatenate(pieces), starts)
         return block, self._tiles.left(block)
 
     def gaps(self, left: tuple[Block, list[Any]], slots: Ints, columns: slice) -> Gaps:
+        """See `Clusters`."""
         block, factors = left
         other = self._blocks[int(np.searchsorted([b.first for b in self._blocks], columns.start))]
         if self._reduction == "max":
@@ -182,12 +204,14 @@ class WholeRows:
         return gap
 
     def merge(self, keep: Ints, gone: Ints) -> None:
+        """See `Clusters`."""
         target = np.arange(len(self._starts) - 1)
         target[gone] = keep
         self._slot = target[self._slot]
         self._sort(len(target))
 
     def compact(self, used: Ints) -> None:
+        """See `Clusters`."""
         self._slot = np.searchsorted(used, self._slot)
         self._sort(len(used))
 
@@ -195,7 +219,7 @@ class WholeRows:
         order = np.argsort(self._slot, kind="stable")
         self._order = self._rows[order]
         count = np.bincount(self._slot, minlength=slots)
-        self._starts = np.concatenate([[0], np.cumsum(count)])
+        self._starts: Ints = np.concatenate([[0], np.cumsum(count)])
         self._blocks = blocks_of(self._order, self._starts, self._tiles.size)
 
 
@@ -222,21 +246,19 @@ class Rounds:
         """Slots that hold a cluster."""
         return np.flatnonzero(self.name >= 0)
 
-    def look(self, slots: Ints, fresh: NDArray[np.bool_], threads: int, monitor: Monitor) -> None:
-        """Find the nearest clusters of some slots, and tell all others of those that are fresh."""
+    def look(self, slots: Ints, fresh: NDArray[np.bool_], threads: int, tell: Callable[[float], None]) -> None:
+        """Find the nearest clusters of some slots, and let all others know of those that are fresh."""
         self.lists.forget(slots)
         scanned = self.name < 0
         scanned[slots] = True
         lock = threading.Lock()
-        size = max(1, min(self.tiles.size, -(-len(slots) // threads)))
-        jobs = [
-            (
-                float(len(slots[b : b + size])),
-                partial(self._look, slots[b : b + size], fresh[b : b + size], scanned, lock),
-            )
-            for b in range(0, len(slots), size)
-        ]
-        run_all(jobs, threads, monitor)
+        jobs: list[Job] = []
+        cost = self.clusters.cost(slots)
+        size = max(1, min(self.tiles.size, -(-int(cost.sum()) // threads)))
+        for some in _runs(cost, size):
+            look = partial(self._look, slots[some], fresh[some], scanned, lock)
+            jobs.append((float(some.stop - some.start), look))
+        run_all(jobs, threads, tell)
 
     def _look(
         self, slots: Ints, fresh: NDArray[np.bool_], scanned: NDArray[np.bool_], lock: threading.Lock, did: Did
@@ -306,7 +328,7 @@ def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monito
     slots = state.used
     fresh = np.zeros(len(slots), np.bool_)
     with monitor.phase("distances"):
-        state.look(slots, fresh, threads, monitor)
+        state.look(slots, fresh, threads, monitor.advance)
     with monitor.phase("merging"):
         while len(state.used) > 1:
             one, other, gap = state.mutual()
@@ -324,15 +346,27 @@ def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monito
             stale = state.unknown()
             slots = np.concatenate([np.minimum(one, other)[wanted], stale])
             fresh = np.arange(len(slots)) < len(named)
-            state.look(slots, fresh, threads, monitor)
+            done = min(1.0, sum(len(p) for p in pairs) / max(1, needed - late))
+            state.look(slots, fresh, threads, lambda _, done=done: monitor.advance(done))  # type: ignore[misc]
             if len(state.used) < SLACK * len(state.name):
                 state.compact()
-            monitor.advance(min(1.0, sum(len(p) for p in pairs) / max(1, needed - late)))
     found = _sorted(pairs, gaps[1:], sizes)
     # Merges above the lowest that is left are part of the tree, but others may come between them.
     left = state.lists.near_gap[state.used, 0]
     known_up_to = left.min() if len(left) > 1 else np.float32(np.inf)
     return Found(found.pair[found.gap <= known_up_to], found.gap[found.gap <= known_up_to])
+
+
+def _runs(cost: Ints, size: int) -> list[slice]:
+    """Consecutive ranges whose cost is at most `size`, or that are single."""
+    total = np.concatenate([[0], np.cumsum(cost)])
+    runs = []
+    start = 0
+    while start < len(cost):
+        stop = int(np.searchsorted(total, total[start] + size, side="right")) - 1
+        runs.append(slice(start, max(stop, start + 1)))
+        start = runs[-1].stop
+    return runs
 
 
 def _smallest(values: Gaps, rank: int) -> np.float32:

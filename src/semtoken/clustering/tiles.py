@@ -103,22 +103,22 @@ class CpuTiles:
             yield
 
     def left(self, block: Block) -> list[Any]:
-        """The left factors of a block, to be used for many tiles."""
-        return [self._factor(block.index[part], left=True) for part in self._parts(block)]
+        """The left factors of a block, to be used for many tiles; none if they would take much memory."""
+        parts = self._parts(block)
+        return [self._factor(block.index[part], left=True) for part in parts] if len(parts) <= 2 else []
 
     def gaps(self, left: list[Any], p: Block, q: Block, *, close: bool) -> Any:
         """Largest gap between the rows of every cluster of p and every cluster of q.
 
-        Parameters
-        ----------
-        close : bool
-            Compute small gaps again with all their digits.
+        With `close`, small gaps are computed again with all their digits. The tile may be overwritten by the next
+        one of the same thread.
         """
         plain = p.single and q.single
         result = None if plain else self._zeros(p.clusters, q.clusters)
         for q_part in self._parts(q):
             right = self._factor(q.index[q_part], left=False)
-            for factor, p_part in zip(left, self._parts(p), strict=True):
+            for i, p_part in enumerate(self._parts(p)):
+                factor = left[i] if left else self._factor(p.index[p_part], left=True)
                 gap = self.product(factor, right)
                 if close:
                     rows = p.index[p_part], q.index[q_part]
@@ -141,7 +141,8 @@ class CpuTiles:
         total = np.zeros((p.clusters, q.clusters))
         for q_part in self._parts(q):
             right = self._factor(q.index[q_part], left=False)
-            for factor, p_part in zip(left, self._parts(p), strict=True):
+            for i, p_part in enumerate(self._parts(p)):
+                factor = left[i] if left else self._factor(p.index[p_part], left=True)
                 gap = self.product(factor, right)
                 self._refine(gap, factor, right, p.index[p_part], q.index[q_part], diagonal=False)
                 starts = _cut(p.starts, p_part), _cut(q.starts, q_part)

@@ -1,0 +1,257 @@
+"""What is refused, what is reported, and how a run can be watched and stopped."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from clustering_reference import METRICS, assert_same_partition, tables
+
+from semtoken.clustering import TableParts, cluster_table, cluster_tokens
+from semtoken.clustering.monitor import run_all
+from semtoken.errors import InvalidInput
+
+LINKAGES = ("complete", "average", "single")
+
+
+# --- degenerate tables -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_one_row_one_cluster_all_clusters(linkage, metric):
+    assert cluster_tokens(np.ones((1, 3), np.float32), 1, linkage=linkage, metric=metric).tolist() == [0]
+    table = tables("random", 0, n=30)
+    assert cluster_tokens(table, 1, linkage=linkage, metric=metric).tolist() == [0] * 30
+    assert cluster_tokens(table, 30, linkage=linkage, metric=metric).tolist() == list(range(30))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_identical_rows(linkage, metric):
+    table = np.full((50, 4), 2.5, np.float32)
+    for k in (1, 7, 50):
+        labels = cluster_tokens(table, k, linkage=linkage, metric=metric)
+        assert len(set(labels.tolist())) == k
+    table[::2] = -1
+    labels = cluster_tokens(table, 2, linkage=linkage, metric=metric)
+    assert labels.tolist() == [0, 1] * 25
+
+
+def test_all_rows_zero():
+    assert len(set(cluster_tokens(np.zeros((9, 3), np.float32), 4).tolist())) == 4
+    assert len(set(cluster_tokens(np.zeros((9, 3), np.float32), 4, metric="euclidean").tolist())) == 4
+
+
+def test_rows_of_one_direction_are_equal_under_cosine():
+    table = np.array([[1, 2], [2, 4], [2, 1], [4, 2]], np.float32)
+    assert cluster_tokens(table, 2).tolist() == [0, 0, 1, 1]
+
+
+# --- refusals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [0, -1, 31, 2.5, True])
+def test_numbers_of_clusters_that_cannot_be(k):
+    with pytest.raises(InvalidInput, match="from 1 to 30"):
+        cluster_tokens(tables("random", 0, n=30), k)
+
+
+def test_empty_list_of_numbers():
+    with pytest.raises(InvalidInput, match="n_clusters is empty"):
+        cluster_tokens(tables("random", 0, n=30), [])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, "bfloat16"])
+def test_rows_that_are_not_finite_are_named(value, dtype):
+    table = np.ones((20, 3), np.float32)
+    table[[4, 11], 1] = value
+    bits = (table.view(np.uint32) >> 16).astype(np.uint16)
+    table = bits if dtype == "bfloat16" else table.astype(dtype)
+    with pytest.raises(InvalidInput, match=r"2 of the 20 rows .*token ids 4, 11"):
+        cluster_tokens(table, 3)
+
+
+def test_overflow_of_float16_is_explained():
+    table = np.ones((5, 2), np.float32)
+    table[3] = 1e6
+    with np.errstate(over="ignore"), pytest.raises(InvalidInput, match=r"token ids 3.*float16 overflows"):
+        cluster_tokens(table.astype(np.float16), 2)
+
+
+def test_large_numbers_of_float16_do_not_overflow_on_the_way():
+    table = np.array([[60000, 60000], [60000, 59000], [-60000, 60000]], np.float16)
+    assert cluster_tokens(table, 2).tolist() == [0, 0, 1]
+    assert cluster_tokens(table, 2, metric="euclidean").tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.ones((3, 2), np.int64), "int64"),
+        (np.ones(3, np.float32), r"shape \(tokens, columns\)"),
+        (np.ones((0, 2), np.float32), "no rows"),
+        (np.ones((3, 0), np.float32), "columns"),
+        (TableParts((np.ones((3, 2), np.float32), np.ones((4, 2), np.float32))), "3 and 4"),
+        (TableParts(()), "no parts"),
+    ],
+)
+def test_tables_that_cannot_be(table, message):
+    with pytest.raises(InvalidInput, match=message):
+        cluster_tokens(table, 1)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"linkage": "ward"}, {"metric": "manhattan"}, {"algorithm": "dbscan"}, {"device": "tpu"}]
+)
+def test_settings_that_cannot_be(setting):
+    with pytest.raises(InvalidInput, match=next(iter(setting))):
+        cluster_tokens(tables("random", 0, n=30), 3, **setting)
+
+
+def test_cuda_that_is_not_there():
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    table = tables("random", 0, n=30)
+    with pytest.raises(InvalidInput, match="CUDA device"):
+        cluster_tokens(table, 3, device="cuda")
+    assert cluster_table(table, 3, device="auto").report.engine.endswith("on cpu")
+
+
+# --- k-means -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_kmeans_finds_groups_and_repeats_itself(metric):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 6, 300)
+    table = (10 * rng.standard_normal((6, 20))[truth] + rng.standard_normal((300, 20))).astype(np.float32)
+    labels = cluster_tokens(table, 6, algorithm="kmeans", metric=metric, seed=1)
+    assert_same_partition(labels, truth)
+    assert labels.dtype == np.int32 and labels[0] == 0
+    two = cluster_tokens(table, [12, 6], algorithm="kmeans", metric=metric, seed=1)
+    np.testing.assert_array_equal(two[6], labels)
+    np.testing.assert_array_equal(two[12], cluster_tokens(table, 12, algorithm="kmeans", metric=metric, seed=1))
+
+
+def test_kmeans_says_when_there_are_fewer_distinct_rows(caplog):
+    table = np.repeat(np.eye(3, dtype=np.float32), 5, axis=0)
+    labels = cluster_tokens(table, 6, algorithm="kmeans")
+    assert len(set(labels.tolist())) == 3
+    assert "3 clusters instead of 6" in caplog.text
+
+
+# --- report, progress, stopping ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_report_tells_what_was_done(linkage):
+    table = tables("clustered", 0, n=300)
+    result = cluster_table(table, [40, 10], linkage=linkage)
+    report = result.report.to_dict()
+    assert report["settings"]["n_clusters"] == [40, 10] and report["settings"]["linkage"] == linkage
+    assert report["seconds"]["total"] >= report["seconds"]["distances"] > 0
+    assert report["peak_memory"] > 10**7 and report["gemm_flops"] > 0 and 0 < report["gemm_share"] <= 1
+    for described, k in zip(report["cuts"], (40, 10), strict=True):
+        sizes = np.bincount(result.labels[k])
+        assert described["largest"] == sizes.max()
+        assert described["singletons"] == pytest.approx(np.mean(sizes == 1))
+        assert sum(described["sizes"].values()) == k
+        assert described["last_height"] == pytest.approx(result.merges.height[300 - k - 1])
+        following = described["next_height"]
+        assert following is None or following >= described["last_height"]
+
+
+def test_sizes_are_counted_in_doubling_ranges():
+    table = np.repeat(np.eye(4, dtype=np.float32), [1, 2, 3, 9], axis=0)
+    (described,) = cluster_table(table, 4).report.cuts
+    assert described.sizes == {"1": 1, "2": 1, "3-4": 1, "9-16": 1}
+    assert described.singletons == 0.25
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_progress_is_told_phase_by_phase(linkage):
+    told = []
+    cluster_table(tables("random", 0, n=500), 50, linkage=linkage, progress=lambda *said: told.append(said))
+    phases = list(dict.fromkeys(phase for phase, _, _ in told))
+    assert phases[0] == "table" and phases.index("distances") < phases.index("merging")
+    for phase in phases:
+        fractions = [fraction for name, fraction, _ in told if name == phase]
+        assert min(fractions) == 0 and max(fractions) == 1
+    assert all(left is None or left >= 0 for _, _, left in told)
+
+
+@pytest.mark.parametrize("phase", ["distances", "merging"])
+def test_ctrl_c_ends_the_run_and_its_threads(phase):
+    def stop(name, fraction, left):
+        if name == phase:
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        cluster_table(tables("random", 0, n=500), 50, progress=stop, threads=2)
+    assert threading.active_count() == before
+    assert len(cluster_tokens(tables("random", 0, n=500), 50)) == 500
+
+
+def test_ctrl_c_stops_workers_that_would_go_on_for_ever():
+    def endless(did):
+        while True:
+            time.sleep(0.001)
+            did(0.0)
+
+    def interrupt(fraction):
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        run_all([(1.0, endless)] * 5, 2, interrupt)
+    assert threading.active_count() == before
+
+
+def test_an_error_in_a_worker_comes_out():
+    def worker(did):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_all([(1.0, worker), (1.0, lambda did: did(1.0))], 2, lambda fraction: None)
+
+
+# --- what is imported when --------------------------------------------------------------------------------------
+
+
+def _fresh(code):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+
+
+def test_importing_loads_no_heavy_package():
+    done = _fresh(
+        """
+        import sys, semtoken.clustering
+        print([name for name in ("numba", "scipy", "sklearn", "torch", "pandas") if name in sys.modules])
+        """
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_missing_package_is_told_with_the_line_that_installs_it():
+    done = _fresh(
+        """
+        import sys
+        sys.modules["numba"] = None
+        import numpy as np
+        from semtoken.clustering import cluster_tokens
+        try:
+            cluster_tokens(np.ones((3, 2), np.float32), 1)
+        except ImportError as error:
+            print(type(error).__name__, error)
+        """
+    )
+    assert "MissingExtra" in done.stdout and "semtoken[cluster]" in done.stdout, done.stderr
