@@ -8,6 +8,7 @@ No probabilities and no clusters here.
 
 from __future__ import annotations
 
+import codecs
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,10 +124,11 @@ class PrefixIndex:
     def _without_open_character(self, parts: list[int]) -> str:
         """Text of ids whose last character may still lack bytes: those bytes are left out."""
         vocabulary = self.vocabulary
-        text = vocabulary._join(parts)
         if not parts or not vocabulary.broken[parts[-1]]:
-            return text
-        return text.rstrip(REPLACEMENT)
+            return vocabulary._join(parts)
+        errors = "semtoken.each" if vocabulary.byte_errors == "each" else "replace"
+        decoder = codecs.getincrementaldecoder("utf-8")(errors)
+        return decoder.decode(b"".join(map(vocabulary._contribution, parts, range(len(parts)))))
 
     def _heads_of_open_run(self, parts: list[int]) -> tuple[str, ...]:
         """Both readings of an unfinished run of byte tokens: good so far, or broken by a later byte."""

@@ -172,9 +172,9 @@ class Scorer:
         return np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
-        """Ascending ids of the tokens that may be in a prefix set, while the suffix is known up to `heads`."""
+        """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""
         found = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
-        return np.unique(np.concatenate(found)) if found else NO_IDS
+        return np.sort(np.concatenate(found))
 
 
 @dataclass(eq=False)
@@ -187,7 +187,7 @@ class OpenStep:
     row: FloatArray | None
     """All log-probabilities, as long as nothing is known of the text to come."""
     look_again: int
-    """Tokens of the answer at which the text to come is looked at again: each time twice as many."""
+    """Tokens of the answer at which the text to come is looked at again: ever less often, once the row is gone."""
 
     def take(self, ids: IdArray) -> FloatArray:
         """Log-probabilities of some candidates."""
@@ -289,8 +289,10 @@ class AnswerScorer:
 
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         """The same step, to be looked at later; without the whole row once something is known of the text to come."""
+        if not all(heads):
+            return step
         later = 2 * len(self.ids) - step.position
-        if step.row is None or not all(heads):
+        if step.row is None:
             return replace(step, look_again=later)
         candidates = self.scorer.candidates(heads)
         return OpenStep(step.position, candidates, step.take(candidates), None, later)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from semtoken.vocabulary import BoolArray
 STRONGEST = 5  # alternatives kept a step
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A consistent token other than the chosen one."""
 
     id: int
@@ -43,15 +43,10 @@ class StepRequest:
     """Nothing is known yet of what follows, so the whole row must be kept for now."""
 
     @property
-    def segments(self) -> tuple[IdArray, ...]:
-        """The groups of columns, in the order of `columns`."""
-        token = np.array([self.token], dtype=np.int64)
-        return token, self.cluster, self.cluster_neutral, self.neutrals, self.candidates
-
-    @property
     def columns(self) -> IdArray:
-        """Column ids to take from the row."""
-        return np.concatenate(self.segments)
+        """Column ids to take from the row: the token's own, then the groups in the order of the fields."""
+        own = np.array([self.token], dtype=np.int64)
+        return np.concatenate([own, self.cluster, self.cluster_neutral, self.neutrals, self.candidates])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +81,10 @@ NO_PREFIXES = PrefixMass(-np.inf, -np.inf, ())
 
 def reduce_step(request: StepRequest, log_probs: FloatArray) -> StepMass:
     """Reduce the log-probabilities of `request.columns` (candidates may be left out) to a `StepMass`."""
-    sizes = np.cumsum([len(segment) for segment in request.segments])
-    own, cluster, cluster_neutral, neutrals = np.split(log_probs[: sizes[3]], sizes[:3])
+    first = 1 + len(request.cluster)  # log_probs[0] is the chosen token's own
+    second = first + len(request.cluster_neutral)
+    third = second + len(request.neutrals)
+    cluster, cluster_neutral, neutrals = log_probs[1:first], log_probs[first:second], log_probs[second:third]
     strongest = (
         *top_candidates(request.cluster, cluster, "cluster", neutral=False),
         *top_candidates(request.cluster_neutral, cluster_neutral, "cluster", neutral=True),
@@ -96,7 +93,7 @@ def reduce_step(request: StepRequest, log_probs: FloatArray) -> StepMass:
     return StepMass(
         token=request.token,
         neutral=request.neutral,
-        own=float(own[0]),
+        own=float(log_probs[0]),
         cluster=log_sum_exp(cluster),
         cluster_neutral=log_sum_exp(cluster_neutral),
         neutrals=log_sum_exp(neutrals),
@@ -121,9 +118,9 @@ def reduce_prefixes(ids: IdArray, log_probs: FloatArray, neutral: BoolArray) -> 
 def top_candidates(ids: IdArray, log_probs: FloatArray, source: Source, *, neutral: bool) -> list[Candidate]:
     """The `STRONGEST` most probable of some tokens."""
     if len(ids) > STRONGEST:
-        kept = np.argpartition(-log_probs, STRONGEST)[:STRONGEST]
+        kept = log_probs.argpartition(-STRONGEST)[-STRONGEST:]
         ids, log_probs = ids[kept], log_probs[kept]
-    return [Candidate(int(i), float(p), source, neutral) for i, p in zip(ids, log_probs, strict=True)]
+    return [Candidate(i, p, source, neutral) for i, p in zip(ids.tolist(), log_probs.tolist(), strict=True)]
 
 
 def consistent_mass(step: StepMass, prefixes: PrefixMass, *, neutrality: bool) -> tuple[float, float, float]:
