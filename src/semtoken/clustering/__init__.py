@@ -142,7 +142,7 @@ def cluster_table(
     MissingExtra
         numba, SciPy, scikit-learn or threadpoolctl is missing.
     """
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
     monitor = Monitor(progress)
     with monitor.phase("table"):
@@ -180,7 +180,7 @@ def cluster_table(
         memory_budget=allowed,
         passes=tuple(outcome.passes) if outcome else (),
         gemm_seconds=monitor.gemm_seconds,
-        gemm_share=monitor.gemm_seconds / (threads * total),
+        gemm_share=monitor.gemm_seconds / max(time.process_time() - cpu, 1e-9),
         gemm_flops=monitor.gemm_flops,
         cuts=tuple(describe_cut(labels[k], k, merges) for k in wanted),
     )

@@ -48,9 +48,9 @@ class ClusteringReport:
     passes: tuple[Mapping[str, float], ...] = ()
     """One entry for each pass over the distances: threshold, edges kept, clusters before and after."""
     gemm_seconds: float = 0.0
-    """Seconds spent in matrix products, summed over threads."""
+    """Processor seconds spent in matrix products, summed over threads (on a device: seconds waited for them)."""
     gemm_share: float = 0.0
-    """Share of the wall time of the run that the threads spent in matrix products."""
+    """Share of the processor time of the run that went into matrix products."""
     gemm_flops: float = 0.0
     """Floating-point operations of those products."""
     cuts: tuple[CutReport, ...] = ()

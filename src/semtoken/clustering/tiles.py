@@ -167,9 +167,9 @@ class CpuTiles:
             self._local.size = shape[0] * shape[1]
             self._local.buffer = np.empty(self._local.size, np.float32)
         gap: Gaps = self._local.buffer[: shape[0] * shape[1]].reshape(shape)
-        begin = time.perf_counter()
+        begin = time.thread_time()
         np.matmul(left, right.T, out=gap)
-        self._monitor.add_gemm(time.perf_counter() - begin, 2.0 * shape[0] * shape[1] * left.shape[1])
+        self._monitor.add_gemm(time.thread_time() - begin, 2.0 * shape[0] * shape[1] * left.shape[1])
         return gap
 
     def close_pairs(self, gap: Gaps, left_half: Gaps, right_half: Gaps, *, diagonal: bool) -> tuple[Array, Array]:
