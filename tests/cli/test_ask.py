@@ -112,14 +112,12 @@ class TestErrors:
         assert_told(semtoken("ask", "who?", "--model", model, "--clusters", broken), "broken")
 
     def test_a_model_without_an_output_head(self, semtoken: RunCommand, clusters: str, tmp_path: object) -> None:
-        from transformers import BertConfig, BertModel
+        from transformers import T5Config, T5Model
 
-        config = BertConfig(
-            vocab_size=99, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
-        )
-        BertModel(config).save_pretrained(f"{tmp_path}/bert")
-        tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/bert")
-        assert_told(semtoken("ask", "who?", "--model", f"{tmp_path}/bert", "--clusters", clusters), "bert")
+        config = T5Config(vocab_size=99, d_model=8, d_ff=8, num_layers=1, num_heads=1, decoder_start_token_id=0)
+        T5Model(config).save_pretrained(f"{tmp_path}/t5")
+        tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/t5")
+        assert_told(semtoken("ask", "who?", "--model", f"{tmp_path}/t5", "--clusters", clusters), "t5", "cannot be")
 
     def test_a_model_that_gives_nan(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
         import torch

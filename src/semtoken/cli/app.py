@@ -34,7 +34,7 @@ app = typer.Typer(
     cls=Commands,
     name="semtoken",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -57,7 +57,7 @@ def semtoken(
     semtoken gives every answer an uncertainty from 0 (sure) to 1, and every token of it, from the one generation that
     was made anyway (Semantic Token Clustering). A small model is built in; any other is named by --model.
 
-    Begin with:  [bold]semtoken demo[/bold]   or   [bold]semtoken ask "What is the capital of France?"[/bold]
+    Begin with `semtoken demo` or `semtoken ask "What is the capital of France?"`
     """
 
 

@@ -61,14 +61,12 @@ def ask(
     has one, else the paper's prompt with one example (answers end at a newline). --raw-prompt sends it untouched.
     Decoding is greedy.
 
-    Examples:
-      semtoken ask "What is the capital of France?"
+    For example:
 
-      semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"
-
-      cat questions.txt | semtoken ask - --json > answers.jsonl
-
-      semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"
+    - `semtoken ask "What is the capital of France?"`
+    - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
+    - `cat questions.txt | semtoken ask - --json > answers.jsonl`
+    - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
     """
     asked = _read(questions)
     choice = ModelChoice(

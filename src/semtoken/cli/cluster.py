@@ -83,12 +83,11 @@ def cluster(
 
     Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.
 
-    Examples:
-      semtoken cluster Qwen/Qwen2.5-3B
+    For example:
 
-      semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000
-
-      semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G
+    - `semtoken cluster Qwen/Qwen2.5-3B`
+    - `semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
+    - `semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G`
     """
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     targets = _targets(output, n_clusters)

@@ -30,10 +30,10 @@ def show(
 ) -> None:
     """The tokens that share a cluster with a word: with and without a blank before it, in any case.
 
-    Examples:
-      semtoken clusters show USA
+    For example:
 
-      semtoken clusters show television --clusters ./my-clusters
+    - `semtoken clusters show USA`
+    - `semtoken clusters show television --clusters ./my-clusters`
     """
     found = _load(clusters, model, revision)
     ids = found.find(text)

@@ -87,7 +87,7 @@ def compare(
     the difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers. An
     answer is right if it equals an accepted one after lower-casing and without articles and punctuation.
 
-    Examples:
+    For example:
       semtoken compare
 
       semtoken compare --limit 0 --json compare.json --markdown compare.md

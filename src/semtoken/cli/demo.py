@@ -72,10 +72,10 @@ def demo(
     Prints a handful of answers shaded by uncertainty, then the AUROC (0.5: no better than chance, 1: perfect) of STC
     and of plain sequence probability at telling wrong answers from right ones, with 95 % bootstrap intervals.
 
-    Examples:
-      semtoken demo
+    For example:
 
-      semtoken demo --questions 1000 --function-words whole-word
+    - `semtoken demo`
+    - `semtoken demo --questions 1000 --function-words whole-word`
     """
     from semtoken.almanac import load_questions
 

@@ -71,12 +71,11 @@ def score(
     it stands; without, an answer is generated greedily. Other fields are carried through. A run that was interrupted,
     even killed, goes on when the same command is given again and ends with the very lines of an undisturbed run.
 
-    Examples:
-      semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B
+    For example:
 
-      semtoken score questions.jsonl --questions --tokens
-
-      semtoken score answers.jsonl -o scored.parquet --batch-size 16
+    - `semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B`
+    - `semtoken score questions.jsonl --questions --tokens`
+    - `semtoken score answers.jsonl -o scored.parquet --batch-size 16`
     """
     from semtoken.jobs import ScoringJob
 

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semtoken.cli.cluster import parse_bytes
+from semtoken.errors import InvalidInput
+from tests.cli.conftest import RunCommand, assert_told, read_lines
+
+
+def test_made_kept_listed_shown_and_removed(semtoken: RunCommand, model: str) -> None:
+    made = semtoken("cluster", model, "-k", 100, "--linkage", "average")
+    assert made.exit_code == 0, made.output
+    assert "100 clusters" in made.stdout and "seconds" in made.stdout and "hold one token" in made.stdout
+    [entry] = read_lines(semtoken("clusters", "list", "--json").stdout)
+    assert entry["settings"]["linkage"] == "average" and entry["settings"]["n_clusters"] == 100
+    assert entry["name"] in semtoken("clusters", "list").stdout
+    shown = json.loads(semtoken("clusters", "show", "Paris", "--model", model, "--json").stdout)
+    assert any("Paris" in token for row in shown for token in row["cluster"])
+    assert semtoken("clusters", "remove", entry["name"]).exit_code == 0
+    assert "No clusters are kept" in semtoken("clusters", "list").stderr
+    assert_told(semtoken("clusters", "show", "Paris", "--model", model), "Make some with: semtoken cluster")
+
+
+def test_several_numbers_go_into_a_folder_each(semtoken: RunCommand, model: str, tmp_path: Path) -> None:
+    from semtoken import TokenClusters
+
+    target = tmp_path / "made"
+    result = semtoken("cluster", model, "-o", target, "-k", 50, "-k", 80)
+    assert result.exit_code == 0, result.output
+    for k in (50, 80):
+        assert TokenClusters.from_pretrained(target / f"k{k}").n_clusters == k
+    again = semtoken("cluster", model, "-o", target / "k50", "-k", 60)
+    assert again.exit_code == 0, again.output
+    assert TokenClusters.from_pretrained(target / "k50").n_clusters == 60
+
+
+def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
+    from semtoken import TokenClusters
+
+    result = semtoken("clusters", "show", "Paris", "--clusters", clusters)
+    assert result.exit_code == 0, result.output
+    loaded = TokenClusters.from_pretrained(clusters)
+    for member in loaded.members("Paris"):
+        assert repr(member) in result.stdout
+
+
+class TestErrors:
+    def test_no_such_token(self, semtoken: RunCommand, clusters: str) -> None:
+        assert_told(semtoken("clusters", "show", "Parys", "--clusters", clusters), "No single token is spelled 'Parys'")
+
+    def test_no_such_clusters(self, semtoken: RunCommand, tmp_path: Path) -> None:
+        assert_told(semtoken("clusters", "show", "a", "--clusters", tmp_path / "none"), "none")
+
+    def test_no_such_entry(self, semtoken: RunCommand) -> None:
+        assert_told(semtoken("clusters", "remove", "nothing"), "no cached clusters named 'nothing'")
+
+    def test_a_target_that_holds_other_things(self, semtoken: RunCommand, model: str, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("precious")
+        assert_told(semtoken("cluster", model, "-o", tmp_path), "holds other files")
+        assert_told(semtoken("cluster", model, "-o", tmp_path / "thesis.tex"), "is a file")
+        assert_told(semtoken("cluster", model, "-o", tmp_path / "thesis.tex" / "x"), "cannot be written")
+        assert (tmp_path / "thesis.tex").read_text() == "precious"
+
+    def test_too_many_clusters(self, semtoken: RunCommand, model: str) -> None:
+        assert_told(semtoken("cluster", model), "n_clusters must be between 1 and", "16,000")
+
+    def test_a_table_too_large_for_the_memory(self, semtoken: RunCommand, model: str) -> None:
+        assert_told(semtoken("cluster", model, "-k", 50, "--memory-budget", "1K"), "memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8G", 8 * 2**30), ("1.5 GiB", 3 * 2**29), ("512mb", 2**29), ("2T", 2**41), ("100", 100)]
+)
+def test_sizes_of_memory(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1G", "0G", "8X"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(InvalidInput, match="must be a size such as 8G"):
+        parse_bytes(text)

@@ -1,0 +1,51 @@
+"""The scripts in `examples/` run, and print what the library computes."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from semtoken import STC, TokenClusters
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run_example(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> None:
+    script = str(EXAMPLES / name)
+    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+    runpy.run_path(script, run_name="__main__")
+
+
+def test_own_generate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: str, clusters: str
+) -> None:
+    run_example(monkeypatch, "own_generate.py", model, clusters)
+    questions = ("What is the capital of Japan?", "What is the chemical symbol of gold?")
+    prompts = [f"Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n" for question in questions]
+    expected = STC.from_pretrained(model, clusters=clusters).generate(prompts, 6)
+    assert capsys.readouterr().out.splitlines() == [f"{e.uncertainty:.3f}  {e.text!r}" for e in expected]
+
+
+def test_score_text(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    model: str,
+    clusters: str,
+) -> None:
+    run_example(monkeypatch, "score_text.py", model, clusters, tmp_path / "page.html")
+    prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
+    [expected] = STC.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
+    assert f"uncertainty {expected.uncertainty:.3f}" in capsys.readouterr().out
+    assert f"uncertainty {expected.uncertainty:.3f}" in (tmp_path / "page.html").read_text()
+
+
+def test_make_clusters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str
+) -> None:
+    run_example(monkeypatch, "make_clusters.py", model, 60, tmp_path / "made")
+    assert "saved and loaded: True" in capsys.readouterr().out
+    assert TokenClusters.from_pretrained(tmp_path / "made").n_clusters == 60

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tiny
+from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+
+RECORDS = [{"prompt": f"The capital {i} of", "id": i} | ({} if i % 3 else {"response": " Paris ."}) for i in range(10)]
+SHORT = ("--max-new-tokens", 4, "--batch-size", 4)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_lines(tmp_path / "in.jsonl", RECORDS)
+
+
+def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+    from semtoken import STC
+
+    result = semtoken("score", source, "--model", model, "--clusters", clusters, "--tokens", *SHORT)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    written = read_lines(source.with_name("in.scored.jsonl").read_text())
+    assert [line["id"] for line in written] == list(range(10))
+    stc = STC.from_pretrained(model, clusters=clusters)
+    for record, line in zip(RECORDS, written, strict=True):
+        if "response" in record:
+            [expected] = stc.score(record["prompt"], record["response"])
+        else:
+            [expected] = stc.generate(record["prompt"], 4)
+        assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-4)
+        assert line["response"] == record.get("response", expected.text)
+        assert len(line["tokens"]) == len(expected.tokens)
+
+
+def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+    from semtoken import STC
+    from semtoken.cli.models import PAPER_PROMPT
+
+    write_lines(source, [{"prompt": "who is it"}])
+    result = semtoken("score", source, "--questions", "--model", model, "--clusters", clusters, *SHORT)
+    assert result.exit_code == 0, result.output
+    [line] = read_lines(source.with_name("in.scored.jsonl").read_text())
+    asked = PAPER_PROMPT.replace("{question}", "who is it")
+    [expected] = STC.from_pretrained(model, clusters=clusters).generate(asked, 4, stop_at_newline=True)
+    assert line["prompt"] == "who is it"
+    assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)
+
+
+def test_messages_go_through_the_chat_template(
+    semtoken: RunCommand, source: Path, clusters: str, tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer
+
+    folder = tmp_path / "chat"
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    copy = AutoTokenizer.from_pretrained(folder)
+    copy.chat_template = "{% for m in messages %}<|user|>{{ m['content'] }}{% endfor %}<|assistant|>"
+    copy.save_pretrained(folder)
+    write_lines(
+        source,
+        [
+            {"messages": [{"role": "user", "content": "hi"}], "response": "it"},
+            {"prompt": "<|user|>hi<|assistant|>", "response": "it"},
+        ],
+    )
+    result = semtoken("score", source, "--model", folder, "--clusters", clusters)
+    assert result.exit_code == 0, result.output
+    chat, text = read_lines(source.with_name("in.scored.jsonl").read_text())
+    assert chat["log_score"] == pytest.approx(text["log_score"], abs=1e-5)
+
+
+def test_the_same_command_again_finds_nothing_to_do(
+    semtoken: RunCommand, source: Path, model: str, clusters: str
+) -> None:
+    command = ("score", source, "--model", model, "--clusters", clusters, *SHORT)
+    assert semtoken(*command).exit_code == 0
+    output = source.with_name("in.scored.jsonl")
+    before = output.read_bytes()
+    again = semtoken(*command)
+    assert again.exit_code == 0
+    assert "nothing to do" in again.stderr
+    assert_told(semtoken(*command, "--preset", "paper"), 'preset was "default", now "paper"')
+    assert output.read_bytes() == before
+    assert semtoken(*command, "--preset", "paper", "--overwrite").exit_code == 0
+    assert output.read_bytes() != before
+
+
+def test_parquet(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    target = source.with_name("out.parquet")
+    result = semtoken("score", source, "-o", target, "--model", model, "--clusters", clusters, *SHORT)
+    assert result.exit_code == 0, result.output
+    assert parquet.read_table(target)["id"].to_pylist() == list(range(10))
+
+
+class TestErrors:
+    def test_a_line_that_is_not_json(self, semtoken: RunCommand, source: Path) -> None:
+        write_lines(source, [*RECORDS[:2], '{"prompt": \n'])
+        assert_told(semtoken("score", source), "Line 3", "in.jsonl", "not JSON", "--skip-bad-lines")
+
+    def test_an_empty_prompt(self, semtoken: RunCommand, source: Path) -> None:
+        write_lines(source, [{"prompt": ""}])
+        assert_told(semtoken("score", source), "Line 1", "prompt is empty")
+
+    def test_an_unwritable_output_is_found_before_the_model_loads(self, semtoken: RunCommand, source: Path) -> None:
+        result = semtoken("score", source, "-o", source.with_name("no") / "out.jsonl", "--model", "./no/model")
+        assert_told(result, "cannot be written", "does not exist")
+
+    def test_a_missing_input(self, semtoken: RunCommand, tmp_path: Path) -> None:
+        result = semtoken("score", tmp_path / "none.jsonl")
+        assert result.exit_code == 2
+        assert "does not exist" in result.output
+
+    def test_ids_out_of_range(self, semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
+        write_lines(source, [*RECORDS[:4], {"prompt": "x", "response": [3, 999_999]}])
+        result = semtoken("score", source, "--model", model, "--clusters", clusters, *SHORT)
+        assert_told(result, "Line 5", "999999", "out of range")
+        assert len(read_lines(source.with_name("in.scored.jsonl").read_text())) == 4
+
+
+MANY = 240
+CHILD = "import torch; torch.set_num_threads(1); from semtoken.cli import main; main()"
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """The same sums in the same order as in the other process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_killed_without_warning_and_given_again_ends_with_the_same_bytes(
+    semtoken: RunCommand, tmp_path: Path, model: str, clusters: str
+) -> None:
+    """A process of its own, killed with SIGKILL while it writes."""
+    records = [{"prompt": f"The capital {i} of", "id": i} for i in range(MANY)]
+    source = write_lines(tmp_path / "in.jsonl", records)
+    cut, whole = tmp_path / "cut.jsonl", tmp_path / "whole.jsonl"
+    command = ["score", str(source), "--model", model, "--clusters", clusters, *map(str, SHORT), "-o"]
+    process = subprocess.Popen([sys.executable, "-c", CHILD, *command, str(cut)], stderr=subprocess.DEVNULL)
+    while process.poll() is None and (not cut.exists() or not cut.read_bytes().count(b"\n")):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it finished before it was killed"
+    left = cut.read_bytes()
+    assert 1 <= left.count(b"\n") < MANY
+    cut.write_bytes(left + b'{"prompt": "The cap')  # what a kill in the middle of a write leaves
+
+    resumed = semtoken(*command, cut)
+    assert resumed.exit_code == 0, resumed.output
+    assert f"Going on after line {left.count(chr(10).encode())} of {MANY}" in resumed.stderr
+    assert semtoken(*command, whole).exit_code == 0
+    assert cut.read_bytes() == whole.read_bytes()
+    assert cut.read_bytes().startswith(left)
+    assert [line["id"] for line in read_lines(cut.read_text())] == list(range(MANY))

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from semtoken.results import Alternative, ScoredResponse, ScoredToken
+from semtoken.view import (
+    END,
+    NEWLINE,
+    PLAIN_BELOW,
+    colour,
+    describe_alternatives,
+    segments,
+    shaded_html,
+    shaded_text,
+    token_table,
+    visible,
+)
+
+
+def token(text: str, start: int, end: int, clustered: float = 1.0, *, neutral: bool = False) -> ScoredToken:
+    return ScoredToken(
+        id=7,
+        text=text,
+        start=start,
+        end=end,
+        log_probability=math.log(clustered / 2),
+        log_clustered_probability=math.log(clustered),
+        neutral=neutral,
+        cluster_probability=clustered,
+        prefix_probability=0.0,
+        neutral_probability=0.0,
+        alternatives=(Alternative(8, " USA", 0.21, "cluster"), Alternative(9, "x", 0.0001, "prefix")),
+    )
+
+
+def response(text: str, *tokens: ScoredToken) -> ScoredResponse:
+    return ScoredResponse(
+        text=text,
+        tokens=tokens,
+        log_score=math.fsum(t.log_clustered_probability for t in tokens),
+        preset="default",
+        distribution="raw",
+        neutral_only=False,
+        signature="k:2|words:paper",
+    )
+
+
+PARIS = response("New Paris\n", token("New", 0, 3), token(" Paris", 3, 9, 0.25), token("\n", 9, 10), token("", 10, 10))
+
+
+class Parsed(HTMLParser):
+    """What a browser would make of a fragment."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.text, self.tags, self.titles = "", list[str](), list[str]()
+        self.feed(fragment)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert {name for name, _ in attrs} <= {"class", "style", "title"}
+        self.titles += [value or "" for name, value in attrs if name == "title"]
+
+
+def test_every_character_is_shown_once_with_the_uncertainty_of_its_tokens() -> None:
+    cut = segments(PARIS)
+    assert [s.text for s in cut] == ["New", " Paris", NEWLINE, END]
+    assert [s.uncertainty for s in cut] == pytest.approx([0, 0.75, 0, 0])
+
+
+def test_tokens_that_share_a_character_share_a_segment() -> None:
+    cut = segments(response("a京b", token("a", 0, 1), token("�", 1, 2, 0.5), token("�", 1, 2, 0.5), token("b", 2, 3)))
+    assert [s.text for s in cut] == ["a", "京", "b"]
+    assert cut[1].uncertainty == pytest.approx(0.75)
+
+
+def test_text_that_no_token_covers_is_kept() -> None:
+    cut = segments(response("ab cd", token("b", 1, 2)))
+    assert [(s.text, len(s.tokens)) for s in cut] == [("a", 0), ("b", 1), (" cd", 0)]
+
+
+def test_newlines_inside_an_answer_stay() -> None:
+    assert "".join(s.text for s in segments(response("a\nb", token("a\n", 0, 2), token("b", 2, 3)))) == "a\nb"
+
+
+def test_only_uncertain_tokens_are_shaded() -> None:
+    text = shaded_text(PARIS)
+    assert text.plain == f"New Paris{NEWLINE}{END}"
+    assert [text.plain[s.start : s.end] for s in text.spans if s.style] == [" Paris"]
+    assert segments(response("a", token("a", 0, 1, 1 - PLAIN_BELOW / 2)))[0].shaded is False
+
+
+def test_colours_redden_with_uncertainty() -> None:
+    greens = [colour(u / 10)[1] for u in range(11)]
+    assert greens == sorted(greens, reverse=True)
+    assert all(0 <= part <= 255 for u in range(11) for part in colour(u / 10))
+
+
+def test_control_characters_cannot_reach_the_terminal() -> None:
+    assert visible("a\x1b[31m\x07\n\tb") == "a\\x1b[31m\\x07\n\tb"
+    assert "\x1b" not in shaded_text(response("\x1b[31m", token("\x1b[31m", 0, 5))).plain
+
+
+NASTY = "<script>alert('x')</script> & \"<b>\" [red] \x00"
+
+
+def test_html_shows_the_text_and_nothing_else() -> None:
+    nasty = token(NASTY, 0, len(NASTY), 0.5)
+    nasty = replace(nasty, alternatives=(Alternative(8, '"><img src=x onerror=alert(1)>', 0.3, "cluster"),))
+    html = shaded_html(replace(response(NASTY, nasty), signature='"><i>'))
+    parsed = Parsed(html)
+    assert set(parsed.tags) == {"div", "span", "small"}
+    assert parsed.text.startswith(NASTY.replace("\x00", "\\x00"))
+    assert "onerror" in parsed.titles[0] and "probability 0.250, clustered 0.500" in parsed.titles[0]
+    assert "http" not in html and "\x00" not in html
+
+
+def test_html_of_an_empty_answer() -> None:
+    empty = replace(response(""), log_score=-math.inf)
+    assert "uncertainty 1.000" in Parsed(shaded_html(empty)).text
+
+
+def test_table_names_what_carried_the_mass() -> None:
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(token_table(response("New the", token("New", 0, 3, 0.6), token(" the", 3, 7, neutral=True))))
+    shown = console.export_text()
+    assert "0.300" in shown and "0.600" in shown and "' USA' 0.210 (cluster)" in shown
+    assert "neutral" in shown and "0.000" not in shown
+
+
+def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
+    assert describe_alternatives(token("x", 0, 1)) == "' USA' 0.210 (cluster)"
