@@ -214,14 +214,15 @@ class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def __init__(self, stc: STC, field: str, ends: Sequence[int], timings: Timings) -> None:
         rules: ScoringRules = replace(stc.rules, **STC_SCORES[field])
-        self._recorder = ClusterRecorder(
-            stc.clusters,
-            rules.preset,
-            function_words=rules.function_words,
-            clustering=rules.clustering,
-            prefix_matching=rules.prefix_matching,
-            eos_token_id=ends,
-        )
+        with timings.measure("loading"):  # the index of the vocabulary is made once
+            self._recorder = ClusterRecorder(
+                stc.clusters,
+                rules.preset,
+                function_words=rules.function_words,
+                clustering=rules.clustering,
+                prefix_matching=rules.prefix_matching,
+                eos_token_id=ends,
+            )
         self._timings = timings
         (self._step,) = STEPS_OF_FIELD[field]
         self.watching = self._recorder.watching
