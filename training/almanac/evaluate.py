@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import pairwise, repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,8 +30,9 @@ import semtoken as st
 from semtoken.almanac import is_correct
 from semtoken.almanac.questions import read_questions
 
-DIVISORS = (2, 4, 8)  # numbers of clusters that dev chooses from: V / divisor
-SHUFFLES = 10
+EMBEDDINGS = ("concatenated", "output", "input")  # dev chooses among the paper's three token tables ...
+DIVISORS = (2, 4, 8)  # ... and these numbers of clusters, V / divisor; linkage and distance are the paper's
+SHUFFLES = 5
 RESULTS = Path("training/almanac/results")
 BASELINE = "sequence probability"
 EXPOSURE_BINS = (0, 1, 5, 20, 100)
@@ -44,6 +47,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "STC without prefix matching": {"prefix_matching": False},
 }
 CONTROLS: dict[str, dict[str, Any]] = {"": {}, ", function words: whole-word": {"function_words": "whole-word"}}
+SHUFFLED_TWIN = {  # the control that each score must beat
+    "STC (preset paper)": "shuffled clusters",
+    "STC, function words: whole-word": "shuffled clusters, function words: whole-word",
+    "STC, concatenated table": "shuffled clusters, concatenated table",
+}
+
+Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -84,28 +94,43 @@ def likelihoods(judged: Judged) -> dict[str, Array]:
     return {BASELINE: np.array(sequence), "perplexity": np.array([st.methods.perplexity(row) for row in rows])}
 
 
-def cluster_choices(folder: Path, vocabulary: st.Vocabulary) -> dict[int, NDArray[np.int32]]:
-    """Labels for each number of clusters that dev may choose."""
-    table = st.token_table(folder / "model")[: vocabulary.size]
-    counts = [vocabulary.size // divisor for divisor in DIVISORS]
-    labels: dict[int, NDArray[np.int32]] = st.cluster_tokens(table, counts)
-    return labels
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What the clusters of the report are made from, and how many they are."""
+
+    embedding: str
+    divisor: int
+
+
+def cluster_choices(folder: Path, vocabulary: st.Vocabulary) -> dict[Setting, Labels]:
+    """Labels for every setting that dev may choose."""
+    counts = {divisor: vocabulary.size // divisor for divisor in DIVISORS}
+    choices = {}
+    for embedding in EMBEDDINGS:
+        table = st.token_table(folder / "model", kind=embedding)[: vocabulary.size]
+        labels = st.cluster_tokens(table, list(counts.values()))
+        choices |= {Setting(embedding, divisor): labels[count] for divisor, count in counts.items()}
+    return choices
 
 
 def all_scores(
-    judged: Judged, labels: NDArray[np.int32], vocabulary: st.Vocabulary, planned: list[PlannedFact]
+    judged: Judged, labels: Labels, concatenated: Labels, vocabulary: st.Vocabulary, planned: list[PlannedFact]
 ) -> Iterator[tuple[str, Array]]:
     """Every score of the report with its name; shuffled clusters come once a shuffle under one name."""
     yield from likelihoods(judged).items()
     clusters = st.TokenClusters(labels, vocabulary)
     for name, rules in VARIANTS.items():
         yield name, stc(judged, clusters, **rules)
+    yield "STC, concatenated table", stc(judged, st.TokenClusters(concatenated, vocabulary))
+    table = st.TokenClusters(alias_labels(planned, vocabulary), vocabulary)
     for suffix, rules in CONTROLS.items():
-        table = st.TokenClusters(alias_labels(planned, vocabulary), vocabulary)
         yield "alias table" + suffix, stc(judged, table, **rules)
         for shuffle in range(SHUFFLES):
             shuffled = st.TokenClusters(shuffled_labels(labels, shuffle), vocabulary)
             yield "shuffled clusters" + suffix, stc(judged, shuffled, **rules)
+    for shuffle in range(SHUFFLES):
+        shuffled = st.TokenClusters(shuffled_labels(concatenated, shuffle), vocabulary)
+        yield "shuffled clusters, concatenated table", stc(judged, shuffled)
 
 
 def compare(scores: Iterable[tuple[str, Array]], correct: NDArray[np.bool_]) -> list[dict[str, Any]]:
@@ -132,12 +157,8 @@ def compare(scores: Iterable[tuple[str, Array]], correct: NDArray[np.bool_]) -> 
 
 
 def _median_shuffled(groups: dict[str, list[Array]], name: str, correct: NDArray[np.bool_]) -> Array | None:
-    """The shuffled clusters that a score under the same function-word rule must beat."""
-    controls = {
-        "STC (preset paper)": "shuffled clusters",
-        "STC, function words: whole-word": "shuffled clusters, function words: whole-word",
-    }
-    members = groups.get(controls.get(name, ""))
+    """The shuffled clusters that this score must beat; of several, the one with the median AUROC."""
+    members = groups.get(SHUFFLED_TWIN.get(name, ""))
     if not members:
         return None
     return sorted(members, key=lambda uncertainty: st.metrics.auroc(uncertainty, correct))[len(members) // 2]
@@ -175,25 +196,39 @@ def accuracy_summary(frame: pd.DataFrame) -> dict[str, Any]:
     return summary
 
 
-def choose_divisor(folders: list[Path], devs: list[Judged]) -> tuple[int, list[dict[str, Any]]]:
-    """The number of clusters with the best mean AUROC of the paper's preset on dev."""
-    rows = []
-    for folder, judged in zip(folders, devs, strict=True):
-        vocabulary = st.Vocabulary.from_tokenizer(load_almanac(folder / "model")[1])
-        baseline = st.metrics.auroc(likelihoods(judged)[BASELINE], judged.correct)
-        for divisor, labels in zip(DIVISORS, cluster_choices(folder, vocabulary).values(), strict=True):
-            value = st.metrics.auroc(stc(judged, st.TokenClusters(labels, vocabulary)), judged.correct)
-            rows.append({"model": folder.name, "divisor": divisor, "auroc": value, BASELINE: baseline})
-    means = pd.DataFrame(rows).groupby("divisor").auroc.mean()
-    return int(means.idxmax()), rows
+def report_dev(folder: Path) -> dict[str, Any]:
+    """Accuracy on dev, and the AUROC of the paper's preset with every setting."""
+    torch.set_num_threads(1)
+    judged = judge(folder, "dev")
+    vocabulary = st.Vocabulary.from_tokenizer(load_almanac(folder / "model")[1])
+    rows = [
+        {
+            **asdict(setting),
+            "auroc": st.metrics.auroc(stc(judged, st.TokenClusters(labels, vocabulary)), judged.correct),
+        }
+        for setting, labels in cluster_choices(folder, vocabulary).items()
+    ]
+    baseline = st.metrics.auroc(likelihoods(judged)[BASELINE], judged.correct)
+    return {"accuracy": float(judged.correct.mean()), BASELINE: baseline, "settings": rows}
 
 
-def report_test(folder: Path, divisor: int, planned: list[PlannedFact]) -> dict[str, Any]:
+def choose_setting(devs: list[dict[str, Any]]) -> tuple[Setting, Setting]:
+    """The setting with the best mean AUROC on dev, overall and among concatenated tables."""
+    means = (
+        pd.DataFrame([row for dev in devs for row in dev["settings"]]).groupby(["embedding", "divisor"]).auroc.mean()
+    )
+    best, best_concatenated = means.idxmax(), means[["concatenated"]].idxmax()
+    return Setting(best[0], int(best[1])), Setting(best_concatenated[0], int(best_concatenated[1]))
+
+
+def report_test(folder: Path, chosen: Setting, concatenated: Setting, planned: list[PlannedFact]) -> dict[str, Any]:
     """Everything about one model on the test questions: all, and those whose answers have many forms or few."""
+    torch.set_num_threads(1)
     judged = judge(folder, "test")
     vocabulary = st.Vocabulary.from_tokenizer(load_almanac(folder / "model")[1])
-    labels = cluster_choices(folder, vocabulary)[vocabulary.size // divisor]
-    scores = list(track(all_scores(judged, labels, vocabulary, planned), f"{folder.name} scores", 31))
+    choices = cluster_choices(folder, vocabulary)
+    scoring = all_scores(judged, choices[chosen], choices[concatenated], vocabulary, planned)
+    scores = list(track(scoring, f"{folder.name} scores", 10 + 3 * SHUFFLES))
     many = np.array([answer.question.relation in MANY_FORMS for answer in judged.answers])
     parts = {"all": np.ones_like(many), "many forms": many, "few forms": ~many}
     frame = accuracy_table(judged)
@@ -211,20 +246,22 @@ def report_test(folder: Path, divisor: int, planned: list[PlannedFact]) -> dict[
 def main(
     folders: Annotated[list[Path], typer.Argument(help="Output folders of trainings, a seed each.")],
     wordnet: Annotated[Path, typer.Option(help="Folder of WordNet 3.0's files.")] = Path("/usr/share/wordnet"),
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = 2,
+    processes: Annotated[int, typer.Option(help="Models that are evaluated at once.")] = 2,
 ) -> None:
     """Choose on dev, report on test, write training/almanac/results/report.json and scores.csv."""
-    torch.set_num_threads(threads)
     planned = load_plan(wordnet)
-    devs = [judge(folder, "dev") for folder in folders]
-    divisor, dev_rows = choose_divisor(folders, devs)
-    dev_accuracy = {folder.name: float(judged.correct.mean()) for folder, judged in zip(folders, devs, strict=True)}
+    names = [folder.name for folder in folders]
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        devs = list(pool.map(report_dev, folders))
+        chosen, concatenated = choose_setting(devs)
+        tests = list(pool.map(report_test, folders, repeat(chosen), repeat(concatenated), repeat(planned)))
     report = {
-        "shipped": max(dev_accuracy, key=lambda name: dev_accuracy[name]),
-        "divisor": divisor,
-        "dev": {"accuracy": dev_accuracy, "cluster_counts": dev_rows},
+        "shipped": max(zip(names, devs, strict=True), key=lambda pair: pair[1]["accuracy"])[0],
+        "clusters": asdict(chosen),
+        "concatenated": asdict(concatenated),
         "training": {f.name: json.loads((f / "training.json").read_text(encoding="utf-8")) for f in folders},
-        "test": {folder.name: report_test(folder, divisor, planned) for folder in folders},
+        "dev": dict(zip(names, devs, strict=True)),
+        "test": dict(zip(names, tests, strict=True)),
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
