@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -159,6 +160,7 @@ def test_report_tells_what_was_done(linkage):
     assert report["settings"]["n_clusters"] == [40, 10] and report["settings"]["linkage"] == linkage
     assert report["seconds"]["total"] >= report["seconds"]["distances"] > 0
     assert report["peak_memory"] > 10**7 and report["gemm_flops"] > 0 and 0 < report["gemm_share"] <= 1
+    assert bool(report["passes"]) == (linkage == "complete") and json.loads(json.dumps(report)) is not None
     for described, k in zip(report["cuts"], (40, 10), strict=True):
         sizes = np.bincount(result.labels[k])
         assert described["largest"] == sizes.max()

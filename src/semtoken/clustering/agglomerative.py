@@ -8,6 +8,7 @@ What remains is handed to the engine of the linkage, and the merges it gives are
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +20,7 @@ from semtoken.clustering.complete import Found, SparsePathEnds, complete_merges
 from semtoken.clustering.device import resolve, tiles_on
 from semtoken.clustering.merges import Merges
 from semtoken.clustering.monitor import Monitor
-from semtoken.clustering.near import BYTES_PER_PAIR, SAMPLED_ROWS
+from semtoken.clustering.near import BYTES_PER_PAIR, EVERYTHING, SAMPLED_ROWS
 from semtoken.clustering.rounds import PLACES, MeanRows, Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import Rows, equal_rows
 from semtoken.clustering.single import PAIRS_PER_ROW, single_merges
@@ -75,7 +76,7 @@ class Outcome:
     merges: Merges
     engine: str
     fallback: str | None
-    passes: list[dict[str, float]]
+    passes: Sequence[Mapping[str, float | None]]
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,15 @@ def agglomerate(
                 tiles = tiles_on("cpu", rows, min(plan.tile, LARGE_TILE), monitor)
                 state = Rounds(WholeRows(tiles, distinct.nodes, "max"), tiles, distinct.nodes, distinct.weight)
                 found = rounds_merges(state, needed, **options)
-    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, passes)
+    told = [_told(rows, one) for one in passes]
+    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, told)
+
+
+def _told(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
+    """The facts of a pass with the distance of its threshold; None for the pass that keeps everything."""
+    gap = np.float32(facts["gap"])
+    threshold = None if gap >= EVERYTHING else float(rows.distance(np.array(gap)))
+    return {"threshold": threshold, **{name: value for name, value in facts.items() if name != "gap"}}
 
 
 def make_plan(

@@ -45,8 +45,9 @@ class ClusteringReport:
     """Highest resident memory of the whole process until the end of the run, in bytes."""
     memory_budget: int = 0
     """Bytes that the run was allowed to take beyond the table."""
-    passes: tuple[Mapping[str, float], ...] = ()
-    """One entry for each pass over the distances: threshold, edges kept, clusters before and after."""
+    passes: tuple[Mapping[str, float | None], ...] = ()
+    """Each pass of the sparse chain over the distances: clusters before, threshold (a distance; None: all pairs), pairs
+    kept, merges found."""
     gemm_seconds: float = 0.0
     """Processor seconds spent in matrix products, summed over threads (on a device: seconds waited for them)."""
     gemm_share: float = 0.0
