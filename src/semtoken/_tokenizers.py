@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken.errors import VocabularyError
-from semtoken.vocabulary import REPLACEMENT, BoolArray, ByteErrors, Vocabulary, clean_up_spaces
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -22,34 +23,9 @@ class Tokens:
 
     texts: tuple[str, ...]
     pieces: tuple[bytes, ...]
-    byte_tokens: BoolArray
+    byte_tokens: npt.NDArray[np.bool_]
     clean_up: bool
     decode: Callable[[list[int]], str]
-
-    def choose_byte_errors(self, vocabulary: Vocabulary) -> Vocabulary:
-        """The rule for broken bytes under which our decoding equals the tokenizer's on trial sequences.
-
-        Raises
-        ------
-        VocabularyError
-            None of them does.
-        """
-        trials = trial_sequences(vocabulary)
-        expected = [self.decode(ids).strip() for ids in trials]
-        for rule in get_args(ByteErrors):
-            candidate = replace(vocabulary, byte_errors=rule)
-            if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
-                return candidate
-        ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
-        raise VocabularyError(
-            f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
-            f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
-        )
-
-
-def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:
-    text = vocabulary.decode(ids).strip()
-    return clean_up_spaces(text).strip() if vocabulary.clean_up else text
 
 
 def read_tokens(tokenizer: Any) -> Tokens:
@@ -143,18 +119,3 @@ def _cleans_up(tokenizer: Any) -> bool:
         )
     except (TypeError, AttributeError, ValueError, NotImplementedError):
         return False  # no such option
-
-
-def trial_sequences(vocabulary: Vocabulary) -> list[list[int]]:
-    """Fixed random id sequences: ordinary tokens, and runs rich in pieces of characters."""
-    random = np.random.default_rng(0)
-    fragments = np.flatnonzero(vocabulary.broken | vocabulary.byte_tokens)
-    trials: Sequence[np.ndarray[Any, np.dtype[np.int64]]] = [
-        random.integers(0, vocabulary.size, length) for length in (2, 3, 5, 8, 13) * 12
-    ]
-    mixed = (
-        [np.where(random.random(len(t)) < 0.6, random.choice(fragments, len(t)), t) for t in trials]
-        if len(fragments)
-        else []
-    )
-    return [[int(i) for i in trial] for trial in [*trials, *mixed]]

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,16 @@ def clusters_for_model(
     model_or_path, tokenizer, stopwords, revision, memory_budget, progress
         As for `TokenClusters.from_model`.
     settings
-        How to make clusters. Default: the paper's settings.
+        How to make clusters. Default: the paper's settings; where they ask for more clusters than half the tokens
+        (vocabularies under 32,000), half as many clusters as tokens.
 
     Raises
     ------
     SemtokenError
         As `TokenClusters.from_model` does. A cache that cannot be read or written is only warned about.
     """
-    settings = settings or ClusterSettings()
     vocabulary = vocabulary_of(model_or_path, tokenizer, stopwords=stopwords, revision=revision)
+    settings = settings or default_settings(vocabulary)
     settings.check(vocabulary)
     origin = origin_of(model_or_path, revision=revision)
     if origin.commit is not None and (found := find(settings, vocabulary, origin=origin)):
@@ -97,6 +98,12 @@ def clusters_for_model(
     except InvalidInput as error:
         log.warning("The new clusters are not kept: %s", error)
     return clusters
+
+
+def default_settings(vocabulary: Vocabulary) -> ClusterSettings:
+    """The paper's settings, with at most half as many clusters as tokens."""
+    paper = ClusterSettings()
+    return replace(paper, n_clusters=max(1, min(paper.n_clusters, vocabulary.size // 2)))
 
 
 def find(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._tokenizers import REPLACEMENT, read_tokens
 from semtoken.errors import VocabularyError, VocabularyMismatch
 from semtoken.stopwords import english_stopwords
 
@@ -25,8 +26,6 @@ BoolArray = npt.NDArray[np.bool_]
 ByteErrors = Literal["replace", "run", "each"]
 """How a decoder treats bytes that are not UTF-8: one U+FFFD for each broken character (byte-level BPE), for
 each byte of a run of byte tokens that is broken anywhere (`ByteFallback`), or for each broken byte (SentencePiece)."""
-
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _replace_each_byte(error: UnicodeError) -> tuple[str, int]:
@@ -88,8 +87,6 @@ class Vocabulary:
         VocabularyError
             `tokenizer` is not a tokenizer, is empty, or decodes in a way that cannot be reproduced.
         """
-        from semtoken._tokenizers import read_tokens
-
         tokens = read_tokens(tokenizer)
         vocabulary = cls(
             texts=tokens.texts,
@@ -98,7 +95,7 @@ class Vocabulary:
             byte_tokens=tokens.byte_tokens,
             clean_up=tokens.clean_up,
         )
-        return tokens.choose_byte_errors(vocabulary)
+        return _with_byte_errors(vocabulary, tokens.decode)
 
     @property
     def size(self) -> int:
@@ -291,3 +288,37 @@ def _first_difference(a: Vocabulary, b: Vocabulary) -> str:
         first = min(a.size, b.size)
         return f"one has {abs(a.size - b.size)} more, the first of them {longer.texts[first]!r}"
     return "the same texts, but spelled with other bytes or decoded by other rules"
+
+
+def _with_byte_errors(vocabulary: Vocabulary, decode: Callable[[list[int]], str]) -> Vocabulary:
+    """The vocabulary with the rule for broken bytes under which it decodes trial sequences as the tokenizer does."""
+    trials = _trial_sequences(vocabulary)
+    expected = [decode(ids).strip() for ids in trials]
+    for rule in get_args(ByteErrors):
+        candidate = replace(vocabulary, byte_errors=rule)
+        if all(_decoded(candidate, ids) == text for ids, text in zip(trials, expected, strict=True)):
+            return candidate
+    ids, text = next((i, t) for i, t in zip(trials, expected, strict=True) if _decoded(vocabulary, i) != t)
+    raise VocabularyError(
+        f"This tokenizer joins tokens in a way that semtoken does not know: ids {ids} give {text!r}, "
+        f"their pieces give {_decoded(vocabulary, ids)!r}. Please report the tokenizer's name."
+    )
+
+
+def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:
+    text = vocabulary.decode(ids).strip()
+    return clean_up_spaces(text).strip() if vocabulary.clean_up else text
+
+
+def _trial_sequences(vocabulary: Vocabulary) -> list[list[int]]:
+    """Fixed random id sequences: ordinary tokens, and runs rich in pieces of characters."""
+    random = np.random.default_rng(0)
+    fragments = np.flatnonzero(vocabulary.broken | vocabulary.byte_tokens)
+    ordinary = np.flatnonzero(~vocabulary.special)  # some tokenizers decode what special tokens part separately
+    trials = [random.choice(ordinary, length) for length in (2, 3, 5, 8, 13) * 12]
+    mixed = (
+        [np.where(random.random(len(t)) < 0.6, random.choice(fragments, len(t)), t) for t in trials]
+        if len(fragments)
+        else []
+    )
+    return [[int(i) for i in trial] for trial in [*trials, *mixed]]

@@ -14,9 +14,14 @@ from pathlib import Path
 
 from semtoken.almanac.questions import Question, is_correct, load_questions, normalize_answer
 
-__all__ = ["Question", "almanac_path", "is_correct", "load_questions", "normalize_answer"]
+__all__ = ["Question", "almanac_clusters_path", "almanac_path", "is_correct", "load_questions", "normalize_answer"]
 
 
 def almanac_path() -> Path:
     """The folder of the embedded model inside the package: a checkpoint that `from_pretrained` loads."""
     return Path(__file__).parent / "model"
+
+
+def almanac_clusters_path() -> Path:
+    """The folder of the embedded model's token clusters inside the package."""
+    return Path(__file__).parent / "clusters"
