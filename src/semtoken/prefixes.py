@@ -18,7 +18,8 @@ from os.path import commonprefix
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.vocabulary import REPLACEMENT, Vocabulary, clean_up_spaces, normalize
+from semtoken._tokenizers import REPLACEMENT
+from semtoken.vocabulary import Vocabulary, clean_up_spaces, normalize
 
 IdArray = npt.NDArray[np.int64]
 
