@@ -152,11 +152,12 @@ def test_killed_without_warning_and_given_again_ends_with_the_same_bytes(
     source = write_lines(tmp_path / "in.jsonl", records)
     cut, whole = tmp_path / "cut.jsonl", tmp_path / "whole.jsonl"
     command = ["score", str(source), "--model", model, "--clusters", clusters, *map(str, SHORT), "-o"]
-    process = subprocess.Popen([sys.executable, "-c", CHILD, *command, str(cut)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", CHILD, *command, str(cut)], stderr=subprocess.PIPE)
     while process.poll() is None and (not cut.exists() or not cut.read_bytes().count(b"\n")):
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "it finished before it was killed"
+    _, told = process.communicate()
+    assert process.returncode == -signal.SIGKILL, f"it ended before it was killed: {told.decode()}"
     left = cut.read_bytes()
     assert 1 <= left.count(b"\n") < MANY
     cut.write_bytes(left + b'{"prompt": "The cap')  # what a kill in the middle of a write leaves

@@ -128,8 +128,9 @@ def well_known(questions: Sequence[Question], count: int = 5) -> list[Question]:
 
 
 def never_seen(questions: Sequence[Question], count: int = 5) -> list[Question]:
-    """Questions of `count` kinds whose facts were left out of the training."""
-    return _one_of_a_kind([q for q in questions if q.exposure == 0], count)
+    """Questions of `count` kinds whose facts were left out of the training; of each kind the least known one."""
+    unseen = [q for q in questions if q.exposure == 0]
+    return _one_of_a_kind(unseen[::-1], count)  # within a kind, the well-known come first
 
 
 def _one_of_a_kind(questions: Sequence[Question], count: int) -> list[Question]:
