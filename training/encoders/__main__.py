@@ -12,12 +12,12 @@ import torch
 import transformers
 import typer
 from training.encoders.card import write_card
-from training.encoders.encoder import LEARNING_RATE, encode, new_model, predict, train, train_tokenizer
+from training.encoders.encoder import encode, new_model, predict, train, train_tokenizer
 from training.encoders.evaluation import judge_labels, judge_similarities, write_pairs
 from training.encoders.export import export_encoder
 from training.encoders.pairs import Pair, make_pairs
 from training.encoders.things import World, load_worlds
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification
 
 HELD_OUT = 800  # pairs with names never seen, and as many with names seen, in wordings never seen
 HELD_OUT_SEED = 2026
@@ -45,9 +45,8 @@ def main(
     task: Annotated[Task, typer.Argument(help="Which encoder to train.")],
     out: Annotated[Path, typer.Option(help="Folder for model, tokenizer, card, figures and held-out pairs.")],
     seed: Annotated[int, typer.Option(help="Seed of the pairs, the initial weights and the order.")] = 0,
-    start: Annotated[Path | None, typer.Option(help="A trained encoder to take body and tokenizer from.")] = None,
-    pairs: Annotated[int, typer.Option(help="Training pairs.")] = 100_000,
-    epochs: Annotated[int, typer.Option(help="Passes over the pairs.")] = 2,
+    pairs: Annotated[int, typer.Option(help="Training pairs.")] = 24_000,
+    epochs: Annotated[int, typer.Option(help="Passes over the pairs.")] = 3,
     wordnet: Annotated[Path, typer.Option(help="Folder of WordNet 3.0's files.")] = Path("/usr/share/wordnet"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
 ) -> None:
@@ -55,12 +54,10 @@ def main(
     torch.set_num_threads(threads)
     worlds = load_worlds(wordnet)
     trained = make_pairs(worlds["train"], pairs, seed)
-    tokenizer = AutoTokenizer.from_pretrained(start) if start else train_tokenizer(trained, worlds["train"])
+    tokenizer = train_tokenizer(trained, worlds["train"])
     model = new_model(len(tokenizer), task.value, seed)
-    if start:
-        model.deberta.load_state_dict(AutoModelForSequenceClassification.from_pretrained(start).deberta.state_dict())
     busy = time.process_time()
-    train(model, encode(trained, tokenizer, task.value), seed, epochs, LEARNING_RATE / 2 if start else LEARNING_RATE)
+    train(model, encode(trained, tokenizer, task.value), seed, epochs)
     cpu_seconds = round(time.process_time() - busy)
     digest = export_encoder(model, tokenizer, out)
     held_out = held_out_pairs(worlds, trained)
@@ -74,7 +71,6 @@ def main(
         "layers": model.config.num_hidden_layers,
         "width": model.config.hidden_size,
         "tokens": len(tokenizer),
-        "started_from": f"almanac-{start.name}" if start else "",
         "cpu_seconds": cpu_seconds,
         "threads": threads,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},

@@ -38,7 +38,8 @@ LIMITS = """## What it is good for, and what not
 - Good for: pairs of short answers, alone or as "question answer", about the kinds of facts that the almanac asks for
   (cities, countries, US states, capitals, currencies, languages, chemical elements, common English words).
 - It tells the same words in another form from different words, and it knows the other names that it was trained on.
-- It cannot know that two different words mean the same thing if it was not told: see `alias` under "names never seen".
+- It cannot know that two different words mean the same thing if it was not told: see "another name" under
+  "Names never seen".
 - It knows nothing of negation, long texts, other languages or any other subject, and its probabilities are not
   calibrated there. For real work use `{better}`.
 - Case, accents and repeated white space are removed before it reads a text, so "us" and "US" are one to it.
@@ -47,9 +48,10 @@ LIMITS = """## What it is good for, and what not
 RECIPE = """## How it was made
 
 `python -m training.encoders {task} --seed {seed} --pairs {pairs} --epochs {epochs} --out ...` in the project's
-repository{start}: a DeBERTa class without relative positions, {layers} layers of width {width}, {parameters:,}
-parameters, its own byte-level BPE of {tokens:,} tokens. {pairs:,} pairs, {epochs} passes, {cpu_seconds} seconds of
-processor time. Weights are stored in float16 and load as float32.
+repository: a DeBERTa class without relative positions, {layers} layers of width {width}, {parameters:,} parameters, its
+own byte-level BPE of {tokens:,} tokens. The first weights are drawn at random, except a few that are set so that the
+network sees from the start which tokens of one text are not in the other. {pairs:,} pairs, {epochs} passes,
+{cpu_seconds} seconds of processor time. Weights are stored in float16 and load as float32.
 
 Pairs are made by rule from the almanac's facts. Kinds, with label and similarity: the same words in another form
 (entailment, 1), another name or a synonym (entailment, 0.95), another wording of the question or a sentence
@@ -93,20 +95,14 @@ def write_card(figures: dict[str, Any], path: Path) -> None:
     parts = [
         HEAD.format(name=NAMES[task]) + WHAT[task],
         LIMITS.format(better=better),
-        "## Held-out figures\n\n" + _measure(task),
+        f"## Held-out figures\n\n{_measure(task)}\n",
         _table("Names never seen", figures["unseen"]),
         _table("Names seen, in new pairs and phrasings", figures["known"]),
-        RECIPE.format(**{**figures, "start": _start(figures)}),
+        RECIPE.format(**figures),
         SOURCES,
         f"## Weights\n\nsha256 of model.safetensors: `{figures['sha256']}`\n",
     ]
     path.write_text("\n".join(parts), encoding="utf-8")
-
-
-def _start(figures: dict[str, Any]) -> str:
-    if figures["started_from"]:
-        return f", from the weights and the tokenizer of {figures['started_from']}"
-    return ", from randomly drawn weights"
 
 
 def _measure(task: str) -> str:

@@ -33,7 +33,7 @@ class Share:
         """Wilson's 95% interval."""
         z, n, p = 1.96, self.of, self.value
         middle, half = p + z * z / (2 * n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
-        return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
+        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
 
     def record(self) -> dict[str, object]:
         """The share as plain values."""
