@@ -129,7 +129,7 @@ def test_uncertainty_and_confidence_are_two_sides() -> None:
 
 def test_tiny_uncertainties_keep_their_digits() -> None:
     """1 - exp(-1e-20) is 0 in floating point; the uncertainty is 1e-20."""
-    assert dataclasses.replace(SCORED, log_score=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12)
+    assert dataclasses.replace(SCORED, log_score=-1e-20).uncertainty == pytest.approx(1e-20, rel=1e-12, abs=0)
 
 
 def test_records_cannot_be_changed() -> None:

@@ -21,7 +21,7 @@ from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken._arrays import log_normalizers
 from semtoken.prefixes import PrefixIndex
 from semtoken.rules import ScoringRules
-from semtoken.scoring import MAX_WAITING_ROWS, AnswerScorer, Scorer, scorer_for
+from semtoken.scoring import AnswerScorer, Scorer, scorer_for
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 
@@ -203,6 +203,14 @@ def test_equals_the_twin_on_a_real_vocabulary(name: str, seed: int) -> None:
     random.shuffle(ids)
     rules = [RULES[0], *(RULES[k] for k in random.choice(len(RULES), 3, replace=False))]
     check_against_twin(kind, ids, seed, 0, rules)
+
+
+def test_final_sigma_is_decided_by_the_letters_that_follow() -> None:
+    """Alone "ΣΑΣ" lowers to "σας"; followed by "Α" it begins "σασα"."""
+    clusters = TokenClusters(np.arange(4), worked.vocabulary(("ΣΑΣ", "Α", "σας", "σασ")))
+    steps = np.log([[0.5, 0.1, 0.25, 0.15], [0.1, 0.7, 0.1, 0.1]])
+    assert score_logits(steps[:1], [0], clusters).tokens[0].clustered_probability == pytest.approx(0.5 + 0.25)
+    assert score_logits(steps, [0, 1], clusters).tokens[0].clustered_probability == pytest.approx(0.5 + 0.15)
 
 
 # --- algebra -----------------------------------------------------------------------------------------------------
@@ -400,15 +408,18 @@ def test_a_long_answer_holds_few_numbers_a_step() -> None:
 
 
 @pytest.mark.parametrize("opening", ["\n", "\ufffd"])
-def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: str) -> None:
+@pytest.mark.parametrize("words", ["paper", "off"])
+def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: str, words: Any) -> None:
+    """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
     clusters = large_clusters()
-    answer = AnswerScorer(scorer_for(clusters, ScoringRules()))
-    blank = clusters.vocabulary.texts.index(opening)
-    most = feed(answer, [blank] * 40, seed=2)
-    assert most < (MAX_WAITING_ROWS + 1) * LARGE
-    word = next(i for i, text in enumerate(clusters.vocabulary.texts) if text.isalpha() and len(text) == 8)
-    feed(answer, [word] * 8, seed=3)
-    assert numbers_held(answer) < LARGE
+    texts = clusters.vocabulary.texts
+    answer = AnswerScorer(scorer_for(clusters, ScoringRules(function_words=words)))
+    most = feed(answer, [texts.index(opening)] * 40, seed=2)
+    assert most < 33 * LARGE
+    feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
+    assert all(step.row is None for step in answer._open)
+    feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 8 and text.isalpha())] * 45, seed=4)
+    assert numbers_held(answer) < LARGE // 4
 
 
 def test_row_by_row_equals_all_at_once() -> None:
