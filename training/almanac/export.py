@@ -46,6 +46,7 @@ def _settle_tokenizer_config(folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     config.update(tokenizer_class="PreTrainedTokenizerFast", chat_template=CHAT_TEMPLATE)
+    config["model_input_names"] = ["input_ids", "attention_mask"]  # Llama takes no token types
     config.pop("backend", None)
     _write_json(path, config)
     (folder / "chat_template.jinja").unlink(missing_ok=True)
