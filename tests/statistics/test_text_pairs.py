@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import string
 from itertools import product
 from pathlib import Path
@@ -52,6 +53,12 @@ def sts(tmp_path_factory: pytest.TempPathFactory) -> SimilarityModel:
 def test_batches_equal_pairs_one_by_one(nli: EntailmentModel) -> None:
     np.testing.assert_allclose(nli.logits(PAIRS), direct_logits(nli.model, PAIRS), atol=1e-4)
     assert nli.logits([]).shape == (0, 3)
+
+
+def test_a_tokenizer_that_pads_on_the_left_changes_nothing(nli: EntailmentModel) -> None:
+    tokenizer = copy.deepcopy(tiny.wordpiece())
+    tokenizer.padding_side = "left"
+    np.testing.assert_allclose(EntailmentModel(nli.model, tokenizer).logits(PAIRS), nli.logits(PAIRS), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class EntailmentModel:
                 [pairs[i][0] for i in batch],
                 [pairs[i][1] for i in batch],
                 padding=True,
+                padding_side="right",  # encoders count positions from the left, whatever their tokenizer says
                 truncation=True,
                 max_length=self._max_length,
                 return_tensors="pt",
