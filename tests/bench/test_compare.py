@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
 
 from semtoken.almanac import Question
 from semtoken.bench.compare import (
@@ -24,6 +26,7 @@ from semtoken.bench.compare import (
     selected_methods,
 )
 from semtoken.bench.tables import HEADER, csv_table, json_text, markdown_table, rich_table, text_rows
+from semtoken.cli.compare import compare
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
@@ -218,3 +221,41 @@ def test_a_second_run_gives_the_same_figures(end_to_end: list[Comparison]) -> No
     assert first.keys() == second.keys() == {"settings", "n", "n_correct", "figures", "seconds"}
     for part in ("settings", "n", "n_correct", "figures"):
         assert first[part] == second[part]
+
+
+def command(*arguments: str) -> Any:
+    app = typer.Typer()
+    app.command()(compare)
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_command_writes_the_same_figures_twice(tmp_path: Path) -> None:
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    table = tmp_path / "table.csv"
+    for path in files:
+        result = command("--limit", "12", "--methods", "perplexity, p_true", "--json", str(path), "--csv", str(table))
+        assert result.exit_code == 0, result.output
+    assert "12 questions" in " ".join(result.stdout.split())
+    first, second = (json.loads(path.read_text(encoding="utf-8")) for path in files)
+    assert list(first["figures"]) == ["stc", "perplexity", "p_true"]
+    assert first["settings"]["questions"] == first["settings"]["model"] == "almanac"
+    assert {key: first[key] for key in first if key != "seconds"} == {
+        key: second[key] for key in second if key != "seconds"
+    }
+    assert len(table.read_text(encoding="utf-8").splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "perplexty"], "There is no method perplexty"),
+        (["--csv", "nowhere/table.csv"], "there is no directory"),
+        (["nowhere.jsonl"], "The questions cannot be read from nowhere.jsonl"),
+    ],
+)
+def test_the_command_refuses_before_it_begins(
+    arguments: list[str], message: str, monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = command(*arguments)
+    assert isinstance(result.exception, InvalidInput) and message in str(result.exception)
