@@ -113,8 +113,7 @@ class STC:
             model_or_path = str(almanac_path())
             clusters = str(almanac_clusters_path()) if clusters is None else clusters
         options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-        tokenizer = AutoTokenizer.from_pretrained(model_or_path, **options)
-        model = AutoModelForCausalLM.from_pretrained(model_or_path, dtype=dtype, **options)
+        tokenizer, model = load_model(model_or_path, dtype, options)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), tokenizer, clusters, **rules)
@@ -350,6 +349,33 @@ class STC:
 def _is_ids(responses: Any) -> bool:
     """Whether this is one response given as token ids."""
     return hasattr(responses, "__len__") and len(responses) > 0 and isinstance(responses[0], int | np.integer)
+
+
+def load_model(model_or_path: str, dtype: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """Tokenizer and causal language model of a directory or hub id.
+
+    Raises
+    ------
+    ModelError
+        There is no such model, it cannot be read, or its weights hold no output head (transformers would make one
+        up at random).
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model_or_path, **options)
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            model_or_path, dtype=dtype, output_loading_info=True, **options
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"Cannot load the model {model_or_path!r}: {error}") from error
+    check_model(model)
+    head = model.get_output_embeddings()
+    own = {name for name, weight in model.named_parameters(remove_duplicate=False) if weight is head.weight}
+    if own and own <= set(loaded["missing_keys"]):
+        raise ModelError(
+            f"{model_or_path} has no output head: its weights hold no {', '.join(sorted(own))}. "
+            "Use the checkpoint that generates text."
+        )
+    return tokenizer, model
 
 
 def load_clusters(
