@@ -132,7 +132,7 @@ class Vocabulary:
     @cached_property
     def word_start(self) -> BoolArray:
         """Tokens that begin with white space inside a text, so that a word starts with them (bool [V])."""
-        return np.array([piece[:1].isspace() for piece in self.pieces], dtype=bool)
+        return np.array([piece.decode("utf-8", "ignore")[:1].isspace() for piece in self.pieces], dtype=bool)
 
     @cached_property
     def broken(self) -> BoolArray:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import copy_row, gather, log_normalizers
+from semtoken._arrays import as_rows, copy_row, gather, log_normalizers
 from semtoken._extras import require
 from semtoken.backends._batches import answer_length
 from semtoken.clusters import TokenClusters
@@ -126,8 +126,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def _take_in(self, tokens: torch.Tensor) -> None:
         """Reduce the rows that are kept, now that the token of each is known."""
-        rows, chosen = self._rows, tokens.tolist()
-        assert rows is not None
+        assert self._rows is not None
+        rows, chosen = as_rows(self._rows), tokens.tolist()
         size = self._scorer.vocabulary.size
         if rows.shape[1] < size:
             raise VocabularyMismatch(
