@@ -118,6 +118,10 @@ class TestErrors:
         T5Model(config).save_pretrained(f"{tmp_path}/t5")
         tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/t5")
         assert_told(semtoken("ask", "who?", "--model", f"{tmp_path}/t5", "--clusters", clusters), "t5", "cannot be")
+        tiny.llama(99).model.save_pretrained(f"{tmp_path}/body")
+        tiny.byte_level_bpe().save_pretrained(f"{tmp_path}/body")
+        body = semtoken("ask", "who?", "--model", f"{tmp_path}/body", "--clusters", clusters)
+        assert_told(body, "body", "no output head")
 
     def test_a_model_that_gives_nan(self, semtoken: RunCommand, model: str, clusters: str, tmp_path: object) -> None:
         import torch

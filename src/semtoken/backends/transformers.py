@@ -366,7 +366,8 @@ def load_model(model_or_path: str, dtype: Any, options: dict[str, Any]) -> tuple
             model_or_path, dtype=dtype, output_loading_info=True, **options
         )
     except (OSError, ValueError) as error:
-        raise ModelError(f"Cannot load the model {model_or_path!r}: {error}") from error
+        reason = " ".join(str(error).split())
+        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
     check_model(model)
     head = model.get_output_embeddings()
     own = {name for name, weight in model.named_parameters(remove_duplicate=False) if weight is head.weight}
