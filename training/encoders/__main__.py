@@ -45,8 +45,8 @@ def main(
     task: Annotated[Task, typer.Argument(help="Which encoder to train.")],
     out: Annotated[Path, typer.Option(help="Folder for model, tokenizer, card, figures and held-out pairs.")],
     seed: Annotated[int, typer.Option(help="Seed of the pairs, the initial weights and the order.")] = 0,
-    pairs: Annotated[int, typer.Option(help="Training pairs.")] = 24_000,
-    epochs: Annotated[int, typer.Option(help="Passes over the pairs.")] = 3,
+    pairs: Annotated[int, typer.Option(help="Training pairs.")] = 60_000,
+    epochs: Annotated[int, typer.Option(help="Passes over the pairs.")] = 4,
     wordnet: Annotated[Path, typer.Option(help="Folder of WordNet 3.0's files.")] = Path("/usr/share/wordnet"),
     threads: Annotated[int, typer.Option(help="CPU threads.")] = 1,
 ) -> None:
