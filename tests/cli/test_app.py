@@ -20,6 +20,7 @@ COMMANDS = [
     ("clusters", "show"),
     ("clusters", "list"),
     ("clusters", "remove"),
+    ("compare",),
     ("demo",),
 ]
 
@@ -33,7 +34,7 @@ def test_every_command_explains_itself(semtoken: RunCommand, command: tuple[str,
 
 def test_help_names_every_command(semtoken: RunCommand) -> None:
     result = semtoken("--help")
-    for name in ("ask", "score", "cluster", "clusters", "demo"):
+    for name in ("ask", "score", "cluster", "clusters", "compare", "demo"):
         assert f" {name} " in result.stdout
 
 
@@ -93,3 +94,17 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
     monkeypatch.setattr("semtoken.cluster_cache.list_cached", fail)
     assert isinstance(semtoken("clusters", "list").exception, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ask", "who?"], ["cluster", "model"], ["demo"], ["compare"]], ids=lambda given: given[0]
+)
+def test_a_missing_extra_is_told_with_its_install_line(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    blocked = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None"
+    program = f"{blocked}; sys.argv = ['semtoken', *{arguments!r}]; from semtoken.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'semtoken[transformers]'" in done.stderr
+    assert "Traceback" not in done.stderr

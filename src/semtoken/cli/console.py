@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from semtoken._extras import require
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -34,8 +36,7 @@ def still(verbose: bool) -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore", module=r"(transformers|torch|huggingface_hub)\b")
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    from transformers.utils import logging as transformers_logging
-
+    transformers_logging = require("transformers.utils", extra="transformers").logging
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
 
