@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
@@ -173,7 +175,19 @@ def test_tables_say_the_same_in_every_form() -> None:
         name = result.method.name
         assert row["method"] == name and float(row["auroc"]) == result.auroc.value == figures[name]["auroc"]["value"]
         assert line.startswith(f"| {result.method.title} | {result.auroc.value:.3f} [")
-    assert [column.header for column in rich_table(comparison).columns] == list(HEADER)
+    assert [column.header for column in rich_table(comparison, 300).columns] == list(HEADER)
+
+
+def test_the_table_is_legible_on_eighty_columns() -> None:
+    comparison = small()
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(rich_table(comparison, console.width))
+    text = console.export_text()
+    assert "…" not in text
+    for result in comparison.results:
+        assert f"{result.auroc.value:.3f}" in text
+        assert f"[{result.auroc.low:.3f}, {result.auroc.high:.3f}]" in text
+        assert f"{result.seconds:.2f}" in text
 
 
 @pytest.fixture(scope="module")

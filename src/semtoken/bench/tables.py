@@ -29,6 +29,8 @@ HEADER = (
     "one model",
     "overhead",
 )
+ESSENTIAL = (0, 1, 2, 3, 6)
+"""Columns of `HEADER` that fit a terminal of eighty columns."""
 
 
 def text_rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -59,15 +61,21 @@ def summary_line(comparison: Comparison) -> str:
     )
 
 
-def rich_table(comparison: Comparison) -> Table:
-    """For the terminal."""
+def rich_table(comparison: Comparison, width: int) -> Table:
+    """For a terminal of `width` columns: all of `HEADER`, or where that does not fit `ESSENTIAL`, on two lines."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(caption=summary_line(comparison))
-    for number, name in enumerate(HEADER):
-        table.add_column(name, justify="left" if number == 0 else "right")
-    for row in text_rows(comparison):
-        table.add_row(*row)
+    rows = text_rows(comparison)
+    needed = sum(2 + max(map(len, column)) for column in zip(HEADER, *rows, strict=True))
+    shown = range(len(HEADER)) if needed <= width else ESSENTIAL
+    note = "" if needed <= width else " All columns: --markdown, --csv, or a wider terminal."
+    table = Table(box=box.SIMPLE, pad_edge=False, caption=summary_line(comparison) + note)
+    for number in shown:
+        table.add_column(HEADER[number], justify="left" if number == 0 else "right", no_wrap=number > 0)
+    for row in rows:
+        cells = [row[number] for number in shown]
+        table.add_row(*cells if needed <= width else [cell.replace(" [", "\n[") for cell in cells])
     return table
 
 

@@ -134,7 +134,7 @@ def show(comparison: Comparison, *, csv: Path | None, markdown: Path | None, jso
     """Print the table and write the files that were asked for."""
     from semtoken.bench.tables import csv_table, json_text, markdown_table, rich_table
 
-    out.print(rich_table(comparison))
+    out.print(rich_table(comparison, out.width))
     for path, text_of in ((csv, csv_table), (markdown, markdown_table), (json, json_text)):
         if path is not None:
             path.write_text(text_of(comparison), encoding="utf-8")
