@@ -5,6 +5,7 @@ A folder is written whole or not at all, and never read half. Nothing here knows
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -27,6 +28,7 @@ from semtoken.errors import ArtifactError, InvalidInput
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 1
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)  # why a folder cannot take the name of another
 RENAME_ATTEMPTS = 10  # other processes may publish the same folder at the same time
 
 
@@ -156,7 +158,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    if target.exists() and not target.is_dir():
+    if target.is_file():
         raise InvalidInput(f"Cannot write {target}: it is a file. Give the name of a directory.")
     others = sorted({entry.name for entry in _entries(target)} - LAYOUT.names)
     if others:
@@ -164,7 +166,8 @@ def _check_replaceable(target: Path) -> None:
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
             "would be lost. Choose a new or empty directory."
         )
-    if any(_entries(target)) and not is_saved(target):
+    # Looked at twice: another process may be putting its own folder there at this moment.
+    if all(any(_entries(target)) and not is_saved(target) for _ in range(2)):
         raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
 
 
@@ -208,8 +211,8 @@ def _publish(new: Path, target: Path) -> None:
             try:
                 new.rename(target)
                 return
-            except OSError:
-                if not target.is_dir():
+            except OSError as error:
+                if error.errno not in OCCUPIED:
                     raise
             try:
                 target.rename(old)
@@ -218,8 +221,8 @@ def _publish(new: Path, target: Path) -> None:
             try:
                 new.rename(target)
                 return
-            except OSError:
-                if target.exists():  # another process was quicker; its folder is whole too
+            except OSError as error:
+                if error.errno in OCCUPIED:  # another process was quicker; its folder is whole too
                     shutil.rmtree(old)
                     continue
                 old.rename(target)
