@@ -166,8 +166,8 @@ def _check_replaceable(target: Path) -> None:
             f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which "
             "would be lost. Choose a new or empty directory."
         )
-    # Looked at twice: another process may be putting its own folder there at this moment.
-    if all(any(_entries(target)) and not is_saved(target) for _ in range(2)):
+    # Looked at again: another process may be putting its own folder there at this moment.
+    if all(any(_entries(target)) and not is_saved(target) for _ in range(RENAME_ATTEMPTS)):
         raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
 
 
