@@ -82,13 +82,3 @@ def write_pairs(pairs: dict[str, list[Pair]], path: Path) -> None:
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
         file.write(text.encode("utf-8"))
-
-
-def read_pairs(path: Path) -> dict[str, list[Pair]]:
-    """Read what `write_pairs` wrote."""
-    pairs: dict[str, list[Pair]] = defaultdict(list)
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            row = json.loads(line)
-            pairs[row.pop("names")].append(Pair(**row))
-    return dict(pairs)

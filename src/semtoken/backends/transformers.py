@@ -168,7 +168,7 @@ class STC:
         listed = as_prompts(prompts)
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(listed)]
         self._check_lengths(encoded)
-        options = self._generation_options(generation_kwargs, max_new_tokens, stop_at_newline, stop_strings)
+        options = self.generation_options(generation_kwargs, max_new_tokens, stop_at_newline, stop_strings)
         results: list[ScoredResponse] = []
         for first in range(0, len(encoded), batch_size):
             for result in self._generate_batch(encoded[first : first + batch_size], options):
@@ -177,9 +177,10 @@ class STC:
                 results.append(result)
         return results
 
-    def _generation_options(
+    def generation_options(
         self, given: dict[str, Any], max_new_tokens: int, stop_at_newline: bool, stop_strings: str | Sequence[str]
     ) -> dict[str, Any]:
+        """Keyword arguments of transformers' `generate` for an answer that can be scored; see `generate`."""
         options = {"do_sample": False, "max_new_tokens": max_new_tokens} | given
         if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
             options = {"temperature": None, "top_p": None, "top_k": None} | options

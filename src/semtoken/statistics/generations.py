@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
 from semtoken._extras import require
-from semtoken.backends._batches import answer_length, newline_ids, pad, padding_id
+from semtoken.backends._batches import answer_length, pad
 from semtoken.backends.recorder import ClusterRecorder
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
@@ -105,7 +105,7 @@ def record_greedy(
 def _greedy_batch(
     stc: STC, prompts: list[Sequence[int]], needs: Collection[str], decoding: Decoding, top_k: int, timings: Timings
 ) -> list[Generation]:
-    options = generation_options(stc, decoding)
+    options = stc.generation_options({"num_beams": 1}, decoding.max_new_tokens, decoding.stop_at_newline, ())
     ends = options["eos_token_id"] or ()
     observer = StepObserver(stc.clusters.vocabulary.size, ends, timings, top_k=top_k)
     recorders = {name: TimedRecorder(stc, name, ends, timings) for name in STC_SCORES if name in needs}
@@ -186,7 +186,7 @@ def _sample_batch(
 ) -> list[dict[str, Any]]:
     rows = [(ids, sample) for ids in prompts for sample in range(decoding.n_samples)]
     draws = SeededDraws([draw_key(decoding.seed, ids, sample) for ids, sample in rows], decoding.temperature)
-    options = generation_options(stc, decoding)
+    options = stc.generation_options({"num_beams": 1}, decoding.max_new_tokens, decoding.stop_at_newline, ())
     observer = StepObserver(
         stc.clusters.vocabulary.size, options["eos_token_id"] or (), timings, draws=draws, prefix="sample_"
     )
@@ -236,31 +236,6 @@ class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
         """`ScoredResponse.log_score` of each answer."""
         with self._timings.measure(self._step):
             return [scored.log_score for scored in self._recorder.results(sequences, lengths=lengths)]
-
-
-def stop_ids(stc: STC, *, newlines: bool) -> list[int]:
-    """Ids that end an answer: those of the model or its tokenizer, and every token with a newline."""
-    given = stc.model.generation_config.eos_token_id
-    given = stc.tokenizer.eos_token_id if given is None else given
-    ends = {given} if isinstance(given, int) else set(given or ())
-    return sorted(ends.union(newline_ids(stc.clusters.vocabulary) if newlines else ()))
-
-
-def generation_options(stc: STC, decoding: Decoding) -> dict[str, Any]:
-    """Keyword arguments of transformers' `generate`: greedy, with the model's own sampling defaults unset."""
-    ends = stop_ids(stc, newlines=decoding.stop_at_newline)
-    padded = range(stc.clusters.vocabulary.size, stc.model.get_output_embeddings().weight.shape[0])
-    return {
-        "do_sample": False,
-        "num_beams": 1,
-        "temperature": None,
-        "top_p": None,
-        "top_k": None,
-        "max_new_tokens": decoding.max_new_tokens,
-        "eos_token_id": ends or None,
-        "pad_token_id": padding_id(stc.tokenizer, ends),
-        "suppress_tokens": list(padded) or None,  # columns of a padded lm_head are no tokens
-    }
 
 
 def _generate(
