@@ -101,7 +101,7 @@ def test_question_sets_are_well_formed_and_disjoint():
         load_questions("train")  # type: ignore[arg-type]
 
 
-QUESTION = Question("x", "city_country", "In which country is Chicago?", ("United States", "USA", "US"), 3)
+QUESTION = Question("x", "In which country is Chicago?", ("United States", "USA", "US"), "city_country", 3)
 
 
 @pytest.mark.parametrize(

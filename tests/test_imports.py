@@ -21,6 +21,8 @@ LAYERS = (
     "prefixes steps tables packing persistence cards",
     "clusters cluster_cache",
     "scoring methods",
+    "top_logprobs streaming",
+    "payloads",
     "backends",
     "statistics",
     "bench jobs",
@@ -28,7 +30,10 @@ LAYERS = (
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""
 
-HEAVY = ("torch", "transformers", "pandas", "scipy", "numba", "sklearn", "vllm", "matplotlib", "pyarrow")
+HEAVY = (
+    *("torch", "transformers", "pandas", "scipy", "numba", "sklearn", "vllm", "matplotlib", "pyarrow"),
+    *("fastapi", "httpx", "openai", "pydantic", "ray"),
+)
 
 CORE = """
 import tokenizers

@@ -200,7 +200,7 @@ def end_to_end(tmp_path_factory: pytest.TempPathFactory) -> list[Comparison]:
     stc = models.answering()
     answers = [answer.text for answer in stc.generate(models.QUESTIONS, 6, stop_at_newline=True)]
     questions = [
-        Question(str(i), "", question, (answers[i] if i % 2 else "something else",), 0)
+        Question(str(i), question, (answers[i] if i % 2 else "something else",))
         for i, question in enumerate(models.QUESTIONS)
     ]
     return [

@@ -22,7 +22,7 @@ needs_model = pytest.mark.skipif(
 
 
 def question(number: int, relation: str, exposure: int) -> Question:
-    return Question(f"q{number}", relation, f"Question {number}?", ("yes",), exposure)
+    return Question(f"q{number}", f"Question {number}?", ("yes",), relation, exposure)
 
 
 QUESTIONS = [

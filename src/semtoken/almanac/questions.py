@@ -25,13 +25,13 @@ class Question:
     Attributes
     ----------
     id : str
-        Split and number, such as ``test-0042``.
-    relation : str
-        What is asked for: ``city_country``, ``currency``, ``synonym`` ...
+        Name of the question in its set, such as ``test-0042``.
     question : str
-        The question alone, in a phrasing that training never used.
+        The question alone. In the embedded sets, in a phrasing that training never used.
     answers : tuple of str
         All accepted answers.
+    relation : str
+        What is asked for: ``city_country``, ``currency``, ``synonym`` ... Empty outside the embedded sets.
     exposure : int
         How often the training stream said the fact.
     contradicted : int
@@ -39,10 +39,10 @@ class Question:
     """
 
     id: str
-    relation: str
     question: str
     answers: tuple[str, ...]
-    exposure: int
+    relation: str = ""
+    exposure: int = 0
     contradicted: int = 0
 
     def prompt(self) -> str:

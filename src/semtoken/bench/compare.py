@@ -294,4 +294,4 @@ def _question(line: str, where: str) -> Question:
         raise InvalidInput(f"{where}: the question must be a text that is not empty.")
     if not isinstance(listed, list) or not listed or not all(isinstance(answer, str) for answer in listed):
         raise InvalidInput(f"{where}: answers must be a list of at least one text.")
-    return Question(id=where, relation="", question=question, answers=tuple(listed), exposure=0)
+    return Question(id=where, question=question, answers=tuple(listed))

@@ -1,0 +1,1 @@
+"""Replies of engines and APIs, read into one shape: JSON, client objects, streams."""
