@@ -1,0 +1,290 @@
+"""Question sets: the paper's three from the hub or from local copies, the almanac's, users' own files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from semtoken._extras import require
+from semtoken.almanac import Question, load_questions
+from semtoken.bench.prompts import PROMPTS, PromptFormat
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.backends._batches import Prompt
+
+LINE_FORM = '{"id": "...", "question": "...", "answers": ["...", ...]}'
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Questions with accepted answers, and how a model is asked them."""
+
+    label: str
+    """Its name in tables: "NQ", "TQA", "WQ", "almanac", "almanac-dev" or the stem of a file."""
+    questions: tuple[Question, ...]
+    format: PromptFormat
+    source: str
+    """Where it was read from: a hub id, a path, or the name of an embedded set."""
+    notes: tuple[str, ...] = ()
+    """What a reader of figures must know: repeated ids that were left out, a number of questions not the usual one."""
+
+    def prompts(self) -> list[Prompt]:
+        """One prompt for each question."""
+        return [self.format.prompt(question.question) for question in self.questions]
+
+    @cached_property
+    def asked_hash(self) -> str:
+        """SHA-256 of all that generations depend on: ids, questions, prompts, where answers stop."""
+        asked = [[question.id, question.question] for question in self.questions]
+        return _hash([asked, self.prompts(), self.format.stop_at_newline])
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of that and of the accepted answers, on which judgements depend."""
+        return _hash([self.asked_hash, [question.answers for question in self.questions]])
+
+
+def _hash(content: Any) -> str:
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True)
+class _KnownSet:
+    """One of the paper's question sets, as it lies on the hub."""
+
+    label: str
+    prompt: str
+    hub: str
+    config: str | None
+    split: str
+    count: int
+    question_of: Callable[[int, Mapping[str, Any]], Question]
+    """Row number and row to a question."""
+
+
+def _nq_question(number: int, row: Mapping[str, Any]) -> Question:
+    return Question(f"nq_open_validation_{number:04d}", row["question"], tuple(row["answer"]))
+
+
+def _tqa_question(number: int, row: Mapping[str, Any]) -> Question:
+    """The canonical answer is nearly always an alias; where it is not, it comes first."""
+    answers = dict.fromkeys(row["answer"]["aliases"])
+    value = row["answer"]["value"]
+    accepted = tuple(answers) if value in answers or not value else (value, *answers)
+    return Question(row["question_id"], row["question"], accepted)
+
+
+def _wq_question(number: int, row: Mapping[str, Any]) -> Question:
+    return Question(f"wqs{number:06d}", row["question"], tuple(row["answers"]))
+
+
+_NQ = _KnownSet("NQ", "nq", "google-research-datasets/nq_open", None, "validation", 3_610, _nq_question)
+_TQA = _KnownSet("TQA", "tqa", "mandarjoshi/trivia_qa", "rc.nocontext", "validation", 9_960, _tqa_question)
+_WQ = _KnownSet("WQ", "wq", "stanfordnlp/web_questions", None, "test", 2_032, _wq_question)
+_KNOWN = {"nq": _NQ, "tqa": _TQA, "triviaqa": _TQA, "wq": _WQ, "webquestions": _WQ}
+_ALMANAC: Mapping[str, Literal["dev", "test"]] = {"almanac": "test", "almanac-dev": "dev"}
+DATASET_NAMES = (*_KNOWN, *_ALMANAC)
+"""Names that `read_dataset` knows; everything else is the path of a file."""
+
+
+def read_dataset(
+    name: str | Path,
+    *,
+    path: str | Path | None = None,
+    format: PromptFormat | None = None,
+    label: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    first: bool = False,
+) -> Dataset:
+    """A question set with its prompts.
+
+    Parameters
+    ----------
+    name
+        "nq", "tqa" (or "triviaqa"), "wq" (or "webquestions"): NQ-open dev, TriviaQA rc.nocontext validation without
+        repeated question ids, WebQuestions test. "almanac", "almanac-dev": those of the embedded model. Everything
+        else: a file of JSON lines, `.gz` or not.
+    path
+        For the paper's three: a local copy instead of the hub. A file of JSON lines, or a folder with the layout of
+        the hub repository.
+    format
+        How the questions are asked. Without it: the set's own prompt; for a file of the user's, that of TriviaQA.
+    label
+        Name in tables, instead of the usual one.
+    limit
+        So many questions, in the order of the set. None: all.
+    seed
+        Of the random choice of a part.
+    first
+        The part is the first `limit` questions, not a random choice.
+
+    Raises
+    ------
+    InvalidInput
+        The set is missing or empty, a line or row cannot be used (named), or an id of a user's file stands twice.
+    """
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"limit must be positive, got {limit}.")
+    dataset = _whole(name, path)
+    part = _part(dataset.questions, limit, seed, first=first)
+    return replace(dataset, label=label or dataset.label, questions=part, format=format or dataset.format)
+
+
+def _whole(name: str | Path, path: str | Path | None) -> Dataset:
+    if known := _KNOWN.get(str(name)):
+        return _known_dataset(known, path)
+    if path is not None:
+        raise InvalidInput(f"A path can be given for {', '.join(_KNOWN)} only, not for {str(name)!r}.")
+    if split := _ALMANAC.get(str(name)):
+        return Dataset(str(name), tuple(load_questions(split)), PROMPTS["almanac"], str(name))
+    file = Path(name)
+    if not file.exists():
+        raise InvalidInput(
+            f"There is no question set {str(name)!r}: neither one of {', '.join(DATASET_NAMES)} nor a file."
+        )
+    questions = read_questions(file)
+    _check_ids(questions, file)
+    return Dataset(_stem(file), tuple(questions), PROMPTS["tqa"], str(file))
+
+
+def _stem(file: Path) -> str:
+    return file.name.removesuffix(".gz").rpartition(".")[0] or file.name
+
+
+def _part(questions: Sequence[Question], limit: int | None, seed: int, *, first: bool) -> tuple[Question, ...]:
+    if limit is None or limit >= len(questions):
+        return tuple(questions)
+    if first:
+        return tuple(questions[:limit])
+    chosen = np.random.default_rng(seed).choice(len(questions), size=limit, replace=False)
+    return tuple(questions[i] for i in sorted(chosen.tolist()))
+
+
+def _known_dataset(known: _KnownSet, path: str | Path | None) -> Dataset:
+    source = known.hub if path is None else str(path)
+    if path is not None and not Path(path).is_dir():
+        questions = read_questions(Path(path))
+    else:
+        questions = _hub_questions(known, source)
+    found: dict[str, Question] = {}
+    for question in questions:
+        found.setdefault(question.id, question)
+    unique = tuple(found.values())
+    notes = []
+    if repeated := len(questions) - len(unique):
+        notes.append(f"{known.label}: {repeated:,} rows with a repeated question id were left out.")
+    if len(unique) != known.count:
+        notes.append(f"{known.label}: {len(unique):,} questions in {source}; the paper has {known.count:,}.")
+    return Dataset(known.label, unique, PROMPTS[known.prompt], source, tuple(notes))
+
+
+def _hub_questions(known: _KnownSet, source: str) -> list[Question]:
+    """The rows of a hub repository, or of a folder with its layout."""
+    library = require("datasets", extra="bench")
+    try:
+        rows = library.load_dataset(source, known.config, split=known.split)
+    except Exception as error:  # whatever the network, the hub and the readers of files raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidInput(
+            f"The question set {known.label} cannot be loaded from {source}: {reason} A local copy can be named "
+            "instead: a file of JSON lines, or a folder with the layout of the hub repository."
+        ) from error
+    return [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
+
+
+def _question_of_row(known: _KnownSet, number: int, row: Mapping[str, Any], source: str) -> Question:
+    where = f"{source}, row {number}"
+    try:
+        question = known.question_of(number, row)
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"{where} is not of the form that {known.hub} has: it has {', '.join(row)}.") from error
+    return _checked(question.id, question.question, list(question.answers), where)
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Questions of a file of JSON lines, `.gz` or not; lines without an id are named after file and line.
+
+    Raises
+    ------
+    InvalidInput
+        The file is missing or empty, or a line cannot be used.
+    """
+    questions = [question_of_line(row, where, f"{_stem(path)}:{number}") for number, where, row in read_rows(path)]
+    if not questions:
+        raise InvalidInput(f"{path} holds no question.")
+    return questions
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Number, place for messages ("FILE, line 7") and object of each line of JSON that is not blank.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, or a line is not a JSON object.
+    """
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    where = f"{path}, line {number}"
+                    yield number, where, _row(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _row(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{where}: expected {LINE_FORM}, this is no JSON in UTF-8.") from error
+    if not isinstance(row, dict):
+        raise InvalidInput(f"{where}: expected {LINE_FORM}.")
+    return row
+
+
+def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Question:
+    """A question from the object of a line; `answers` may be one text.
+
+    Raises
+    ------
+    InvalidInput
+        A field is missing or of another kind.
+    """
+    if not {"question", "answers"} <= row.keys():
+        raise InvalidInput(f"{where}: expected {LINE_FORM}.")
+    answers = row["answers"]
+    return _checked(
+        row.get("id", default_id), row["question"], [answers] if isinstance(answers, str) else answers, where
+    )
+
+
+def _checked(id: Any, question: Any, answers: Any, where: str) -> Question:
+    if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
+        raise InvalidInput(f"{where}: the id must be a text or a whole number.")
+    if not isinstance(question, str) or not question.strip():
+        raise InvalidInput(f"{where}: the question must be a text that is not empty.")
+    if not isinstance(answers, list) or not answers or not all(isinstance(answer, str) for answer in answers):
+        raise InvalidInput(f"{where}: answers must be a list of at least one text.")
+    return Question(str(id), question, tuple(answers))
+
+
+def _check_ids(questions: Iterable[Question], file: Path) -> None:
+    """Refuse a file in which an id stands twice."""
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise InvalidInput(f"{file}: the id {question.id!r} stands more than once; ids must differ.")
+        seen.add(question.id)

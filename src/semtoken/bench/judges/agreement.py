@@ -1,0 +1,81 @@
+"""How far judges agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two judges on the same answers."""
+
+    first: str
+    second: str
+    both_correct: int
+    only_first: int
+    """Correct for the first judge, incorrect for the second."""
+    only_second: int
+    both_incorrect: int
+    first_missing: int
+    """Answers without a usable verdict (NaN) of the first judge. They are in no other count."""
+    second_missing: int
+    agreement: float
+    """Share of the answers with both verdicts on which they are equal; NaN without such answers."""
+    kappa: float
+    """Cohen's kappa in [-1, 1]: 0 is what chance would give. NaN where both judges give one and the same verdict to all
+    answers, or no answer has both."""
+
+    @property
+    def n(self) -> int:
+        """Answers with both verdicts."""
+        return self.both_correct + self.only_first + self.only_second + self.both_incorrect
+
+
+def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
+    """Every two judges compared.
+
+    Parameters
+    ----------
+    judgements
+        Name of a judge -> [N] of 1, 0 or NaN, as in `Cell.judgements`.
+
+    Raises
+    ------
+    InvalidInput
+        Lengths differ, or there are other values.
+    """
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in judgements.items()}
+    for name, values in arrays.items():
+        if values.ndim != 1 or values.shape != next(iter(arrays.values())).shape:
+            raise InvalidInput(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
+        if not np.isin(values[~np.isnan(values)], (0, 1)).all():
+            raise InvalidInput(f"The judgements of {name} must be 1, 0 or NaN.")
+    return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
+
+
+def _pair(first: str, a: npt.NDArray[np.float64], second: str, b: npt.NDArray[np.float64]) -> Agreement:
+    usable = ~(np.isnan(a) | np.isnan(b))
+    x, y = a[usable].astype(bool), b[usable].astype(bool)
+    varied = len(x) > 0 and len(np.unique([x, y])) > 1
+    kappa = require("sklearn.metrics", extra="bench").cohen_kappa_score(x, y) if varied else math.nan
+    return Agreement(
+        first=first,
+        second=second,
+        both_correct=int((x & y).sum()),
+        only_first=int((x & ~y).sum()),
+        only_second=int((~x & y).sum()),
+        both_incorrect=int((~x & ~y).sum()),
+        first_missing=int(np.isnan(a).sum()),
+        second_missing=int(np.isnan(b).sum()),
+        agreement=float((x == y).mean()) if len(x) else math.nan,
+        kappa=float(kappa),
+    )

@@ -1,0 +1,294 @@
+"""Chat requests to an OpenAI-compatible endpoint: concurrent, rate-limited, retried, every reply kept on disk.
+
+Replies are kept by the content of the request and the address it goes to, so nothing is asked twice, also not after a
+kill. What the disk holds are requests' hashes and replies; the key is in neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sqlite3
+import zlib
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from semtoken import cluster_cache
+from semtoken._extras import require
+from semtoken.errors import BackendError, InvalidInput
+
+OPENAI = "https://api.openai.com/v1"
+GIVE_UP_AFTER = 5
+"""Requests that fail one after the other, each with all its retries, before nothing more is asked."""
+_RETRIED = (408, 409, 429)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What replies took."""
+
+    replies: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    """Of the prompt tokens, those that the endpoint had cached, which cost less."""
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the endpoint said."""
+
+    text: str
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where requests go, and how fast.
+
+    Raises
+    ------
+    InvalidInput
+        The address is none, or holds a user name or password.
+    """
+
+    base_url: str | None = None
+    """None: the environment's OPENAI_BASE_URL, else OpenAI."""
+    key_env: str = "OPENAI_API_KEY"
+    """Environment variable with the key; only OpenAI itself must have one."""
+    concurrency: int = 8
+    """Requests under way at a time."""
+    requests_per_minute: float | None = None
+    """Evenly spread, retries counted. None: no limit."""
+    max_retries: int = 10
+    """Of one request, after 408, 409, 429, 5xx and lost connections: half a second at first, doubling up to 8 seconds,
+    or what the endpoint asks for (Retry-After)."""
+    timeout: float = 60.0
+    """Seconds that an endpoint may be silent."""
+    cache: Path | None = None
+    """Folder of the replies. None: `verdicts` in the user's cache directory."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"The address of the endpoint must be like {OPENAI}; got {self.url!r}.")
+        if parts.username or parts.password or parts.query:
+            raise InvalidInput(
+                f"The address of the endpoint at {parts.hostname} holds a password or parameters. Addresses are "
+                "written to files: put the key into an environment variable and name that."
+            )
+
+    @property
+    def url(self) -> str:
+        """The address in use."""
+        return (self.base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
+
+    @property
+    def folder(self) -> Path:
+        """Where replies are kept."""
+        return self.cache or cluster_cache.directory().with_name("verdicts")
+
+    def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> tuple[list[Reply], Usage]:
+        """A reply to every request, and the usage of those that were not on disk.
+
+        Parameters
+        ----------
+        requests
+            Bodies of chat completions. Equal ones are asked once.
+        on_reply
+                Called with the number of different requests that have a reply.
+
+        Raises
+        ------
+        BackendError
+            A request failed with all its retries. Every reply that came is kept: the next call asks for the rest.
+        InvalidInput
+            There is no key for OpenAI, or the folder cannot be used.
+        """
+        keys = [self._key(request) for request in requests]
+        with _open(self.folder) as disk:
+            replies = {key: _reply(disk[key]) for key in dict.fromkeys(keys) if key in disk}
+            missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
+            on_reply(len(replies))
+
+            def keep(key: str, reply: Reply) -> None:
+                disk.set(key, {"text": reply.text, "usage": asdict(reply.usage)}, retry=True)
+                replies[key] = reply
+                on_reply(len(replies))
+
+            if missing:
+                _run(_Asking(self, keep).all(missing))
+        return [replies[key] for key in keys], sum((replies[key].usage for key in missing), Usage())
+
+    def _key(self, request: Mapping[str, Any]) -> str:
+        content = json.dumps({"url": self.url, "request": request}, sort_keys=True)
+        return hashlib.sha256(content.encode("ascii")).hexdigest()
+
+    def api_key(self) -> str | None:
+        """The key, read when it is needed and kept nowhere.
+
+        Raises
+        ------
+        InvalidInput
+            OpenAI is asked and the variable is not set.
+        """
+        key = os.environ.get(self.key_env, "").strip()
+        if not key and self.url == OPENAI:
+            raise InvalidInput(
+                f"{OPENAI} needs a key: put it into the environment variable {self.key_env}, name another variable "
+                "(key_env), or another endpoint (base_url)."
+            )
+        return key or None
+
+
+@dataclass
+class _Asking:
+    """One round of requests."""
+
+    endpoint: Endpoint
+    keep: Callable[[str, Reply], None]
+    failures: list[str] = field(default_factory=list)
+    in_a_row: int = 0
+    hopeless: bool = False
+    """A failure that no further request will escape, such as a wrong key."""
+
+    async def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
+        openai = require("openai", extra="bench")
+        key = self.endpoint.api_key()
+        waiting = iter(requests.items())
+
+        async def work() -> None:
+            for name, request in waiting:
+                try:
+                    reply = await _asked(client, request, key)
+                except (openai.OpenAIError, BackendError, ValueError) as error:
+                    self._failed(error, key)
+                else:
+                    self.keep(name, reply)
+                    self.in_a_row = 0
+                if self.hopeless or self.in_a_row >= GIVE_UP_AFTER:
+                    return
+
+        async with self._client(key) as client:
+            await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
+        if self.failures:
+            raise BackendError(
+                f"{self.endpoint.url} gave no reply to {len(self.failures):,} of {len(requests):,} requests. The first "
+                f"failure: {self.failures[0]} All other replies are kept in {self.endpoint.folder}; the same command "
+                "asks for the rest."
+            )
+
+    def _client(self, key: str | None) -> Any:
+        openai = require("openai", extra="bench")
+        endpoint = self.endpoint
+        hooks: dict[str, list[Any]] = {}
+        if endpoint.requests_per_minute is not None:
+            # In the transport, so that the client's own retries wait too.
+            limiter = require("aiolimiter", extra="bench").AsyncLimiter(1, 60 / endpoint.requests_per_minute)
+
+            async def wait(_: Any) -> None:
+                await limiter.acquire()
+
+            hooks["request"] = [wait]
+        return openai.AsyncOpenAI(
+            api_key=key or "none",
+            base_url=endpoint.url,
+            max_retries=endpoint.max_retries,
+            timeout=endpoint.timeout,
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks, timeout=endpoint.timeout),
+        )
+
+    def _failed(self, error: Exception, key: str | None) -> None:
+        status = getattr(error, "status_code", None)
+        self.hopeless |= status is not None and 400 <= status < 500 and status not in _RETRIED
+        self.in_a_row += 1
+        text = _without(key, " ".join(str(error).split())) or type(error).__name__
+        self.failures.append(text[:400])
+
+
+async def _asked(client: Any, request: Mapping[str, Any], key: str | None) -> Reply:
+    """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
+    openai = require("openai", extra="bench")
+    named = ("model", "messages")
+    rest = {name: value for name, value in request.items() if name not in named}
+    try:
+        completion = await client.chat.completions.create(**{name: request[name] for name in named}, extra_body=rest)
+    except openai.BadRequestError as error:
+        if error.code != "content_filter":
+            raise
+        return Reply("", Usage(replies=1))
+    choices = getattr(completion, "choices", None)
+    if not choices or choices[0].message is None:
+        raise BackendError(f"A reply without an answer came: {str(completion)[:200]}.")
+    return Reply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
+
+
+def _usage(usage: Any) -> Usage:
+    """Tokens as the endpoint counts them; 0 where it does not say."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    return Usage(
+        replies=1,
+        prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+        cached_prompt_tokens=getattr(details, "cached_tokens", None) or 0,
+        completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+    )
+
+
+def _without(key: str | None, text: str) -> str:
+    """A text in which the key does not stand, whatever an endpoint sends back."""
+    return text if key is None else text.replace(key, "[key]")
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, also where a notebook's event loop is running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
+
+
+def _reply(record: Mapping[str, Any]) -> Reply:
+    return Reply(record["text"], Usage(**record["usage"]))
+
+
+@contextmanager
+def _open(folder: Path) -> Iterator[Any]:
+    """The replies on disk: JSON in a SQLite file, written through before `set` returns, never evicted, no pickle."""
+    diskcache = require("diskcache", extra="bench")
+
+    class PlainDisk(diskcache.JSONDisk):  # type: ignore[misc, name-defined]
+        """Texts as keys (`JSONDisk` compresses them, which not every build of zlib does alike); values only as JSON."""
+
+        def put(self, key: Any) -> Any:
+            return diskcache.Disk.put(self, key)
+
+        def get(self, key: Any, raw: Any) -> Any:
+            return key
+
+        def fetch(self, mode: int, filename: Any, value: Any, read: Any) -> Any:
+            if mode != diskcache.core.MODE_BINARY:
+                raise ValueError("an entry that is not JSON")
+            return super().fetch(mode, filename, value, read)
+
+    try:
+        with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
+            yield disk
+    except (OSError, sqlite3.Error, zlib.error) as error:
+        raise InvalidInput(
+            f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
+            "damaged."
+        ) from error

@@ -1,0 +1,96 @@
+"""A language model as the judge, with the paper's prompt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from semtoken.bench.judges.endpoint import Endpoint, Usage
+from semtoken.bench.judges.records import Judged, OnJudged, Verdict
+
+DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
+"""The paper's."""
+SYSTEM = """# Task
+Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. \
+Reference answers are provided to assist in your evaluation.
+
+# Output
+Respond strictly with a single token:
+- `True' if the proposed answer is correct.
+- `False' if the proposed answer is incorrect or only partially correct."""
+_AROUND = " \t\r\n'\"`.,"
+_VERDICTS = {"true": 1.0, "false": 0.0}
+
+
+@dataclass
+class LLMJudge:
+    """Correct if the model says so. Every answer is asked about, an empty one too, as the paper names no exception.
+
+    The reference answers stand one a line, in the order of the question set. A reply counts as True or False in any
+    case and with blanks, quotes, full stops or commas around it; every other reply is NaN.
+    """
+
+    model: str = DEFAULT_JUDGE_MODEL
+    endpoint: Endpoint = field(default_factory=Endpoint)
+    temperature: float | None = 0.0
+    """None: not sent, for models that refuse it."""
+    max_tokens: int | None = 16
+    """Longest reply. None: not sent."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of the request, such as `{"reasoning_effort": "low"}`."""
+    name: str = "llm"
+    spent: Usage = field(default_factory=Usage, init=False)
+    """What this object asked for. Replies from disk are not in it."""
+    relied_on: Usage = field(default_factory=Usage, init=False)
+    """All replies behind its verdicts, those from disk too: what they cost when they were asked for."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Model, address, and how it is asked. Speed, folders and the key decide nothing."""
+        return {"kind": "llm", "url": self.endpoint.url, "system": SYSTEM, **self._options, "model": self.model}
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
+
+    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item, what the model said as the reply.
+
+        Raises
+        ------
+        BackendError
+            The endpoint failed, with all retries. Replies that came are on disk; the next call asks for the rest.
+        InvalidInput
+            There is no key for OpenAI, or the folder of replies cannot be used.
+        """
+        requests = [self.request(item) for item in items]
+        replies, spent = self.endpoint.ask(requests, on_judged or (lambda _: None))
+        self.spent += spent
+        self.relied_on += sum((reply.usage for reply in replies), Usage())
+        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies]
+
+    def request(self, item: Judged) -> dict[str, Any]:
+        """The body of the request about one answer."""
+        messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_message(item)}]
+        return {"model": self.model, "messages": messages, **self._options}
+
+
+def user_message(item: Judged) -> str:
+    """The paper's message about one answer."""
+    references = "\n".join(item.question.answers)
+    return (
+        f"Question:\n{item.question.question}\n\nReference Answer(s):\n{references}\n\n"
+        f"Proposed Answer:\n{item.answer.strip()}\n\nTrue/False:"
+    )
+
+
+def verdict_of(reply: str) -> float:
+    """1 for True, 0 for False, NaN for anything else.
+
+    >>> verdict_of(" 'true'."), verdict_of("False"), verdict_of("True, but only partially")
+    (1.0, 0.0, nan)
+    """
+    return _VERDICTS.get(reply.strip(_AROUND).lower(), math.nan)

@@ -1,0 +1,89 @@
+"""Judges that compare the answer's words with those of the accepted answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.almanac import is_correct
+from semtoken.almanac.questions import normalize_answer
+from semtoken.bench.judges.records import Judged, OnJudged, Verdict
+
+
+@dataclass(frozen=True)
+class ExactJudge:
+    """Correct if the answer equals an accepted one, lower-cased and without articles and punctuation."""
+
+    name: str = "exact"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Nothing can be set."""
+        return {"kind": "exact"}
+
+    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item; an empty answer is incorrect."""
+        return _each(items, lambda item: Verdict(float(is_correct(item.answer, item.question))), on_judged)
+
+
+@dataclass(frozen=True)
+class ContainsJudge:
+    """Correct if the words of an accepted answer stand in the answer, normalised as by `ExactJudge`."""
+
+    name: str = "contains"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Nothing can be set."""
+        return {"kind": "contains"}
+
+    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item. Whole words count: "art" does not stand in "party"."""
+        return _each(items, lambda item: Verdict(float(_contains(item))), on_judged)
+
+
+def _contains(item: Judged) -> bool:
+    words = f" {normalize_answer(item.answer)} "
+    accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
+    return any(f" {answer} " in words for answer in accepted)
+
+
+@dataclass(frozen=True)
+class RougeJudge:
+    """Correct if the largest ROUGE-L F1 with an accepted answer is above a threshold.
+
+    Uses Google's `rouge_score` without stemming. Its words are runs of the letters a to z and digits after
+    lower-casing: a text without any, such as one in Greek, has a ROUGE-L of 0 with everything.
+    """
+
+    threshold: float = 0.3
+    name: str = "rouge"
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The threshold."""
+        return {"kind": "rouge", "threshold": self.threshold}
+
+    @cached_property
+    def _scorer(self) -> Any:
+        return require("rouge_score.rouge_scorer", extra="bench").RougeScorer(["rougeL"], use_stemmer=False)
+
+    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+        """One verdict for each item, its ROUGE-L F1 as the quality."""
+        return _each(items, self._verdict, on_judged)
+
+    def _verdict(self, item: Judged) -> Verdict:
+        quality = float(self._scorer.score_multi(list(item.question.answers), item.answer)["rougeL"].fmeasure)
+        return Verdict(float(quality > self.threshold), quality)
+
+
+def _each(items: Sequence[Judged], verdict: Callable[[Judged], Verdict], on_judged: OnJudged | None) -> list[Verdict]:
+    verdicts = []
+    for item in items:
+        verdicts.append(verdict(item))
+        if on_judged is not None:
+            on_judged(len(verdicts))
+    return verdicts

@@ -1,0 +1,101 @@
+"""From a bare question to what a model is given: the paper's prompts, the almanac's, chats, users' templates."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from semtoken.almanac.questions import PROMPT as ALMANAC_TEMPLATE
+from semtoken.errors import InvalidInput
+
+BLANK = "{question}"
+
+_NQ_EXAMPLES = (
+    ("who makes up the state council in russia", "governors and presidents"),
+    ("when does real time with bill maher come back", "November 9, 2018"),
+    ("where did the phrase american dream come from", "the mystique regarding frontier life"),
+    ("what do you call a group of eels", "bed"),
+    ("who wrote the score for mission impossible fallout", "Lorne Balfe"),
+)
+_TQA_EXAMPLES = (("In Scotland a bothy/bothie is a?", "House"),)
+_WQ_EXAMPLES = (("where was the ancient region of mesopotamia?", "Middle East"),)
+
+
+@dataclass(frozen=True)
+class PromptFormat:
+    """How bare questions become prompts.
+
+    Raises
+    ------
+    InvalidInput
+        The template has no place for the question.
+    """
+
+    template: str
+    """Text with `{question}`, which may stand in it more than once. Other braces are left alone."""
+    chat: bool = False
+    """The text is one message of a user, for the chat template of the tokenizer."""
+    stop_at_newline: bool = True
+    """The template asks for one line: an answer ends at its first newline."""
+    normalization: Literal["NFKD"] | None = "NFKD"
+    """Unicode form of the whole prompt, as in the paper. None: as it is."""
+
+    def __post_init__(self) -> None:
+        if BLANK not in self.template:
+            raise InvalidInput(f"The prompt template holds no {BLANK}: {self.template!r}.")
+
+    def prompt(self, question: str) -> str | list[Mapping[str, str]]:
+        """The prompt for a question: a text, or messages for a chat template."""
+        text = self.template.replace(BLANK, question)
+        if self.normalization is not None:
+            text = unicodedata.normalize(self.normalization, text)
+        return [{"role": "user", "content": text}] if self.chat else text
+
+
+def _few_shot(examples: tuple[tuple[str, str], ...]) -> str:
+    """The paper's form: a heading, solved questions, and the one to answer."""
+    solved = "".join(f"Question:\n{question}\nAnswer:\n{answer}\n\n" for question, answer in examples)
+    return f"Answer these questions:\n\n{solved}Question:\n{BLANK}\nAnswer:\n"
+
+
+PROMPTS: Mapping[str, PromptFormat] = {
+    "nq": PromptFormat(_few_shot(_NQ_EXAMPLES)),
+    "tqa": PromptFormat(_few_shot(_TQA_EXAMPLES)),
+    "wq": PromptFormat(_few_shot(_WQ_EXAMPLES)),
+    "almanac": PromptFormat(ALMANAC_TEMPLATE),
+    "chat": PromptFormat(f"Answer with the name, date or phrase alone.\n\n{BLANK}", chat=True, stop_at_newline=False),
+}
+"""The built-in formats. The first three are the paper's, character for character; "chat" is for tuned models."""
+
+
+def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bool = True) -> PromptFormat:
+    """A format by its name in `PROMPTS`, or one of the user's own.
+
+    Parameters
+    ----------
+    source
+        A name in `PROMPTS` (the other arguments then say nothing), a text with `{question}`, or a file that holds one.
+        A file is taken character for character, its last newline included.
+    chat, stop_at_newline
+        Of the user's own.
+
+    Raises
+    ------
+    InvalidInput
+        It is none of these, or the file cannot be read.
+    """
+    if source in PROMPTS:
+        return PROMPTS[str(source)]
+    if isinstance(source, str) and BLANK in source:
+        return PromptFormat(source, chat=chat, stop_at_newline=stop_at_newline)
+    try:
+        template = Path(source).read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"The prompt {str(source)!r} is none of {', '.join(PROMPTS)}, holds no {BLANK}, and is no file of "
+            "text that can be read."
+        ) from error
+    return PromptFormat(template.replace("\r\n", "\n"), chat=chat, stop_at_newline=stop_at_newline)
