@@ -1,0 +1,240 @@
+"""Answers that are scored while an engine generates them in batches whose make-up changes from step to step."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, gather, is_tensor, log_normalizers
+from semtoken.backends.channel import ChannelAnswer, ChannelRecord, load_record, record_path, write_record
+from semtoken.errors import BackendError, InvalidLogits, SemtokenError
+from semtoken.results import Distribution
+from semtoken.scoring import Scorer
+
+IDLE_SECONDS = 0.25  # a request that was not stepped for so long is written down: it has ended, or waits
+PLACEHOLDER = -1  # in a list of output ids: chosen, but not known yet
+
+logger = logging.getLogger("vllm.semtoken")
+
+
+@dataclass(eq=False)
+class Watched:
+    """One request that is scored."""
+
+    request_id: str
+    distribution: Distribution
+    output_ids: list[int] | None
+    """The engine's own list of the tokens chosen so far, where it has one."""
+    answer: ChannelAnswer
+    held: Rows | None = None
+    """Logits of the batch in which the request was last stepped; the token chosen from them is not known yet."""
+    held_row: int = 0
+    """Its row among them."""
+    stepped: float = 0.0
+    """When that was (monotonic seconds)."""
+    unwritten: bool = False
+    """Something has changed since its record was written."""
+    left: bool = False
+    """It is in the batch no more."""
+    error: str | None = None
+    """Why it was given up."""
+
+
+@dataclass(frozen=True)
+class WatchedRow:
+    """A request's row in the batch of this step."""
+
+    row: int
+    watched: Watched
+    chosen: int
+    """Tokens of the answer so far."""
+    last: int
+    """The last of them, `PLACEHOLDER` if there is none or it is not known yet."""
+
+
+class Watch:
+    """Takes in the steps of the watched requests and writes their records.
+
+    Steps come from the engine's thread. A second thread writes the record of every request that has left the batch or
+    was not stepped for a moment: nothing else tells an idle engine that an answer is complete.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules.
+    folder
+        Where the records go; see `semtoken.backends.channel`.
+    """
+
+    def __init__(self, scorer: Scorer, folder: Path) -> None:
+        self.scorer = scorer
+        self.folder = folder
+        self._watched: dict[str, Watched] = {}
+        self._lock = threading.Lock()
+        self._writer: threading.Thread | None = None
+
+    def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> Watched:
+        """A request has entered the batch, for the first time or again."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_forever, name="semtoken-channel", daemon=True)
+                self._writer.start()
+            watched = self._watched.get(request_id)
+            if watched is None:
+                watched = Watched(request_id, distribution, output_ids, ChannelAnswer(self.scorer))
+                self._watched[request_id] = watched
+            watched.output_ids, watched.distribution, watched.left = output_ids, distribution, False
+            return watched
+
+    def leave(self, watched: Watched) -> None:
+        """A request has left the batch: it has ended, or will come back."""
+        with self._lock:
+            watched.left = True
+
+    def fail(self, watched: Watched, reason: str) -> None:
+        """Give a request up; its record will say why."""
+        if watched.error is None:
+            watched.error, watched.held, watched.unwritten = reason, None, True
+
+    def step(self, logits: Any, rows: Sequence[WatchedRow]) -> None:
+        """Take in the logits [batch, columns] of a step, in which each request has one row."""
+        if not rows:
+            return
+        with self._lock:
+            count = Counter(entry.watched.request_id for entry in rows)
+            for entry in rows:
+                if count[entry.watched.request_id] > 1:
+                    self.fail(entry.watched, "two requests had this semtoken_id at the same time")
+            single = [entry for entry in rows if count[entry.watched.request_id] == 1]
+            self._take_in([(entry.watched, entry.last) for entry in single if self._is_due(entry)])
+            held = as_rows(logits[[entry.row for entry in rows]])  # indexing with a list copies
+            for row, entry in enumerate(rows):
+                if entry.watched.error is None:
+                    watched = entry.watched
+                    watched.held, watched.held_row, watched.unwritten = held, row, True
+                    watched.stepped = time.monotonic()
+
+    def _is_due(self, entry: WatchedRow) -> bool:
+        """Whether the held row's token is known now. Other rows that are held belong to no token of the answer."""
+        watched = entry.watched
+        if entry.chosen == 0:
+            self._begin(watched)
+        elif watched.held is None and watched.error is None and entry.chosen != len(watched.answer.ids):
+            self._resume(watched)
+        new = entry.chosen - len(watched.answer.ids)
+        if new == 1 and watched.held is not None and entry.last != PLACEHOLDER:
+            return True
+        if new:
+            self.fail(
+                watched, f"the engine is at token {entry.chosen}, the last one seen was {len(watched.answer.ids)}"
+            )
+        return False  # a piece of the prompt, or a token that the engine threw away
+
+    def _begin(self, watched: Watched) -> None:
+        """Start the answer; what an earlier request with this id has left goes."""
+        if watched.held is None or watched.answer.ids:
+            record_path(self.folder, watched.request_id).unlink(missing_ok=True)
+            watched.answer, watched.held, watched.error = ChannelAnswer(self.scorer), None, None
+
+    def _resume(self, watched: Watched) -> None:
+        """Take up an answer that was written down when its request left the batch."""
+        try:
+            record = load_record(self.folder, watched.request_id)
+            if record is None:
+                raise BackendError("its first steps were not seen")
+            watched.answer = ChannelAnswer.from_dict(self.scorer, record.answer)
+            watched.held, watched.held_row = None if record.held is None else record.held[None], 0
+        except SemtokenError as error:
+            self.fail(watched, f"it came back into the batch, but {error}")
+
+    def _take_in(self, due: list[tuple[Watched, int]]) -> None:
+        """Reduce held rows, now that the token of each is known: those of one batch together."""
+        batches: dict[int, list[tuple[Watched, int]]] = {}
+        for watched, token in due:
+            if token < self.scorer.vocabulary.size:
+                batches.setdefault(id(watched.held), []).append((watched, token))
+            else:
+                self.fail(watched, f"token {token} is not in the vocabulary of the clusters")
+        for together in batches.values():
+            try:
+                self._reduce(together[0][0].held, together)
+            except SemtokenError as error:
+                for watched, _ in together:
+                    self.fail(watched, str(error))
+
+    def _reduce(self, rows: Rows, due: list[tuple[Watched, int]]) -> None:
+        size = self.scorer.vocabulary.size
+        normalizers = log_normalizers(rows, size)
+        requests = [watched.answer.plan(token) for watched, token in due]
+        columns = [request.columns for request in requests]
+        lengths = [len(c) for c in columns]
+        places = np.repeat([watched.held_row for watched, _ in due], lengths)
+        values = np.split(gather(rows, places, np.concatenate(columns)), np.cumsum(lengths)[:-1])
+        for (watched, _), request, taken in zip(due, requests, values, strict=True):
+            row = copy_row(rows, watched.held_row, size) if request.needs_row else None
+            try:
+                watched.answer.accept(request, taken, normalizers[watched.held_row], row)
+            except InvalidLogits as error:
+                self.fail(watched, str(error))
+            watched.held = None
+
+    def _write_forever(self) -> None:
+        while True:
+            time.sleep(IDLE_SECONDS / 5)
+            for watched in self._waiting():
+                try:
+                    self._write(watched)
+                except Exception:  # the thread must live on: the next record may fit where this one did not
+                    logger.exception("semtoken could not write into its channel %s", self.folder)
+
+    def _waiting(self) -> list[Watched]:
+        """Requests that have left or were not stepped for a moment, and were not written since."""
+        with self._lock:
+            self._watched = {name: w for name, w in self._watched.items() if w.unwritten or not w.left}
+            before = time.monotonic() - IDLE_SECONDS
+            return [w for w in self._watched.values() if w.unwritten and (w.left or w.stepped < before)]
+
+    def _write(self, watched: Watched) -> None:
+        with self._lock:
+            watched.unwritten = False
+            if watched.output_ids and self._knows_more(watched):
+                self._take_in([(watched, watched.output_ids[-1])])
+            record = self._record(watched)
+        write_record(self.folder, record)
+        with self._lock:
+            if not watched.unwritten:
+                watched.held = None  # if the request comes back, its record has the row
+
+    def _knows_more(self, watched: Watched) -> bool:
+        """Whether the engine's list holds the token of the held row by now."""
+        ids = watched.output_ids or []
+        return watched.held is not None and len(ids) == len(watched.answer.ids) + 1 and ids[-1] != PLACEHOLDER
+
+    def _record(self, watched: Watched) -> ChannelRecord:
+        return ChannelRecord(
+            request_id=watched.request_id,
+            signature=self.scorer.signature,
+            rules=self.scorer.rules,
+            distribution=watched.distribution,
+            answer=watched.answer.to_dict(),
+            held=None
+            if watched.held is None
+            else _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size),
+            error=watched.error,
+        )
+
+
+def _own_row(rows: Rows, row: int, size: int) -> FloatArray:
+    if is_tensor(rows):
+        import torch
+
+        torch.accelerator.synchronize()  # the engine's thread may use another stream than this one
+    return copy_row(rows, row, size)
