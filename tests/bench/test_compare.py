@@ -21,9 +21,7 @@ from semtoken.almanac import Question
 from semtoken.bench.compare import (
     Comparison,
     compare_methods,
-    judge,
     needed_fields,
-    questions_for,
     run_comparison,
     selected_methods,
 )
@@ -115,54 +113,6 @@ def test_methods_are_chosen_by_name_and_stc_is_always_there() -> None:
 def test_answers_without_judgements_are_refused() -> None:
     with pytest.raises(InvalidInput, match="30 answers and 2 judgements"):
         small(correct=[1.0, 0.0])
-
-
-def test_questions_from_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(
-        '{"question": "Who?", "answers": ["Ann", "Anna"]}\n\n{"question": "Où?", "answers": "Paris", "more": 1}\n',
-        encoding="utf-8",
-    )
-    questions = questions_for(path, None)
-    assert [(q.question, q.answers) for q in questions] == [("Who?", ("Ann", "Anna")), ("Où?", ("Paris",))]
-    answers = [Generation(text=" anna.\n", token_ids=[1]), Generation(text="London", token_ids=[1])]
-    assert judge(answers, questions) == [1.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("not json", "line 1: expected"),
-        ('{"question": "Who?"}', "line 1: expected"),
-        ('["Who?"]', "line 1: expected"),
-        ('{"question": " ", "answers": ["a"]}', "line 1: the question must be"),
-        ('{"question": "Who?", "answers": []}', "line 1: answers must be"),
-        ('{"question": "Who?", "answers": [1]}', "line 1: answers must be"),
-        ("", "holds no question"),
-    ],
-)
-def test_bad_lines_are_refused_with_their_number(tmp_path: Path, line: str, message: str) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(line, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=message):
-        questions_for(path, None)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"cannot be read from .*none\.jsonl: No such file"):
-        questions_for(tmp_path / "none.jsonl", None)
-
-
-def test_a_limit_takes_a_random_part_in_order() -> None:
-    everything = questions_for("almanac", None)
-    ids = [question.id for question in everything]
-    part = [question.id for question in questions_for("almanac", 40, seed=1)]
-    assert len(set(part)) == 40 and sorted(part, key=ids.index) == part
-    assert part == [question.id for question in questions_for("almanac", 40, seed=1)]
-    assert part != [question.id for question in questions_for("almanac", 40, seed=2)] != ids[:40]
-    assert len({question.relation for question in questions_for("almanac", 40)}) > 3
-    with pytest.raises(InvalidInput, match="limit must be positive"):
-        questions_for("almanac", 0)
 
 
 def test_tables_say_the_same_in_every_form() -> None:
@@ -264,7 +214,7 @@ def test_the_command_writes_the_same_figures_twice(tmp_path: Path) -> None:
     [
         (["--methods", "perplexty"], "There is no method perplexty"),
         (["--csv", "nowhere/table.csv"], "there is no directory"),
-        (["nowhere.jsonl"], "The questions cannot be read from nowhere.jsonl"),
+        (["nowhere.jsonl"], "There is no question set 'nowhere.jsonl'"),
     ],
 )
 def test_the_command_refuses_before_it_begins(

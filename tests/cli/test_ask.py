@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from semtoken.cli.models import PAPER_PROMPT, how_to_ask
+from semtoken.bench.prompts import PROMPTS
+from semtoken.cli.models import how_to_ask
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 
@@ -18,7 +19,7 @@ def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clu
     assert result.exit_code == 0, result.output
     written = read_lines(result.stdout)
     stc = STC.from_pretrained(model, clusters=clusters)
-    prompts = [PAPER_PROMPT.replace("{question}", q) for q in ("who is it", "and who?")]
+    prompts = [PROMPTS["tqa"].prompt(q) for q in ("who is it", "and who?")]
     expected = stc.generate(prompts, 4, stop_at_newline=True)
     assert written == [
         json.loads(json.dumps({"question": q} | e.to_dict()))

@@ -42,13 +42,13 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
 
 def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:
     from semtoken import STC
-    from semtoken.cli.models import PAPER_PROMPT
+    from semtoken.bench.prompts import PROMPTS
 
     write_lines(source, [{"prompt": "who is it"}])
     result = semtoken("score", source, "--questions", "--model", model, "--clusters", clusters, *SHORT)
     assert result.exit_code == 0, result.output
     [line] = read_lines(source.with_name("in.scored.jsonl").read_text())
-    asked = PAPER_PROMPT.replace("{question}", "who is it")
+    asked = PROMPTS["tqa"].prompt("who is it")
     [expected] = STC.from_pretrained(model, clusters=clusters).generate(asked, 4, stop_at_newline=True)
     assert line["prompt"] == "who is it"
     assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-5)

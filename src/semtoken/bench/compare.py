@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.almanac import Question, is_correct, load_questions
+from semtoken.almanac import Question
+from semtoken.bench.judges import Judged, correctness
+from semtoken.bench.judges.texts import ExactJudge
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, Method, score
@@ -136,10 +136,11 @@ def run_comparison(
         timings=timings,
         progress=progress,
     )
+    answers = [Judged(question, answer.text) for question, answer in zip(questions, generations, strict=True)]
     helpers = {name: model for name, model in (("nli", nli), ("similarity", similarity)) if isinstance(model, str)}
     return compare_methods(
         generations,
-        judge(generations, questions),
+        correctness(ExactJudge().judge(answers)).tolist(),
         methods,
         timings,
         seed=decoding.seed,
@@ -234,64 +235,3 @@ def _result(
         undefined=sum(math.isnan(value) or value == math.inf for value in uncertainty.tolist()),
         seconds=seconds,
     )
-
-
-def judge(generations: Sequence[Generation], questions: Sequence[Question]) -> list[float]:
-    """1 where the greedy answer equals an accepted one after normalisation, 0 elsewhere."""
-    judged = zip(generations, questions, strict=True)
-    return [float(is_correct(generation.text, question)) for generation, question in judged]
-
-
-def questions_for(source: str | Path, limit: int | None, seed: int = 0) -> list[Question]:
-    """Questions to compare on: "almanac" or "almanac-dev" for the embedded sets, else a file of JSON lines.
-
-    Parameters
-    ----------
-    source
-        Each line of a file holds `{"question": "...", "answers": ["...", ...]}`.
-    limit
-        A random part of so many, in the order of the set. None: all.
-    seed
-        Of the random part.
-
-    Raises
-    ------
-    InvalidInput
-        The file is missing or empty, or a line cannot be used.
-    """
-    if source in ("almanac", "almanac-dev"):
-        questions = load_questions("test" if source == "almanac" else "dev")
-    else:
-        questions = read_question_lines(Path(source))
-    if limit is not None and limit < 1:
-        raise InvalidInput(f"limit must be positive, got {limit}.")
-    if limit is None or limit >= len(questions):
-        return questions
-    chosen = np.random.default_rng(seed).choice(len(questions), size=limit, replace=False)
-    return [questions[i] for i in sorted(chosen.tolist())]
-
-
-def read_question_lines(path: Path) -> list[Question]:
-    """Questions of a file of JSON lines; see `questions_for`."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InvalidInput(f"The questions cannot be read from {path}: {error.strerror}.") from error
-    questions = [_question(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not questions:
-        raise InvalidInput(f"{path} holds no question.")
-    return questions
-
-
-def _question(line: str, where: str) -> Question:
-    try:
-        row = json.loads(line)
-        question, answers = row["question"], row["answers"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f'{where}: expected {{"question": "...", "answers": ["...", ...]}}.') from error
-    listed = [answers] if isinstance(answers, str) else answers
-    if not isinstance(question, str) or not question.strip():
-        raise InvalidInput(f"{where}: the question must be a text that is not empty.")
-    if not isinstance(listed, list) or not listed or not all(isinstance(answer, str) for answer in listed):
-        raise InvalidInput(f"{where}: answers must be a list of at least one text.")
-    return Question(id=where, question=question, answers=tuple(listed))

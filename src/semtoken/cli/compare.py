@@ -94,7 +94,8 @@ def compare(
 
       semtoken compare questions.jsonl --model Qwen/Qwen2.5-3B --methods perplexity,semantic_entropy,sar
     """
-    from semtoken.bench.compare import questions_for, run_comparison, selected_methods
+    from semtoken.bench.compare import run_comparison, selected_methods
+    from semtoken.bench.datasets import read_dataset
     from semtoken.statistics import Decoding
     from semtoken.statistics.entailment import DEFAULT_NLI
     from semtoken.statistics.similarity import DEFAULT_SIMILARITY
@@ -102,7 +103,7 @@ def compare(
     chosen = selected_methods(name.strip() for name in methods.split(",") if name.strip())
     for path in (csv, markdown, json):
         _check_writable(path)
-    asked = questions_for(questions, limit or None, seed)
+    asked = read_dataset(questions, limit=limit or None, seed=seed).questions
     choice = ModelChoice(
         model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
     )

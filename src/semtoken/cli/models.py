@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.cli.console import phases, still
 from semtoken.errors import ModelError
 
@@ -14,12 +14,8 @@ if TYPE_CHECKING:
     from semtoken import STC
 
 ALMANAC = "almanac"
-PAPER_PROMPT = (
-    "Answer these questions:\n\nQuestion:\nIn Scotland a bothy/bothie is a?\nAnswer:\nHouse\n\n"
-    "Question:\n{question}\nAnswer:\n"
-)
-"""The paper's prompt for TriviaQA, for models that know no chat."""
 HUB_TIMEOUT = 10.0
+_BARE = PromptFormat("{question}", stop_at_newline=False, normalization=None)
 
 
 @dataclass(frozen=True)
@@ -122,30 +118,12 @@ def _check_on_hub(model: str, revision: str | None) -> None:
         ) from error
 
 
-@dataclass(frozen=True)
-class Asking:
-    """How bare questions become prompts."""
-
-    template: str | None
-    """Text with `{question}`; None for the tokenizer's chat template."""
-    stop_at_newline: bool
-    """The template asks for one line."""
-
-    def prompt(self, question: str) -> str | list[Mapping[str, str]]:
-        """The prompt for a question."""
-        if self.template is None:
-            return [{"role": "user", "content": question}]
-        return self.template.replace("{question}", question)
-
-
-def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> Asking:
+def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
     """The prompt format of a model: its own for the almanac, its chat template, or the paper's; `raw`: none."""
     if raw:
-        return Asking("{question}", stop_at_newline=False)
+        return _BARE
     if model == ALMANAC:
-        from semtoken.almanac.questions import PROMPT
-
-        return Asking(PROMPT, stop_at_newline=True)
+        return replace(PROMPTS["almanac"], normalization=None)
     if getattr(tokenizer, "chat_template", None):
-        return Asking(None, stop_at_newline=False)
-    return Asking(PAPER_PROMPT, stop_at_newline=True)
+        return replace(_BARE, chat=True)
+    return replace(PROMPTS["tqa"], normalization=None)
