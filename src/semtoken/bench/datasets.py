@@ -184,7 +184,7 @@ def _known_dataset(known: _KnownSet, path: str | Path | None) -> Dataset:
     unique = tuple(found.values())
     notes = []
     if repeated := len(questions) - len(unique):
-        notes.append(f"{known.label}: {repeated:,} rows with a repeated question id were left out.")
+        notes.append(f"{known.label}: rows with a repeated question id, left out: {repeated:,}.")
     if len(unique) != known.count:
         notes.append(f"{known.label}: {len(unique):,} questions in {source}; the paper has {known.count:,}.")
     return Dataset(known.label, unique, PROMPTS[known.prompt], source, tuple(notes))
@@ -194,14 +194,22 @@ def _hub_questions(known: _KnownSet, source: str) -> list[Question]:
     """The rows of a hub repository, or of a folder with its layout."""
     library = require("datasets", extra="bench")
     try:
-        rows = library.load_dataset(source, known.config, split=known.split)
+        rows = library.load_dataset(*_place(known, source), split=known.split)
     except Exception as error:  # whatever the network, the hub and the readers of files raise
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InvalidInput(
-            f"The question set {known.label} cannot be loaded from {source}: {reason} A local copy can be named "
-            "instead: a file of JSON lines, or a folder with the layout of the hub repository."
+            f"The question set {known.label} cannot be loaded from {source}: {reason.rstrip('.')}. A local copy can be "
+            "named instead: a file of JSON lines, or a folder with the layout of the hub repository."
         ) from error
     return [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
+
+
+def _place(known: _KnownSet, source: str) -> tuple[str, str | None]:
+    """Repository and configuration. In a folder, with its card or without, a configuration is a folder of its files."""
+    if not Path(source).is_dir():
+        return source, known.config
+    part = Path(source) / (known.config or "")
+    return str(part if part.is_dir() else source), None
 
 
 def _question_of_row(known: _KnownSet, number: int, row: Mapping[str, Any], source: str) -> Question:
