@@ -1,1 +1,24 @@
-"""Replies of engines and APIs, read into one shape: JSON, client objects, streams."""
+"""Replies of engines and APIs, read into one shape: JSON, client objects, streams.
+
+>>> from semtoken.payloads import read_payload
+>>> reply = {
+...     "object": "chat.completion",
+...     "choices": [
+...         {
+...             "message": {"content": "Paris"},
+...             "logprobs": {"content": [{"token": "Paris", "logprob": -0.1, "top_logprobs": []}]},
+...         }
+...     ],
+... }
+>>> read_payload(reply).choices[0].segment("answer").steps[0].chosen.log_prob
+-0.1
+"""
+
+from __future__ import annotations
+
+from semtoken.payloads.formats import FORMATS
+from semtoken.payloads.reading import read_payload
+from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind, StreamEvent
+from semtoken.payloads.stream import PayloadStream
+
+__all__ = ["FORMATS", "Choice", "Payload", "PayloadStream", "Segment", "SegmentKind", "StreamEvent", "read_payload"]

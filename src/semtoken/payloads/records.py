@@ -1,4 +1,4 @@
-"""What every engine's log-probabilities become: plain records, the same for all of them."""
+"""What every engine's reply becomes: plain records, the same for all of them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ class Segment:
     text: str
     steps: tuple[TopStep, ...]
     """Empty where the engine gives no log-probabilities for this part."""
+    problem: str | None = None
+    """Why its steps cannot be scored, and what to do; None if they can."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,14 @@ class Choice:
 
     index: int
     segments: tuple[Segment, ...]
+    """In the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None
     flags: tuple[str, ...] = ()
     """What was noticed and a reader of the score should know, one sentence each."""
+
+    def segment(self, kind: SegmentKind) -> Segment | None:
+        """The part of a kind, or None."""
+        return next((segment for segment in self.segments if segment.kind == kind), None)
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,21 @@ class Payload:
     """An engine's reply, read."""
 
     format: str
-    """Which shape it had: "openai-chat", "openai-completions", "openai-responses", "vllm", "sglang" and so on."""
+    """Which shape it had, one of `semtoken.payloads.FORMATS`."""
     model: str | None
     distribution: Distribution
     choices: tuple[Choice, ...]
+    """In the order of their index."""
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """What a chunk of a stream added to one choice."""
+
+    choice: int
+    """Index of the choice."""
+    kind: SegmentKind
+    text: str
+    """What the message gained."""
+    steps: tuple[TopStep, ...]
+    """The steps that became known to belong to this part; they may come a chunk later than their text."""

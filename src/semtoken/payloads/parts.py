@@ -1,0 +1,136 @@
+"""One list of steps for all that a model wrote -> the segments of a choice.
+
+Engines give one list of log-probabilities and cut the text into reasoning, answer and tool calls apart from it. The
+steps that spell the answer are found by their bytes. What comes before them is reasoning; what comes after them are
+tool calls, or the end of the answer (a terminator, a stop string).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from semtoken.payloads.align import find_text, joined, pieces_of
+from semtoken.payloads.records import Choice, Segment, SegmentKind
+from semtoken.payloads.tokens import Steps
+from semtoken.top_logprobs import TopStep
+
+KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
+SHOWN = 60  # characters of a text in a message
+
+
+@dataclass(frozen=True)
+class RawChoice:
+    """A choice as its engine tells it: texts here, steps there."""
+
+    index: int
+    texts: Mapping[SegmentKind, str]
+    steps: Steps
+    """Those of everything that the model wrote, or of a part of it."""
+    finish_reason: str | None = None
+    flags: tuple[str, ...] = ()
+    apart: Mapping[SegmentKind, Steps] = field(default_factory=dict)
+    """Steps that the engine lists under a part of their own."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which steps belong to which part."""
+
+    steps: Mapping[SegmentKind, tuple[TopStep, ...]]
+    flags: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why the steps of the answer cannot be trusted."""
+
+
+def assemble(raw: RawChoice, ask: str) -> Choice:
+    """The choice in segments; `ask` names the request fields that bring log-probabilities."""
+    division = divide(raw.steps.steps, raw.texts)
+    main = main_part(raw.texts)
+    flags = [*raw.flags, *division.flags]
+    segments: list[Segment] = []
+    for kind in KINDS:
+        text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, Steps())
+        steps = division.steps.get(kind, ()) + apart.steps
+        if not (text or steps or kind == main):
+            continue
+        problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
+        segments.append(Segment(kind, text, steps, problem or _silence(kind, steps, raw, ask)))
+    if any(segment.steps for segment in segments) and not any(s.top for g in segments for s in g.steps):
+        flags.append(f"No alternatives to the chosen tokens are listed; ask for them ({ask}).")
+    return Choice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
+
+
+def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: str) -> str | None:
+    """Why a part has no steps."""
+    if steps:
+        return None
+    if raw.steps.steps or any(apart.steps for apart in raw.apart.values()):
+        return f"The engine gives no log-probabilities for this part ({kind.replace('_', ' ')})."
+    return (
+        f"The reply holds no log-probabilities. Ask for them ({ask}); if that was done, the server drops them without "
+        "a word, as `transformers serve` and some gateways do: `semtoken doctor` shows what an endpoint gives."
+    )
+
+
+def main_part(texts: Mapping[SegmentKind, str]) -> SegmentKind:
+    """The part that steps belong to unless they spell another."""
+    if texts.get("answer", "").strip():
+        return "answer"
+    return next((kind for kind in ("refusal", "tool_call", "reasoning") if texts.get(kind)), "answer")
+
+
+def divide(steps: tuple[TopStep, ...], texts: Mapping[SegmentKind, str]) -> Division:
+    """Give every step to a part of the message."""
+    if not steps:
+        return Division({})
+    pieces = pieces_of(steps)
+    reasoning = texts.get("reasoning", "")
+    found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
+    first = 0 if found is None else found[1]
+    main = main_part(texts)
+    if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
+        return _without_answer(steps, joined(pieces), main)
+    if main != "answer":
+        return Division({"reasoning": steps[:first], main: steps[first:]})
+    span = find_text(pieces[first:], texts["answer"], last="tool_call" not in texts)
+    if span is None:
+        return Division({"answer": steps}, problem=_mismatch(joined(pieces[first:]), texts["answer"]))
+    start, end = first + span[0], first + span[1]
+    if not reasoning and not joined(pieces[:start]).strip():
+        start = 0
+    return _around_answer(steps, start, end, texts)
+
+
+def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind) -> Division:
+    if main == "reasoning" or len(steps) == 1 or not spelled.strip():
+        return Division({main: steps})
+    note = f"The message is empty, but {len(steps)} tokens were written: they are taken as reasoning."
+    return Division({"reasoning": steps}, (note,))
+
+
+def _around_answer(steps: tuple[TopStep, ...], start: int, end: int, texts: Mapping[SegmentKind, str]) -> Division:
+    flags: list[str] = []
+    if start and not texts.get("reasoning"):
+        flags.append(f"The first {start} tokens are not in the message: they are taken as reasoning.")
+    if texts.get("tool_call"):
+        parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
+    else:
+        parts = {"answer": steps[start:]}
+        if len(steps) - end > 1:
+            flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
+    return Division(parts | {"reasoning": steps[:start]}, tuple(flags))
+
+
+def _mismatch(spelled: str, answer: str) -> str:
+    """The first place where tokens and message differ."""
+    at = next(
+        (i for i, (a, b) in enumerate(zip(spelled, answer, strict=False)) if a != b), min(len(spelled), len(answer))
+    )
+    begin = max(0, at - SHOWN // 3)
+    return (
+        f"The log-probabilities do not spell the message: from character {begin} on it says "
+        f"{answer[begin : begin + SHOWN]!r}, the tokens {spelled[begin : begin + SHOWN]!r}. Steps are missing or "
+        "merged, or a parser changed the text: ask without streaming, without a reasoning or tool parser, or ask the "
+        "engine itself instead of a gateway."
+    )

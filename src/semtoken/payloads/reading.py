@@ -1,0 +1,94 @@
+"""`read_payload`: a reply of any engine -> Payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from semtoken.errors import InvalidInput
+from semtoken.payloads.engines import BATCH
+from semtoken.payloads.formats import Reply, detect, format_named
+from semtoken.payloads.parts import assemble
+from semtoken.payloads.plain import parsed, plain
+from semtoken.payloads.records import Payload
+from semtoken.payloads.values import as_text, optional
+
+STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
+
+
+def read_payload(reply: Any, format: str | None = None, *, temperature: float | None = None) -> Payload:
+    """Read the reply of an engine or API.
+
+    Parameters
+    ----------
+    reply
+        JSON text or bytes, a dict, an object of the `openai` client, or a whole stream: its text (server-sent events)
+        or its chunks.
+    format : str, optional
+        One of `FORMATS`; told from the fields of the reply by default.
+    temperature : float, optional
+        That of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy) they are
+        `processed`.
+
+    Returns
+    -------
+    Payload
+        Choices in segments. Where a part cannot be scored its `problem` says why.
+
+    Raises
+    ------
+    InvalidInput
+        The reply is not JSON, of no known shape, or has a field of the wrong kind (the message names it).
+    BackendError
+        The reply reports an error of the server.
+    """
+    values = plain(reply)
+    if isinstance(values, str | bytes | bytearray | memoryview):
+        text = values if isinstance(values, str) else bytes(values)
+        if is_stream_text(text):
+            return _read_stream([text], format, temperature)
+        values = parsed(text)
+    if isinstance(values, list | tuple):
+        chunks = [plain(chunk) for chunk in values]
+        if not _is_batch(chunks):
+            return _read_stream(chunks, format, temperature)
+        values = {BATCH: chunks}
+    if isinstance(values, Mapping):
+        return read_reply(values, format, temperature)
+    if isinstance(values, Iterable):
+        return _read_stream(values, format, temperature)
+    raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+
+
+def read_reply(reply: Reply, format: str | None, temperature: float | None) -> Payload:
+    """Read a reply that is a dict."""
+    found = detect(reply) if format is None else format_named(format)
+    choices = sorted((assemble(raw, found.ask) for raw in found.choices(reply)), key=lambda choice: choice.index)
+    if not choices:
+        raise InvalidInput("The reply holds no choices: there is nothing to read.")
+    if len({choice.index for choice in choices}) < len(choices):
+        raise InvalidInput("Two choices of the reply have the same index.")
+    model = optional(as_text, reply.get("model"), "model")
+    return Payload(found.name, model, found.distribution(reply, temperature), tuple(choices))
+
+
+def is_stream_text(text: str | bytes) -> bool:
+    """Whether a text is a stream of server-sent events rather than JSON."""
+    start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
+    return start.lstrip("\ufeff \r\n").startswith(STREAM_STARTS)
+
+
+def _is_batch(values: list[Any]) -> bool:
+    """Whether a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
+    return bool(values) and all(
+        isinstance(value, Mapping) and ("meta_info" in value or value.get("stop") is True) for value in values
+    )
+
+
+def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:
+    from semtoken.payloads.stream import PayloadStream
+
+    stream = PayloadStream(format, temperature=temperature)
+    for chunk in chunks:
+        stream.feed(chunk)
+    return stream.finish()
