@@ -328,6 +328,42 @@ class AnswerScorer:
         )
 
 
+def add_step(
+    answers: Sequence[AnswerScorer], rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray
+) -> None:
+    """Take in the next step of several answers, with one transfer from the device of the rows.
+
+    Parameters
+    ----------
+    answers
+        Those that go on.
+    rows
+        Logits of shape [n, columns].
+    row_ids, tokens
+        The row of each answer, and the token that was chosen from it.
+    normalizers
+        Log normaliser of each answer's row.
+
+    Raises
+    ------
+    InvalidLogits
+        A row's normaliser is not finite; the message names the answer by its row.
+    """
+    requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
+    if not requests:
+        return
+    columns = [request.columns for request in requests]
+    lengths = [len(c) for c in columns]
+    values = gather(rows, np.repeat(np.asarray(row_ids), lengths), np.concatenate(columns))
+    parts = np.split(values, np.cumsum(lengths)[:-1])
+    for answer, request, row, taken, normalizer in zip(answers, requests, row_ids, parts, normalizers, strict=True):
+        whole = copy_row(rows, row, answer.scorer.vocabulary.size) if request.needs_row else None
+        try:
+            answer.accept(request, taken, float(normalizer), whole)
+        except InvalidLogits as error:
+            raise InvalidLogits(f"Sequence {row} of the batch: {error}") from error
+
+
 def scored_token(
     vocabulary: Vocabulary, step: StepMass, prefixes: PrefixMass, offsets: tuple[int, int], *, neutrality: bool
 ) -> ScoredToken:

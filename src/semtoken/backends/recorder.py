@@ -10,16 +10,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
-from semtoken._arrays import as_rows, copy_row, gather, log_normalizers
+from semtoken._arrays import as_rows, log_normalizers
 from semtoken._extras import require
 from semtoken.backends._batches import answer_length
 from semtoken.clusters import TokenClusters
-from semtoken.errors import BackendError, InvalidLogits, VocabularyMismatch
+from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import AnswerScorer, add_step, scorer_for
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -138,16 +136,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         normalizers = log_normalizers(rows, size)
         for i in active:
             self._scorer.vocabulary.check_ids([chosen[i]])
-        requests = [self._answers[i].plan(chosen[i]) for i in active]
-        columns = [request.columns for request in requests]
-        lengths = [len(c) for c in columns]
-        values = gather(rows, np.repeat(active, lengths), np.concatenate(columns)) if active else np.empty(0)
-        for i, request, taken in zip(active, requests, np.split(values, np.cumsum(lengths)[:-1]), strict=True):
-            row = copy_row(rows, i, size) if request.needs_row else None
-            try:
-                self._answers[i].accept(request, taken, normalizers[i], row)
-            except InvalidLogits as error:
-                raise InvalidLogits(f"Sequence {i} of the batch: {error}") from error
+        add_step([self._answers[i] for i in active], rows, active, [chosen[i] for i in active], normalizers[active])
+        for i in active:
             self._finished[i] = chosen[i] in self._stop_ids
 
     def results(self, sequences: Any, *, lengths: Sequence[int] | None = None) -> list[ScoredResponse]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import log_normalizers
+from semtoken._arrays import Rows, as_rows, log_normalizers
 from semtoken._extras import require
 from semtoken.backends._batches import (
     PaddedBatch,
@@ -28,7 +29,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.results import ScoredResponse
 from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import AnswerScorer, add_step, scorer_for
 
 __all__ = ["STC", "ClusterRecorder"]
 
@@ -39,6 +40,18 @@ import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 OnResult = Callable[[int, ScoredResponse], None]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplyStep:
+    """One step of several replies that are read, not generated."""
+
+    logits: Rows
+    """[n, columns] of the replies that go on."""
+    answers: list[int]
+    """[n] their numbers."""
+    tokens: list[int]
+    """[n] their next tokens."""
 
 
 class STC:
@@ -291,15 +304,30 @@ class STC:
     def _score_batch(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> list[ScoredResponse]:
         scorer = scorer_for(self.clusters, self.rules)
         answers = [AnswerScorer(scorer) for _ in prompts]
+        for step in self.reply_steps(prompts, replies, chunk):
+            normalizers = log_normalizers(step.logits, scorer.vocabulary.size)
+            add_step(
+                [answers[i] for i in step.answers], step.logits, range(len(step.answers)), step.tokens, normalizers
+            )
+        return [answer.finish("raw") for answer in answers]
+
+    def reply_steps(self, prompts: list[list[int]], replies: list[list[int]], chunk: int = 32) -> Iterator[ReplyStep]:
+        """One teacher-forced pass over prompts and replies, as the steps of a generation that chose these replies.
+
+        Parameters
+        ----------
+        prompts, replies
+            Token ids, one reply for each prompt.
+        chunk
+            Reply tokens whose logits exist at one time.
+        """
         step = 0
         for logits in self._reply_logits(prompts, replies, chunk):
-            for row, (answer, ids) in enumerate(zip(answers, replies, strict=True)):
-                known = ids[step : step + logits.shape[1]]
-                normalizers = log_normalizers(logits[row, : len(known)], scorer.vocabulary.size)
-                for i, token in enumerate(known):
-                    answer.add(logits[row], i, token, normalizers[i])
-            step += logits.shape[1]
-        return [answer.finish("raw") for answer in answers]
+            for i in range(logits.shape[1]):
+                running = [row for row, ids in enumerate(replies) if len(ids) > step]
+                rows = logits[:, i] if len(running) == len(replies) else logits[running, i]
+                yield ReplyStep(as_rows(rows), running, [replies[row][step] for row in running])
+                step += 1
 
     @torch.no_grad()
     def _reply_logits(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> Iterator[torch.Tensor]:

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semtoken.backends._batches import Prompt, encode_prompt, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS
-from semtoken.statistics.alternatives import alternative_classes
-from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel, entailment_matrices
+from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
 from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import Spelling, p_true_log_probs
-from semtoken.statistics.pairs import AskPairs, FloatArray, UniquePairs
-from semtoken.statistics.relevance import special_token_ids, token_similarities
-from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel, similarity_matrices
+from semtoken.statistics.pair_steps import PAIR_STEPS, Fields, Tokens, record_pairs
+from semtoken.statistics.pairs import AskPairs, UniquePairs
+from semtoken.statistics.relevance import special_token_ids
+from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel
 from semtoken.statistics.timings import STEPS_OF_FIELD, Timings, steps_for
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers import STC
 
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
-Fields = dict[str, Any]
 Statistics = Callable[[list[Generation]], list[Fields]]
 """Generations -> the fields that one step adds to each."""
 EVERYTHING = frozenset(name for method in METHODS.values() for name in method.needs)
@@ -119,12 +118,10 @@ class _Run:
             for generation, question, text in zip(found, questions, texts, strict=True)
         ]
 
-    def token_similarities(
-        self, ask: AskPairs, answers: Sequence[tuple[str | None, Sequence[int]]]
-    ) -> list[FloatArray]:
-        """`token_similarities` with the decoding and the special tokens of this model."""
-        special_ids = special_token_ids(self.stc.tokenizer)
-        return token_similarities(ask, answers, self.stc.clusters.vocabulary.decode, special_ids)
+    @property
+    def tokens(self) -> Tokens:
+        """Those of the model that answers."""
+        return Tokens(self.stc.clusters.vocabulary.decode, special_token_ids(self.stc.tokenizer))
 
     def fill(self, generations: list[Generation], step: str, statistics: Statistics) -> list[Generation]:
         """The generations with the fields that one more step records, a part of them at a time."""
@@ -145,22 +142,22 @@ def _statistics(
     """The steps after decoding that are needed, each with what records it; a model is loaded when its turn comes."""
     if "p_true" in run.steps:
         yield "p_true", partial(_p_true, run, spelling)
-    if run.steps & {"entailment", "alternative_entailment"}:
-        with run.timings.measure("loading"):
-            classifier = EntailmentModel.from_pretrained(nli) if isinstance(nli, str) else nli
-        if "entailment" in run.steps:
-            yield "entailment", partial(_entailment, UniquePairs(classifier.logits))
-        if "alternative_entailment" in run.steps:
-            yield "alternative_entailment", partial(_alternatives, UniquePairs(classifier.logits))
-    if run.steps & {"similarity", "token_relevance", "sample_token_relevance"}:
-        with run.timings.measure("loading"):
-            encoder = SimilarityModel.from_pretrained(similarity) if isinstance(similarity, str) else similarity
-        if "similarity" in run.steps:
-            yield "similarity", partial(_similarity, UniquePairs(encoder.similarities))
-        if "token_relevance" in run.steps:
-            yield "token_relevance", partial(_relevance, run, UniquePairs(encoder.similarities))
-        if "sample_token_relevance" in run.steps:
-            yield "sample_token_relevance", partial(_sample_relevance, run, UniquePairs(encoder.similarities))
+    models: dict[str, AskPairs] = {}
+    for step, model in PAIR_STEPS.items():
+        if step not in run.steps:
+            continue
+        if model not in models:
+            with run.timings.measure("loading"):
+                models = {model: _nli(nli) if model == "nli" else _similarity(similarity)}
+        yield step, partial(_pairs, step, UniquePairs(models[model]), run.tokens)
+
+
+def _nli(model: str | EntailmentModel) -> AskPairs:
+    return (EntailmentModel.from_pretrained(model) if isinstance(model, str) else model).logits
+
+
+def _similarity(model: str | SimilarityModel) -> AskPairs:
+    return (SimilarityModel.from_pretrained(model) if isinstance(model, str) else model).similarities
 
 
 def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Fields]:
@@ -169,27 +166,5 @@ def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Field
     return [{"p_true_log_probs": row} for row in found]
 
 
-def _entailment(ask: AskPairs, part: list[Generation]) -> list[Fields]:
-    found = entailment_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
-    return [{"nli_logits": matrix} for matrix in found]
-
-
-def _alternatives(ask: AskPairs, part: list[Generation]) -> list[Fields]:
-    found = alternative_classes(ask, [one.top_texts or () for one in part])
-    return [{"nli_chosen_to_alternative": ahead, "nli_alternative_to_chosen": back} for ahead, back in found]
-
-
-def _similarity(ask: AskPairs, part: list[Generation]) -> list[Fields]:
-    found = similarity_matrices(ask, [(one.question, one.sample_texts or ()) for one in part])
-    return [{"similarity": matrix} for matrix in found]
-
-
-def _relevance(run: _Run, ask: AskPairs, part: list[Generation]) -> list[Fields]:
-    found = run.token_similarities(ask, [(one.question, one.token_ids) for one in part])
-    return [{"token_similarity": row} for row in found]
-
-
-def _sample_relevance(run: _Run, ask: AskPairs, part: list[Generation]) -> list[Fields]:
-    samples = [(one.question, ids) for one in part for ids in one.sample_token_ids or ()]
-    found = iter(run.token_similarities(ask, samples))
-    return [{"sample_token_similarity": [next(found) for _ in one.sample_token_ids or ()]} for one in part]
+def _pairs(step: str, ask: AskPairs, tokens: Tokens, part: list[Generation]) -> list[Fields]:
+    return record_pairs(step, ask, part, tokens)

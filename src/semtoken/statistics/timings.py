@@ -41,6 +41,19 @@ def steps_for(fields: Iterable[str]) -> frozenset[str]:
     return frozenset(step for field in fields for step in STEPS_OF_FIELD.get(field, ()))
 
 
+def seconds_for(fields: Iterable[str], steps: Mapping[str, float]) -> float:
+    """Seconds to record some fields of `Generation`, a step that several of them need counted once.
+
+    Parameters
+    ----------
+    fields
+        Of `Generation`.
+    steps
+        Step -> its seconds.
+    """
+    return sum(steps.get(step, 0.0) for step in sorted(steps_for(fields)))
+
+
 class Timings:
     """Seconds of wall clock by step. A step inside another is taken out of the outer one.
 
@@ -75,8 +88,8 @@ class Timings:
             self._running.pop()
 
     def of(self, fields: Iterable[str]) -> float:
-        """Seconds to record some fields of `Generation`, a step that several of them need counted once."""
-        return sum(self._seconds.get(step, 0.0) for step in steps_for(fields))
+        """`seconds_for` with the seconds so far."""
+        return seconds_for(fields, self._seconds)
 
     def _charge(self) -> None:
         _wait_for_device()
