@@ -1,0 +1,129 @@
+"""The clusterings of a run: the main one of each model, and those of the sensitivity study around it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from semtoken.bench.fingerprints import digest
+from semtoken.bench.settings import ClusteringSettings, ModelSettings, SensitivitySettings
+from semtoken.cluster_cache import clusters_for_model, default_settings
+from semtoken.clustering.monitor import Progress
+from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
+from semtoken.errors import ArtifactError
+
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class PlannedClustering:
+    """One clustering of a model's vocabulary, made or yet to be made."""
+
+    name: str
+    """`MAIN`, or "metric=euclidean"."""
+    identity: Mapping[str, Any]
+    """What its labels depend on."""
+    source: str | None
+    """A directory or hub id of given clusters; None: made by `settings`."""
+    settings: Mapping[str, Any]
+    """Arguments of `ClusterSettings`, those that are known; a number of clusters of None: the usual one."""
+
+    @property
+    def key(self) -> str:
+        """Hash of what the labels depend on."""
+        return digest(self.identity)
+
+    def folder(self, run: Path) -> Path:
+        """Where the run keeps it; variants that are the same clustering share it."""
+        return run / "clusterings" / self.key[:16]
+
+
+def planned_clusterings(
+    model: ModelSettings, identity: Mapping[str, Any], sensitivity: SensitivitySettings
+) -> tuple[PlannedClustering, ...]:
+    """The main clustering of a model and, one setting changed at a time, those of the study.
+
+    A variant that changes nothing has the identity of the main one, and so its numbers.
+
+    Raises
+    ------
+    ArtifactError
+        The clusters that the model's settings name cannot be read.
+    """
+    if isinstance(model.clusters, str):
+        main = _given(model.clusters)
+    else:
+        main = _made(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
+    variants = []
+    for setting, value in sensitivity.variants():
+        name = f"{setting}={value}"
+        if main.settings.get(setting) == value:
+            variants.append(replace(main, name=name))
+        else:
+            variants.append(_made(name, identity, {**main.settings, setting: value}))
+    return (main, *variants)
+
+
+def _given(source: str) -> PlannedClustering:
+    clusters = TokenClusters.from_pretrained(source)
+    identity = {
+        "labels": hashlib.sha256(clusters.labels.tobytes()).hexdigest(),
+        "vocabulary": clusters.vocabulary.fingerprint,
+        "neutral": neutral_hash(clusters.vocabulary),
+    }
+    names = ClusterSettings.__dataclass_fields__
+    known = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
+    return PlannedClustering(MAIN, identity, source, known | {"n_clusters": clusters.n_clusters})
+
+
+def _made(name: str, model: Mapping[str, Any], settings: Mapping[str, Any]) -> PlannedClustering:
+    wanted = {key: value for key, value in settings.items() if value is not None}
+    facts = ClusterSettings(**wanted).facts() | {"n_clusters": settings.get("n_clusters")}
+    return PlannedClustering(name, {"model": dict(model), "settings": facts}, None, dict(settings))
+
+
+def prepare_clustering(
+    run: Path, model: ModelSettings, clustering: PlannedClustering, progress: Progress | None = None
+) -> None:
+    """Put a clustering into the run: fetched where it is given, else the cached one or a new one.
+
+    Raises
+    ------
+    SemtokenError
+        It cannot be fetched or made.
+    """
+    if is_prepared(run, clustering):
+        return
+    if clustering.source is not None:
+        clusters = TokenClusters.from_pretrained(clustering.source)
+    else:
+        vocabulary = vocabulary_of(model.source, None, revision=model.revision)
+        wanted = {name: value for name, value in clustering.settings.items() if value is not None}
+        settings = ClusterSettings(**(asdict(default_settings(vocabulary)) | wanted))
+        clusters = clusters_for_model(
+            model.source, vocabulary, settings=settings, revision=model.revision, progress=progress
+        )
+    clusters.save_pretrained(clustering.folder(run))
+
+
+def is_prepared(run: Path, clustering: PlannedClustering) -> bool:
+    """Whether the run holds a clustering, undamaged."""
+    try:
+        load_clustering(run, clustering)
+    except ArtifactError:
+        return False
+    return True
+
+
+def load_clustering(run: Path, clustering: PlannedClustering) -> TokenClusters:
+    """A clustering that the run holds.
+
+    Raises
+    ------
+    ArtifactError
+        It is missing or damaged.
+    """
+    return TokenClusters.from_pretrained(clustering.folder(run))

@@ -1,0 +1,179 @@
+"""A run's folder read back into `RunResults`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
+from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.plan import CellPlan, Plan, Step
+from semtoken.bench.run import MANIFEST, PLAN, SETTINGS
+from semtoken.bench.stages.judgements import CORRECT
+from semtoken.bench.stages.scores import UNCERTAINTY
+from semtoken.bench.storage import Shard, read_json, read_shard
+from semtoken.clusters import TokenClusters
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.methods import METHODS
+from semtoken.methods.likelihood import stc
+from semtoken.statistics.timings import seconds_for
+
+EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
+"""Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""
+LARGEST_EXAMPLE = 16
+"""Tokens of a cluster that is shown; training leaves rare tokens of small models in a few huge clusters."""
+
+
+def collect(path: str | Path) -> RunResults:
+    """Every number of a run that is complete; what is not is told in the notes.
+
+    Parameters
+    ----------
+    path
+        The run's folder. It is only read, also while a run is at work in it.
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds no run, or one of another release.
+    """
+    run = Path(path)
+    content = read_json(run / PLAN)
+    try:
+        plan = Plan.from_dict(content)
+    except ValueError as error:
+        raise InvalidInput(f"{run / PLAN} is not of this release of semtoken: run it again.") from error
+    settings = read_json(run / SETTINGS)
+    readers = [_Reader(run, cell) for cell in plan.cells]
+    cells = tuple(cell for reader in readers if (cell := reader.cell()) is not None)
+    notes = [f"{model} was left out: {reason}" for model, reason in plan.problems.items()]
+    notes += [note for reader in readers for note in (*reader.plan.notes, *reader.notes)]
+    return RunResults(
+        path=run,
+        settings=settings,
+        manifest=read_json(run / MANIFEST),
+        primary_judge=settings["primary_judge"],
+        cells=cells,
+        clusterings=tuple(_clusterings(run, plan)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+@dataclass
+class _Reader:
+    """Reads the files of one cell."""
+
+    run: Path
+    plan: CellPlan
+    notes: list[str] = field(default_factory=list)
+
+    def cell(self) -> Cell | None:
+        """The cell, as far as it is complete; None without greedy answers."""
+        ids = self._shards(self.plan.steps["greedy"], "id")
+        if ids is None:
+            return None
+        scores = self._columns("scores", UNCERTAINTY)
+        seconds = self._seconds()
+        steps = {name: value for name, value in seconds.items() if not name.startswith("score:")}
+        return Cell(
+            model=self.plan.model,
+            dataset=self.plan.dataset,
+            question_ids=tuple(name for shard in ids for name in shard.columns["id"]),
+            uncertainty=scores,
+            judgements=self._judgements(),
+            variants=self._variants(),
+            greedy_seconds=seconds["greedy"],
+            seconds={name: seconds[f"score:{name}"] + seconds_for(METHODS[name].needs, seconds) for name in scores},
+            steps=steps,
+        )
+
+    def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
+        """Of every complete step of a work, by its subject."""
+        found = {}
+        for step in self.plan.steps_of(work):
+            shards = self._shards(step, column)
+            if shards is not None:
+                found[step.subject] = _joined(shards, column)
+        return found
+
+    def _judgements(self) -> dict[str, FloatArray]:
+        works = dict.fromkeys(step.work for step in self.plan.steps.values() if step.work.startswith("judge:"))
+        found = {name: values for work in works for name, values in self._columns(work, CORRECT).items()}
+        for name, values in found.items():
+            if unusable := int(np.isnan(values).sum()):
+                self.notes.append(f"{self.plan.title}: judge {name} gave no usable verdict on {unusable:,} answers.")
+        return found
+
+    def _variants(self) -> dict[str, FloatArray]:
+        found = {}
+        for step in self.plan.steps_of("stc"):
+            shards = self._shards(step, "stc_log_score") if step.subject else None
+            if shards is not None:
+                found[step.subject] = np.array([stc(value) for value in _joined(shards, "stc_log_score").tolist()])
+        return found
+
+    def _seconds(self) -> Counter[str]:
+        """Of every recording step and of every method's arithmetic ("score:NAME"), over all shards."""
+        total: Counter[str] = Counter()
+        for step in self.plan.steps.values():
+            variant = step.work == "stc" and step.subject
+            for shard in () if variant else self._shards(step) or ():
+                total.update(shard.seconds)
+        return total
+
+    def _shards(self, step: Step, *columns: str) -> list[Shard] | None:
+        """All shards of a step, some columns of them; None, with a note, where one is missing."""
+        folder, plan = step.folder(self.run), self.plan
+        found = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]
+        whole = [shard for shard in found if shard is not None]
+        if len(whole) == len(found):
+            return whole
+        done = sum(plan.rows(i) for i, shard in enumerate(found) if shard is not None)
+        self.notes.append(f"{plan.title}: {step.name} is there for {done:,} of {plan.n_questions:,} questions.")
+        return None
+
+
+def _joined(shards: Sequence[Shard], column: str) -> FloatArray:
+    return np.array([value for shard in shards for value in shard.columns[column]], dtype=np.float64)
+
+
+def _clusterings(run: Path, plan: Plan) -> Iterator[ClusteringRecord]:
+    """Every clustering of every model that the run holds, once for each name."""
+    by_model = {cell.model: cell.clusterings for cell in plan.cells}
+    for model, planned in by_model.items():
+        for clustering in planned:
+            try:
+                clusters = load_clustering(run, clustering)
+            except ArtifactError:
+                continue
+            yield _record(model, clustering, clusters)
+
+
+def _record(model: str, clustering: PlannedClustering, clusters: TokenClusters) -> ClusteringRecord:
+    names = ("algorithm", "linkage", "metric", "embedding")
+    settings = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
+    seconds = clusters.provenance.get("clustering", {}).get("seconds", {}).get("total")
+    return ClusteringRecord(
+        model=model,
+        variant=clustering.name,
+        settings=settings | {"n_clusters": clusters.n_clusters},
+        seconds=seconds,
+        n_tokens=clusters.vocabulary.size,
+        examples=tuple(_examples(clusters)) if clustering.name == MAIN else (),
+    )
+
+
+def _examples(clusters: TokenClusters) -> Iterator[tuple[str, ...]]:
+    """Clusters of `EXAMPLE_WORDS` that hold other tokens too, each once."""
+    seen = set()
+    for word in EXAMPLE_WORDS:
+        for token in (i for i, text in enumerate(clusters.vocabulary.texts) if text.strip() == word):
+            label = int(clusters.labels[token])
+            members = clusters.cluster_ids(token)
+            if label not in seen and 1 < len(members) <= LARGEST_EXAMPLE:
+                yield tuple(clusters.vocabulary.texts[i] for i in members)
+            seen.add(label)

@@ -1,0 +1,35 @@
+"""What runs the shards of a work: here, one after another; elsewhere, many at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from semtoken.bench.stages import Work
+
+__all__ = ["Engine"]
+
+
+class Engine(Protocol):
+    """Makes the files of a work. Every shard is made from the same questions in the same batches, whoever makes it."""
+
+    def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:
+        """Make what is missing of some shards, wherever and in whatever order.
+
+        Parameters
+        ----------
+        work
+            To be opened (`Work.open`) wherever its shards are made.
+        shards
+            Their numbers.
+        done
+            To be called with a shard's number once its files are there.
+
+        Raises
+        ------
+        Exception
+            Whatever opening the work or making a shard raised; shards that are done stay.
+        """
+
+    def release(self) -> None:
+        """Give back the memory of models that are held."""

@@ -1,0 +1,103 @@
+"""The shards of a work as a Ray Data job: on the cores and GPUs of one machine, or on a cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.bench.models import Models
+from semtoken.bench.stages import Work
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+
+SHARD = "shard"
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """See `semtoken.bench.engines.Engine`. Every worker is an actor that holds the models of its work.
+
+    The run's folder, and models and files that the settings name, must lie under the same paths on every machine of a
+    cluster (a shared file system). Without an `address` and outside of a cluster a local one is started, and Ray then
+    listens on every network interface of this machine: start it where nothing else can reach it.
+    """
+
+    workers: int = 1
+    """Shards that are made at the same time."""
+    cpus_per_worker: float | None = None
+    """By default the cores of the cluster, shared out among the workers."""
+    gpus_per_worker: float = 0
+    """1 for a model on a GPU; 0.5 lets two workers share one."""
+    address: str | None = None
+    """Of a running cluster, "auto" for the one of this machine."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise InvalidInput(f"Ray needs at least one worker, got {self.workers}.")
+
+    def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:
+        """Make what is missing of some shards, in whatever order workers are free."""
+        if not shards:
+            return
+        ray = self._ready()
+        data = require("ray.data", extra="ray")
+        cpus = self.cpus_per_worker or max(1.0, ray.cluster_resources().get("CPU", 1.0) // self.workers)
+        wanted = data.from_items([{SHARD: shard} for shard in shards], override_num_blocks=len(shards))
+        made = wanted.map_batches(
+            ShardMaker,
+            fn_constructor_args=(replace(work, run=work.run.resolve()),),
+            batch_size=1,
+            compute=data.ActorPoolStrategy(size=min(self.workers, len(shards))),
+            num_cpus=cpus,
+            num_gpus=self.gpus_per_worker or None,
+        )
+        try:
+            for row in made.iter_rows():
+                done(int(row[SHARD]))
+        except ray.exceptions.RayError as error:
+            raise _cause(error) from error
+
+    def release(self) -> None:
+        """Nothing is held here: the workers end with their work."""
+
+    def _ready(self) -> Any:
+        """Ray, connected."""
+        ray = require("ray", extra="ray")
+        if ray.is_initialized():
+            return ray
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        local: Mapping[str, Any] = {"include_dashboard": False} if self.address is None else {}
+        try:
+            ray.init(address=self.address, logging_level="error", log_to_driver=False, **local)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise BackendError(f"Ray cannot be reached at {self.address!r}: {error}") from error
+        data = require("ray.data", extra="ray")
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.max_errored_blocks = 0
+        return ray
+
+
+class ShardMaker:
+    """One worker: opens the work once, then makes one shard a call."""
+
+    def __init__(self, work: Work) -> None:
+        self._make = work.open(Models(work.run, work.settings))
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Make the shards that a batch names."""
+        for shard in batch[SHARD]:
+            self._make(int(shard))
+        return batch
+
+
+def _cause(error: BaseException) -> Exception:
+    """What a worker raised, out of Ray's wrapping."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, SemtokenError):
+            return seen
+        seen = getattr(seen, "cause", None) or seen.__cause__
+    return BackendError(f"A Ray worker failed: {error}")

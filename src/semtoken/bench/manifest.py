@@ -1,0 +1,125 @@
+"""Where a run comes from: versions, seeds, hardware, git state, times."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from semtoken.bench.settings import RunSettings
+
+PACKAGES = (
+    "semtoken",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "sentence-transformers",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "vllm",
+)
+
+
+def now() -> str:
+    """UTC, ISO 8601."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def session(settings: RunSettings, command: Sequence[str], directory: Path) -> dict[str, Any]:
+    """Facts about a run that begins.
+
+    Parameters
+    ----------
+    settings
+        Of the run; only its seeds are taken.
+    command
+        The command line.
+    directory
+        Of the settings file, whose git state is told.
+    """
+    return {
+        "started": now(),
+        "finished": None,
+        "status": "running",
+        "command": list(command),
+        "seeds": {"questions": settings.seed, "samples": settings.decoding.seed},
+        "versions": {"python": platform.python_version(), **_versions()},
+        "hardware": hardware(),
+        "git": git_state(directory),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, its cores that this process may use, memory in bytes, GPUs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "machine": platform.machine(),
+        "system": platform.platform(),
+        "cpu": _processor(),
+        "cores": cores,
+        "memory": _memory(),
+        "gpus": _gpus(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _gpus() -> list[Mapping[str, Any]]:
+    import torch
+
+    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return [{"name": device.name, "memory": device.total_memory} for device in devices]
+
+
+def git_state(directory: Path) -> dict[str, Any] | None:
+    """Commit of the repository that a directory is in, and whether files differ from it; None outside one."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+
+    def ask(*arguments: str) -> str | None:
+        done = subprocess.run(  # noqa: S603  a fixed program, no shell
+            [str(git), "-C", str(directory), *arguments], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = ask("rev-parse", "HEAD")
+    return None if commit is None else {"commit": commit, "changed": bool(ask("status", "--porcelain"))}
+
+
+def command_line() -> list[str]:
+    """What started this process."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]

@@ -1,0 +1,109 @@
+"""The models of a run in one process, loaded when they are needed, one at a time."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from semtoken.bench.answering import GenerationBackend, TransformersBackend
+from semtoken.bench.clusterings import PlannedClustering, load_clustering
+from semtoken.bench.settings import ModelSettings, RunSettings
+from semtoken.errors import ModelError
+
+if TYPE_CHECKING:
+    from semtoken.statistics import EntailmentModel, SimilarityModel
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Models:
+    """Loads the models that a run names and keeps the last one; a GPU rarely holds two.
+
+    Parameters
+    ----------
+    run
+        The run's folder, which holds the clusterings.
+    settings
+        Of the run.
+    """
+
+    def __init__(self, run: Path, settings: RunSettings) -> None:
+        self._run = run
+        self._settings = settings
+        self._held: tuple[str, Any] | None = None
+        self._failed: dict[str, str] = {}
+
+    def answering(self, label: str, clustering: PlannedClustering) -> GenerationBackend:
+        """The model of that label, with its main clustering."""
+        choice = self.choice(label)
+        return self._take(f"model {label}", lambda: self._load(choice, clustering))
+
+    def nli(self) -> EntailmentModel:
+        """The NLI classifier."""
+        from semtoken.statistics import EntailmentModel
+
+        name, size = self._settings.nli, self._settings.pair_batch_size
+        return self._take(f"NLI model {name}", lambda: EntailmentModel.from_pretrained(name, batch_size=size))
+
+    def similarity(self) -> SimilarityModel:
+        """The cross-encoder."""
+        from semtoken.statistics import SimilarityModel
+
+        name, size = self._settings.similarity, self._settings.pair_batch_size
+        return self._take(f"similarity model {name}", lambda: SimilarityModel.from_pretrained(name, batch_size=size))
+
+    def tokenizer(self, label: str) -> Any:
+        """The tokenizer of the model of that label, without its weights."""
+        from transformers import AutoTokenizer
+
+        choice = self.choice(label)
+        return AutoTokenizer.from_pretrained(
+            choice.source, revision=choice.revision, trust_remote_code=choice.trust_remote_code
+        )
+
+    def choice(self, label: str) -> ModelSettings:
+        """The settings of the model of that label."""
+        return next(model for model in self._settings.models if model.label == label)
+
+    def release(self) -> None:
+        """Give the memory of the model that is held back."""
+        self._held = None
+        gc.collect()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+    def _load(self, choice: ModelSettings, clustering: PlannedClustering) -> TransformersBackend:
+        from semtoken.backends.transformers import STC
+
+        stc = STC.from_pretrained(
+            choice.source,
+            device=choice.device,
+            dtype=choice.dtype,
+            clusters=load_clustering(self._run, clustering),
+            revision=choice.revision,
+            trust_remote_code=choice.trust_remote_code,
+            preset=self._settings.preset,
+            function_words=self._settings.function_words,
+        )
+        return TransformersBackend(stc, choice.batch_size)
+
+    def _take(self, name: str, load: Callable[[], T]) -> T:
+        """What is held under this name, or what `load` gives; a model that failed once is not tried again."""
+        if name in self._failed:
+            raise ModelError(self._failed[name])
+        if self._held is None or self._held[0] != name:
+            self.release()
+            log.info("Loading the %s", name)
+            try:
+                self._held = (name, load())
+            except (OSError, ValueError, RuntimeError) as error:
+                self._failed[name] = f"The {name} cannot be loaded: {' '.join(str(error).split())}"
+                raise ModelError(self._failed[name]) from error
+        found: T = self._held[1]
+        return found

@@ -1,0 +1,270 @@
+"""From settings to steps: what each step of each model on each data set depends on, and where its files lie.
+
+The key of a step is a hash of exactly what its numbers depend on: its own settings, the keys of the steps that it
+reads, the questions, the content of the models and a version of the code. A changed setting changes the keys of what
+depends on it, and so only that is computed anew. Labels are not part of any key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from semtoken.almanac.encoders import almanac_nli_path, almanac_sts_path
+from semtoken.bench.clusterings import MAIN, PlannedClustering, planned_clusterings
+from semtoken.bench.datasets import Dataset
+from semtoken.bench.fingerprints import digest, model_identity
+from semtoken.bench.judges.settings import judge_from
+from semtoken.bench.settings import ALMANAC, ModelSettings, RunSettings, judge_name
+from semtoken.errors import SemtokenError
+from semtoken.methods import METHODS
+from semtoken.statistics.pair_steps import PAIR_STEPS
+from semtoken.statistics.timings import steps_for
+
+VERSIONS: Mapping[str, int] = {}
+"""Work -> version of the code that does it, where it is not 1: what an older version made is made anew."""
+FILE_OF: Mapping[str, str] = {
+    "likelihoods": "greedy",
+    "alternatives": "greedy",
+    "sampling": "samples",
+    "sample_likelihoods": "samples",
+    "hidden_states": "samples",
+}
+"""Recording step -> step of a run whose files hold its records, where the names differ."""
+STC_RULES: Mapping[str, Mapping[str, bool]] = {
+    "stc": {},
+    "stc_no_clustering": {"clustering": False},
+    "stc_no_prefix": {"prefix_matching": False},
+}
+"""Steps of STC scores -> rules that differ from those of the run."""
+ABOUT_THE_ANSWER = frozenset({"alternative_entailment", "token_relevance"})
+"""Steps about pairs of texts that read the greedy answer; the others read samples."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One set of files of one model on one data set."""
+
+    name: str
+    """"greedy", "samples", "p_true", ..., "stc:metric=euclidean", "score:perplexity", "judge:exact"."""
+    work: str
+    """What computes it. Steps of one work share a pass over the questions."""
+    key: str
+    """Hash of all that its numbers depend on."""
+    inputs: tuple[str, ...] = ()
+    """Names of the steps whose files it reads."""
+
+    @property
+    def subject(self) -> str:
+        """What follows the colon of the name."""
+        return self.name.partition(":")[2]
+
+    def folder(self, run: Path) -> Path:
+        """Where its files lie."""
+        kind = f"score-{self.subject}" if self.work == "scores" else self.name.partition(":")[0]
+        return run / "stages" / f"{kind}-{self.key[:16]}"
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One model on one data set."""
+
+    model: str
+    """Label."""
+    dataset: str
+    """Label."""
+    questions: str
+    """Hash of the questions and their accepted answers."""
+    n_questions: int
+    shard_size: int
+    format: Mapping[str, Any]
+    """Of the prompts: arguments of `PromptFormat`."""
+    steps: Mapping[str, Step]
+    """By name, inputs first."""
+    clusterings: tuple[PlannedClustering, ...]
+    """The main one first, then those of the sensitivity study."""
+    notes: tuple[str, ...] = ()
+    """What a reader of its figures must know."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.model} on {self.dataset}"
+
+    @property
+    def n_shards(self) -> int:
+        """Files of every step."""
+        return math.ceil(self.n_questions / self.shard_size)
+
+    def rows(self, shard: int) -> int:
+        """Questions of a shard."""
+        return min(self.shard_size, self.n_questions - shard * self.shard_size)
+
+    def questions_folder(self, run: Path) -> Path:
+        """Where the questions lie."""
+        return run / "questions" / f"{self.questions[:16]}-{self.shard_size}"
+
+    def steps_of(self, work: str) -> tuple[Step, ...]:
+        """Those that one work computes."""
+        return tuple(step for step in self.steps.values() if step.work == work)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run as resolved."""
+
+    cells: tuple[CellPlan, ...]
+    problems: Mapping[str, str]
+    """Label of a model that cannot be used -> why."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        plain: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
+        return plain
+
+    @staticmethod
+    def from_dict(content: Any) -> Plan:
+        """From `to_dict`."""
+        return _ADAPTER.validate_python(content)
+
+
+_ADAPTER = TypeAdapter(Plan)
+
+
+def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
+    """What a run with these questions consists of. Models are told apart by their content, but not loaded."""
+    helpers = {
+        "nli": _helper(settings.nli, almanac_nli_path()),
+        "similarity": _helper(settings.similarity, almanac_sts_path()),
+    }
+    cells: list[CellPlan] = []
+    problems: dict[str, str] = {}
+    for model in settings.models:
+        try:
+            identity = {**model_identity(model.source, model.revision), "dtype": model.dtype}
+            clusterings = planned_clusterings(model, identity, settings.sensitivity)
+        except SemtokenError as error:
+            problems[model.label] = str(error)
+            continue
+        for dataset in datasets:
+            steps = _Steps(settings, dataset, {"model": identity} | helpers)
+            cells.append(_cell(settings, model, dataset, clusterings, steps.all(model.label, clusterings)))
+    return Plan(tuple(cells), problems)
+
+
+def _helper(model: str, embedded: Path) -> Mapping[str, str]:
+    """Identity of an NLI or similarity model; its name where it has none: loading it will tell why."""
+    try:
+        return model_identity(embedded if model == ALMANAC else model)
+    except SemtokenError:
+        return {"name": model}
+
+
+def _cell(
+    settings: RunSettings,
+    model: ModelSettings,
+    dataset: Dataset,
+    clusterings: tuple[PlannedClustering, ...],
+    steps: Sequence[Step],
+) -> CellPlan:
+    return CellPlan(
+        model=model.label,
+        dataset=dataset.label,
+        questions=dataset.content_hash,
+        n_questions=len(dataset.questions),
+        shard_size=settings.shard_size,
+        format=asdict(dataset.format),
+        steps={step.name: step for step in steps},
+        clusterings=clusterings,
+        notes=dataset.notes,
+    )
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Makes the steps of one model on one data set."""
+
+    settings: RunSettings
+    dataset: Dataset
+    identities: Mapping[str, Mapping[str, Any]]
+    """Of the model that answers ("model"), "nli" and "similarity"."""
+
+    def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[Step]:
+        """Those that methods and judges need, inputs first."""
+        wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
+        steps = {name: step for name, step in self._answers().items() if name in wanted}
+        for step in (*self._clustered(steps["greedy"], clusterings), *self._others(steps)):
+            if step.name in wanted or step.subject:
+                steps[step.name] = step
+        for name in self.settings.methods:
+            inputs = [steps[file] for file in method_inputs(name)]
+            steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name}, inputs)
+        for choice in self.settings.judges:
+            judge = judge_from(choice, model=model, dataset=self.dataset.label)
+            facts = {"judge": dict(judge.settings), "questions": self.dataset.content_hash}
+            name = f"judge:{judge_name(choice)}"
+            steps[name] = self._step(name, name, facts, [steps["greedy"]])
+        return list(steps.values())
+
+    def _step(self, name: str, work: str, facts: Mapping[str, Any], inputs: Sequence[Step] = ()) -> Step:
+        whole = {
+            "work": work.partition(":")[0],
+            "version": VERSIONS.get(work, 1),
+            "facts": facts,
+            "inputs": [step.key for step in inputs],
+            "shard_size": self.settings.shard_size,
+        }
+        return Step(name, work, digest(whole), tuple(step.name for step in inputs))
+
+    def _answers(self) -> dict[str, Step]:
+        decoding = self.settings.decoding
+        shared = {
+            "asked": self.dataset.asked_hash,
+            "model": self.identities["model"],
+            "max_new_tokens": decoding.max_new_tokens,
+        }
+        drawn = {"n_samples": decoding.n_samples, "temperature": decoding.temperature, "seed": decoding.seed}
+        return {
+            "greedy": self._step("greedy", "greedy", shared | {"top_k": decoding.top_k}),
+            "samples": self._step("samples", "samples", shared | drawn),
+        }
+
+    def _clustered(self, greedy: Step, clusterings: Sequence[PlannedClustering]) -> list[Step]:
+        rules = {"preset": self.settings.preset, "function_words": self.settings.function_words}
+        main, *variants = clusterings
+        steps = []
+        for name, changed in STC_RULES.items():
+            clusters = main.key if changed.get("clustering", True) else main.identity.get("neutral")
+            steps.append(self._step(name, "stc", {**rules, **changed, "clusters": clusters}, [greedy]))
+        for variant in variants:
+            steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
+        return steps
+
+    def _others(self, answers: Mapping[str, Step]) -> list[Step]:
+        spelling = {"spelling": self.settings.p_true_spelling}
+        steps = [self._step("p_true", "p_true", spelling, [answers["greedy"]])]
+        for name, model in PAIR_STEPS.items():
+            source = "greedy" if name in ABOUT_THE_ANSWER else "samples"
+            if source in answers:
+                steps.append(self._step(name, name, {"model": self.identities[model]}, [answers[source]]))
+        return steps
+
+
+def method_inputs(name: str) -> list[str]:
+    """Steps whose files a method reads."""
+    fields = METHODS[name].needs
+    files = {FILE_OF.get(step, step) for step in steps_for(fields)}
+    if {"text", "token_ids", "token_texts"} & set(fields):
+        files.add("greedy")
+    return sorted(files)
+
+
+def clustering_of(cell: CellPlan, step: str) -> PlannedClustering:
+    """The clustering of a step of STC scores, given by its name."""
+    wanted = step.partition(":")[2] or MAIN
+    return next(one for one in cell.clusterings if one.name == wanted)

@@ -1,0 +1,310 @@
+"""A run from its settings to its files: plan, lock, one work after another, and what failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from semtoken.bench import manifest
+from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
+from semtoken.bench.datasets import Dataset, read_dataset
+from semtoken.bench.engines import Engine
+from semtoken.bench.engines.local import LocalEngine
+from semtoken.bench.models import Models
+from semtoken.bench.plan import CellPlan, Plan, clustering_of, make_plan
+from semtoken.bench.prompts import prompt_format
+from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
+from semtoken.bench.stages import Work
+from semtoken.bench.stages.parts import store_questions
+from semtoken.bench.storage import LOCK, WORKING, locked, read_json, remove_leftovers, write_json
+from semtoken.errors import InvalidInput, SemtokenError
+
+log = logging.getLogger(__name__)
+
+SETTINGS, PLAN, MANIFEST, LOG = "settings.json", "plan.json", "manifest.json", "run.log"
+PHASES = (
+    ("greedy", "samples", "stc", "p_true"),
+    ("entailment", "alternative_entailment"),
+    ("similarity", "token_relevance", "sample_token_relevance"),
+    ("scores",),
+)
+"""Works in their order; judges follow. All data sets of a model go through a phase before the next begins, so that
+each model is loaded once."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be done."""
+
+    where: str
+    """Model, or model and data set."""
+    what: str
+    """Work or clustering."""
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}, {self.what}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A work and the shards of it that are not there."""
+
+    work: Work
+    shards: tuple[int, ...]
+
+    @property
+    def units(self) -> int:
+        """Questions in these shards."""
+        return sum(map(self.work.cell.rows, self.shards))
+
+
+class Watcher(Protocol):
+    """Whom a run tells how far it is. A unit is one question in one work."""
+
+    def begin(self, units: int) -> None:
+        """So much is to be done."""
+
+    def work(self, title: str, units: int) -> None:
+        """A work begins, with so many units."""
+
+    def advance(self, units: int) -> None:
+        """So many more are done, or given up."""
+
+    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
+        """A `Progress` of `semtoken.clustering`."""
+
+
+def read_datasets(settings: RunSettings) -> list[Dataset]:
+    """The questions that the settings name.
+
+    Raises
+    ------
+    InvalidInput
+        A set cannot be read, or two have the same label.
+    """
+    datasets = [_read(choice, settings) for choice in settings.datasets]
+    if twice := first_repeated(dataset.label for dataset in datasets):
+        raise InvalidInput(f"Two data sets have the label {twice!r}; give each a `label` of its own.")
+    return datasets
+
+
+def _read(choice: DatasetSettings, settings: RunSettings) -> Dataset:
+    form = None
+    if choice.prompt is not None:
+        form = prompt_format(choice.prompt, chat=choice.chat, stop_at_newline=choice.stop_at_newline)
+    return read_dataset(
+        choice.name, path=choice.path, format=form, label=choice.label, limit=settings.limit, seed=settings.seed
+    )
+
+
+def works(run: Path, settings: RunSettings, plan: Plan) -> list[Work]:
+    """Everything that a plan consists of, in the order in which it is done."""
+    found = []
+    for label in dict.fromkeys(cell.model for cell in plan.cells):
+        cells = [cell for cell in plan.cells if cell.model == label]
+        judges = dict.fromkeys(step.work for cell in cells for step in cell.steps.values() if step.work[:6] == "judge:")
+        for phase in (*PHASES, tuple(judges)):
+            for cell in cells:
+                for name in phase:
+                    if steps := cell.steps_of(name):
+                        found.append(Work(run, settings, cell, name, steps))
+    return found
+
+
+def survey(run: Path, settings: RunSettings, plan: Plan) -> list[Pending]:
+    """What is left to do of every work, finished ones too."""
+    return [
+        Pending(work, tuple(shard for shard in range(work.cell.n_shards) if work.missing(shard)))
+        for work in works(run, settings, plan)
+    ]
+
+
+def run_benchmark(
+    settings: RunSettings,
+    run: Path,
+    *,
+    engine: Engine | None = None,
+    watcher: Watcher | None = None,
+    directory: Path | None = None,
+) -> list[Failure]:
+    """Do what is left to do of a run, and say what failed.
+
+    Parameters
+    ----------
+    settings
+        Of the run. A run that is taken up with other settings computes what depends on them.
+    run
+        Its folder.
+    engine
+        What runs the shards; by default one after another in this process.
+    watcher
+        Whom to tell.
+    directory
+        Of the settings file, for the git state in the manifest.
+
+    Returns
+    -------
+    list of Failure
+        A failed step leaves out what depends on it; everything else is done.
+
+    Raises
+    ------
+    InvalidInput
+        A question set cannot be read, the folder is in use or holds something else, or cannot be written.
+    """
+    datasets = read_datasets(settings)
+    plan = make_plan(settings, datasets)
+    check_folder(run)
+    with locked(run), _logging(run / LOG):
+        remove_leftovers(run)
+        write_json(run / SETTINGS, settings.model_dump(mode="json"))
+        write_json(run / PLAN, plan.to_dict())
+        with _manifest(run, settings, directory or Path.cwd()) as facts:
+            by_label = {dataset.label: dataset for dataset in datasets}
+            for cell in plan.cells:
+                store_questions(run, cell, by_label[cell.dataset])
+            session = _Session(run, settings, engine or LocalEngine(Models(run, settings)), watcher, plan)
+            failures = session.go()
+            facts["failures"] = [str(failure) for failure in failures]
+    return failures
+
+
+def check_folder(run: Path) -> None:
+    """Raise `InvalidInput` unless a folder is missing, empty, or holds a run."""
+    if run.exists() and not run.is_dir():
+        raise InvalidInput(f"{run} is a file; give the name of a folder.")
+    if not run.is_dir() or (run / PLAN).exists():
+        return
+    others = [path.name for path in run.iterdir() if path.name not in (LOCK, LOG, SETTINGS)]
+    others = [name for name in others if not name.startswith(WORKING)]
+    if others:
+        raise InvalidInput(f"{run} holds something else than a run ({others[0]}); give a new or empty folder.")
+
+
+class _Session:
+    """One process at work on a run."""
+
+    def __init__(self, run: Path, settings: RunSettings, engine: Engine, watcher: Watcher | None, plan: Plan) -> None:
+        self._run, self._settings, self._plan = run, settings, plan
+        self._engine = engine
+        self._watcher = watcher
+        self._failures = [Failure(model, "loading", reason) for model, reason in plan.problems.items()]
+        self._broken: set[str] = set()
+
+    def go(self) -> list[Failure]:
+        """Do everything, and say what failed."""
+        pending = [one for one in survey(self._run, self._settings, self._plan) if one.shards]
+        if self._watcher is not None:
+            self._watcher.begin(sum(one.units for one in pending))
+        for one in pending:
+            if self._prepare(one.work):
+                self._do(one)
+            elif self._watcher is not None:
+                self._watcher.advance(one.units)
+        self._engine.release()
+        log.info("Finished with %d failures", len(self._failures))
+        return self._failures
+
+    def _prepare(self, work: Work) -> bool:
+        """Have the clusterings of a work's model at hand; whether anything can be done."""
+        main, *_ = work.cell.clusterings
+        if not self._has(main, work.cell):
+            self._broken.update(step.key for step in work.cell.steps.values())
+            return False
+        if work.name == "stc":
+            for step in work.steps:
+                if not self._has(clustering_of(work.cell, step.name), work.cell):
+                    self._broken.add(step.key)
+        return any(self._can(step.key, step.inputs, work.cell) for step in work.steps)
+
+    def _can(self, key: str, inputs: Sequence[str], cell: CellPlan) -> bool:
+        return not self._broken.intersection([key, *(cell.steps[name].key for name in inputs)])
+
+    def _has(self, clustering: PlannedClustering, cell: CellPlan) -> bool:
+        """Whether the run holds a clustering, made now if need be."""
+        if clustering.key in self._broken:
+            return False
+        if is_prepared(self._run, clustering):
+            return True
+        choice = next(model for model in self._settings.models if model.label == cell.model)
+        progress = None if self._watcher is None else self._watcher.clustering
+        try:
+            log.info("Clustering of %s: %s", cell.model, clustering.name)
+            prepare_clustering(self._run, choice, clustering, progress)
+        except Exception as error:  # whatever a model's files bring about must not stop the others
+            self._fail(cell.model, f"clustering {clustering.name}", error)
+            self._broken.add(clustering.key)
+            return False
+        return True
+
+    def _do(self, pending: Pending) -> None:
+        """One work, as far as its inputs are there."""
+        cell, done = pending.work.cell, 0
+        steps = tuple(step for step in pending.work.steps if self._can(step.key, step.inputs, cell))
+        work = Work(self._run, self._settings, cell, pending.work.name, steps)
+        self._broken.update(step.key for step in pending.work.steps if step not in steps)
+
+        def count(shard: int) -> None:
+            nonlocal done
+            done += cell.rows(shard)
+            log.info("%s: shard %d of %d", work.title, shard + 1, cell.n_shards)
+            if self._watcher is not None:
+                self._watcher.advance(cell.rows(shard))
+
+        if self._watcher is not None:
+            self._watcher.work(work.title, pending.units)
+        try:
+            self._engine.run(work, pending.shards, count)
+        except Exception as error:  # out of memory, a missing model, a judge that cannot be reached: others go on
+            self._fail(cell.title, work.name, error)
+            self._broken.update(step.key for step in steps)
+            self._engine.release()
+            if self._watcher is not None:
+                self._watcher.advance(pending.units - done)
+
+    def _fail(self, where: str, what: str, error: Exception) -> None:
+        reason = str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"
+        failure = Failure(where, what, reason)
+        if not any(one.reason == reason for one in self._failures):
+            log.error("%s", failure, exc_info=not isinstance(error, SemtokenError))
+        self._failures.append(failure)
+
+
+@contextmanager
+def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dict[str, Any]]:
+    """Facts about this session, in the manifest from the beginning and again at the end; former sessions stay."""
+    path = run / MANIFEST
+    former = read_json(path).get("sessions", []) if path.exists() else []
+    facts = manifest.session(settings, manifest.command_line(), directory)
+    write_json(path, facts | {"sessions": [*former, facts]})
+    try:
+        yield facts
+        facts["status"] = "incomplete" if facts["failures"] else "complete"
+    except BaseException:
+        facts["status"] = "interrupted"
+        raise
+    finally:
+        facts["finished"] = manifest.now()
+        write_json(path, facts | {"sessions": [*former, facts]})
+
+
+@contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    """What semtoken logs goes to a file of the run, too."""
+    logger = logging.getLogger("semtoken")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+        handler.close()

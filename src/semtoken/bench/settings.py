@@ -1,0 +1,295 @@
+"""What a run is asked to do: a small YAML or TOML file, or flags. Every default is the paper's."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from semtoken._extras import require
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.bench.judges.settings import JudgeSettings
+from semtoken.clustering import Algorithm
+from semtoken.clustering.agglomerative import Linkage
+from semtoken.clustering.rows import Metric
+from semtoken.errors import InvalidInput
+from semtoken.methods import METHODS
+from semtoken.rules import FunctionWords, Preset
+from semtoken.statistics.entailment import DEFAULT_NLI
+from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+from semtoken.tables import Kind
+
+require("pydantic", extra="bench")
+
+from pydantic import (  # noqa: E402
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+ALMANAC = "almanac"
+_NOT_IN_NAMES = re.compile(r"[^\w.=-]+")
+
+
+class Strict(BaseModel):
+    """Settings without unknown names and without change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _by_name(value: Any) -> Any:
+    """A bare name stands for the settings with this name and defaults otherwise."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class ClusteringSettings(Strict):
+    """How clusters are made where none are given."""
+
+    algorithm: Algorithm = "agglomerative"
+    linkage: Linkage = "complete"
+    metric: Metric = "cosine"
+    embedding: Kind = "concatenated"
+    n_clusters: PositiveInt | None = None
+    """By default 16,000, and at most half as many as tokens."""
+    seed: int = Field(default=0, ge=0)
+
+
+class ModelSettings(Strict):
+    """One model that answers."""
+
+    name: str = Field(min_length=1)
+    """"almanac", a directory, or a hub id."""
+    label: str = ""
+    """Its name in tables; by default the last part of `name`."""
+    revision: str | None = None
+    """Branch, tag or commit of a hub id."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str | None = None
+    """"cpu", "cuda:1", ... By default a GPU where there is one."""
+    batch_size: PositiveInt = 64
+    """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
+    clusters: str | ClusteringSettings | None = None
+    """A directory or hub id of clusters, or how to make them. By default the paper's way (the almanac: its own)."""
+    trust_remote_code: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+            data = {"label": Path(data["name"].rstrip("/")).name, **data}
+            if data["name"] == ALMANAC and data.get("clusters") is None:
+                data["clusters"] = str(almanac_clusters_path())
+        return data
+
+    @property
+    def source(self) -> str:
+        """The directory or hub id."""
+        return str(almanac_path()) if self.name == ALMANAC else self.name
+
+
+class DatasetSettings(Strict):
+    """One question set; see `semtoken.bench.datasets.read_dataset`."""
+
+    name: str = Field(min_length=1)
+    """"nq", "tqa", "wq", "almanac", "almanac-dev", or a file of JSON lines."""
+    path: str | None = None
+    """A local copy of one of the paper's three."""
+    label: str | None = None
+    """Its name in tables, instead of the usual one."""
+    prompt: str | None = None
+    """A built-in format, a text with {question}, or a file that holds one. By default the set's own."""
+    chat: bool = False
+    """The prompt is one message for the chat template of the model."""
+    stop_at_newline: bool = True
+    """Of a prompt of one's own: an answer ends at its first newline."""
+
+
+class DecodingSettings(Strict):
+    """How answers are generated. Whether they end at a newline is said by the prompt of the data set."""
+
+    max_new_tokens: PositiveInt = 256
+    n_samples: PositiveInt = 5
+    temperature: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0)
+    """Of the samples."""
+    top_k: PositiveInt = 10
+    """Best alternatives kept of each greedy step, which CCP reads."""
+
+
+class SensitivitySettings(Strict):
+    """Clusterings to try besides the main one, which each differ from it in one setting."""
+
+    algorithm: tuple[Algorithm, ...] = ()
+    metric: tuple[Metric, ...] = ()
+    n_clusters: tuple[PositiveInt, ...] = ()
+    embedding: tuple[Kind, ...] = ()
+    linkage: tuple[Linkage, ...] = ()
+
+    def variants(self) -> list[tuple[str, Any]]:
+        """(Setting, value) of each."""
+        return [(name, value) for name in type(self).model_fields for value in getattr(self, name)]
+
+
+Model = Annotated[ModelSettings, BeforeValidator(_by_name)]
+JudgeChoice = Annotated[JudgeSettings, BeforeValidator(lambda v: {"kind": v} if isinstance(v, str) else v)]
+DatasetChoice = Annotated[DatasetSettings, BeforeValidator(_by_name)]
+
+
+class RunSettings(Strict):
+    """Everything that a run depends on."""
+
+    models: tuple[Model, ...] = Field(min_length=1)
+    datasets: tuple[DatasetChoice, ...] = Field(min_length=1)
+    methods: tuple[str, ...] = tuple(METHODS)
+    decoding: DecodingSettings = DecodingSettings()
+    preset: Preset = "paper"
+    function_words: FunctionWords = "paper"
+    p_true_spelling: Literal["bare", "with blank", "both"] = "bare"
+    nli: str = DEFAULT_NLI
+    """Where every model is the almanac, the embedded one by default."""
+    similarity: str = DEFAULT_SIMILARITY
+    """Likewise."""
+    pair_batch_size: PositiveInt = 64
+    """Pairs of texts that the NLI and similarity models read together."""
+    judges: tuple[JudgeChoice, ...] = Field(default=("exact",), min_length=1, validate_default=True)
+    """See `semtoken.bench.judges`. The first is the primary one unless `primary_judge` names another."""
+    primary_judge: str = ""
+    """Name of the judge whose verdicts the main tables use."""
+    limit: PositiveInt | None = None
+    """A random part of so many questions of every data set, the same for the same seed."""
+    seed: int = Field(default=0, ge=0)
+    """Of that part."""
+    sensitivity: SensitivitySettings = SensitivitySettings()
+    shard_size: PositiveInt = 256
+    """Questions that one file of a stage holds: what a killed run loses at most."""
+
+    @field_validator("methods")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in METHODS]
+        if unknown:
+            raise ValueError(f"there is no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
+        return tuple(name for name in METHODS if name in names)
+
+    @field_validator("models")
+    @classmethod
+    def _different(cls, models: tuple[ModelSettings, ...]) -> tuple[ModelSettings, ...]:
+        if twice := first_repeated(folder_name(model.label) for model in models):
+            raise ValueError(f"two models have the label {twice!r}; give each a `label` of its own")
+        return models
+
+    @model_validator(mode="after")
+    def _primary(self) -> RunSettings:
+        names = [judge_name(judge) for judge in self.judges]
+        if twice := first_repeated(names):
+            raise ValueError(f"two judges have the name {twice!r}; give each a `name` of its own")
+        if self.primary_judge and self.primary_judge not in names:
+            raise ValueError(f"primary_judge is {self.primary_judge!r}, the judges are {', '.join(names)}")
+        object.__setattr__(self, "primary_judge", self.primary_judge or names[0])
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _helpers(cls, data: Any) -> Any:
+        """The embedded encoders know the almanac's facts only, so they are the default for it alone."""
+        if not isinstance(data, Mapping):
+            return data
+        models = data.get("models")
+        names = [m.get("name") if isinstance(m, Mapping) else m for m in models] if isinstance(models, list) else []
+        embedded = bool(names) and all(name == ALMANAC for name in names)
+        defaults = {"nli": ALMANAC if embedded else DEFAULT_NLI}
+        return defaults | {"similarity": ALMANAC if embedded else DEFAULT_SIMILARITY} | dict(data)
+
+
+def judge_name(judge: JudgeSettings) -> str:
+    """Its name in files and tables."""
+    return judge.name or judge.kind
+
+
+def first_repeated(names: Iterable[str]) -> str | None:
+    """The first name that stands twice."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def folder_name(label: str) -> str:
+    """A label as the name of a folder."""
+    return _NOT_IN_NAMES.sub("-", label).strip("-.") or "unnamed"
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The content of a settings file, unchecked.
+
+    Raises
+    ------
+    InvalidInput
+        The file is missing, is neither YAML nor TOML, or holds no table of settings.
+    """
+    if path.suffix not in (".yaml", ".yml", ".toml"):
+        raise InvalidInput(f"Settings are read from .yaml or .toml files, got {path.name!r}.")
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"The settings cannot be read from {path}: {error}.") from error
+    found = _parse_toml(path, content) if path.suffix == ".toml" else _parse_yaml(path, content)
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{path} must hold settings such as `models:` and `datasets:`.")
+    return found
+
+
+def _parse_yaml(path: Path, content: str) -> Any:
+    yaml = require("yaml", extra="bench")
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{path} is not YAML: {error}") from error
+
+
+def _parse_toml(path: Path, content: str) -> Any:
+    toml = require("tomllib" if sys.version_info >= (3, 11) else "tomli", extra="bench")
+    try:
+        return toml.loads(content)
+    except toml.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not TOML: {error}.") from error
+
+
+def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
+    """Settings with all defaults filled in.
+
+    Parameters
+    ----------
+    content
+        From `read_settings` or flags.
+    where
+        For messages: the file, or "the options".
+
+    Raises
+    ------
+    InvalidInput
+        A name that is no setting, or a value that cannot be used; the message lists all of them.
+    """
+    try:
+        return RunSettings.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        faults = [f"{_place(fault['loc'])}: {_reason(fault)}" for fault in error.errors()]
+        raise InvalidInput(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """`models.0.dtype` as people count."""
+    return ".".join(str(part + 1) if isinstance(part, int) else part for part in location) or "the settings"
+
+
+def _reason(fault: Mapping[str, Any]) -> str:
+    if fault["type"] == "extra_forbidden":
+        return "there is no such setting"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{message[0].lower()}{message[1:]}"

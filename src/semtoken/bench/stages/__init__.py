@@ -1,0 +1,23 @@
+"""What computes the files of a run: one work for each pass over the questions of a model and a data set.
+
+A `Work` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it makes
+the files of one shard after another; an engine (`semtoken.bench.engines`) decides where and in what order.
+
+========================================== ===========================================================================
+work                                       steps
+========================================== ===========================================================================
+greedy, samples, p_true                    of the same names, by the model that answers
+stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
+entailment, alternative_entailment         of the same names, by the NLI model
+similarity, token_relevance,               of the same names, by the cross-encoder
+sample_token_relevance
+scores                                     one for each method
+judge:NAME                                 of the same name
+========================================== ===========================================================================
+"""
+
+from __future__ import annotations
+
+from semtoken.bench.stages.work import Work
+
+__all__ = ["Work"]

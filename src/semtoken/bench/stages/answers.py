@@ -1,0 +1,94 @@
+"""Works of the model that answers: its greedy answers, its samples, their STC scores, P(True)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+from semtoken.bench.answering import GenerationBackend
+from semtoken.bench.clusterings import load_clustering
+from semtoken.bench.plan import STC_RULES, clustering_of
+from semtoken.bench.records import GREEDY_COLUMNS, SAMPLE_COLUMNS, table_of
+from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.rules import ScoringRules
+from semtoken.scoring import Scorer, scorer_for
+from semtoken.statistics import Timings
+from semtoken.statistics.clustered import NORMALIZERS
+
+
+def _backend(context: Context) -> GenerationBackend:
+    return context.models.answering(context.cell.model, context.cell.clusterings[0])
+
+
+def greedy(context: Context) -> Recorder:
+    """Greedy answers with log-probabilities and alternatives."""
+    backend = _backend(context)
+
+    def record(part: Part) -> Iterator[Recorded]:
+        timings = Timings()
+        found = backend.greedy(part.prompts, context.decoding, timings)
+        fields = [{name: getattr(one, name) for name in GREEDY_COLUMNS} for one in found]
+        yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
+
+    return record
+
+
+def samples(context: Context) -> Recorder:
+    """Sampled answers with log-probabilities and hidden states."""
+    backend = _backend(context)
+
+    def record(part: Part) -> Iterator[Recorded]:
+        timings = Timings()
+        found = backend.samples(part.prompts, context.decoding, timings)
+        fields = [{name: getattr(one, name) for name in SAMPLE_COLUMNS} for one in found]
+        yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
+
+    return record
+
+
+def p_true(context: Context) -> Recorder:
+    """What the model says when it is asked whether its answer is true."""
+    backend = _backend(context)
+
+    def record(part: Part) -> Iterator[Recorded]:
+        timings = Timings()
+        questions = [question.question for question in part.questions]
+        texts = [one.text for one in part.generations]
+        with timings.measure("p_true"):
+            found = backend.p_true(questions, texts, context.settings.p_true_spelling)
+        yield Recorded(
+            part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in found]), timings.seconds
+        )
+
+    return record
+
+
+def clustered(context: Context) -> Recorder:
+    """STC scores of the greedy answers by all clusterings and rules that are missing, from one pass.
+
+    The pass itself is not charged to them: a generation computes the same rows anyway.
+    """
+    backend = _backend(context)
+    scorer_of = cache(partial(_scorer, context))  # kept for all shards: a scorer is made from a whole vocabulary
+
+    def record(part: Part) -> Iterator[Recorded]:
+        timings = Timings()
+        scorers = {step.name: scorer_of(step.name) for step in part.missing}
+        answers = [one.token_ids for one in part.generations]
+        found = backend.clustered(part.prompts, answers, scorers, timings)
+        for step in part.missing:
+            own = step.name.partition(":")[0]
+            fields = [{f"{own}_log_score": value} for value in found[step.name]]
+            seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
+            yield Recorded(step, table_of(part.ids, fields), {own: seconds})
+
+    return record
+
+
+def _scorer(context: Context, name: str) -> Scorer:
+    rules = ScoringRules(
+        context.settings.preset,
+        context.settings.function_words,
+        **STC_RULES.get(name, {}),
+    )
+    return scorer_for(load_clustering(context.run, clustering_of(context.cell, name)), rules)

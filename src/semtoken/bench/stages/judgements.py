@@ -1,0 +1,35 @@
+"""Whether the greedy answers are correct, as one judge says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from semtoken._extras import require
+from semtoken.bench.judges.records import Judged, correctness
+from semtoken.bench.judges.settings import judge_from
+from semtoken.bench.settings import judge_name
+from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+
+CORRECT = "correct"
+
+
+def recorder(name: str, context: Context) -> Recorder:
+    """Verdicts of the judge of that name."""
+    choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
+    judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
+
+    def record(part: Part) -> Iterator[Recorded]:
+        pyarrow = require("pyarrow", extra="bench")
+        items = [Judged(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)]
+        verdicts = judge.judge(items)
+        table = pyarrow.table(
+            {
+                "id": part.ids,
+                CORRECT: pyarrow.array(correctness(verdicts), from_pandas=False),
+                "quality": pyarrow.array([verdict.quality for verdict in verdicts], type=pyarrow.float64()),
+                "reply": pyarrow.array([verdict.reply for verdict in verdicts], type=pyarrow.string()),
+            }
+        )
+        yield Recorded(part.missing[0], table, {})
+
+    return record

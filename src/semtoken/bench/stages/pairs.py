@@ -1,0 +1,29 @@
+"""Works that ask a model about pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from semtoken.bench.clusterings import load_clustering
+from semtoken.bench.records import table_of
+from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.statistics import Timings, UniquePairs
+from semtoken.statistics.pair_steps import PAIR_STEPS, Tokens, record_pairs
+from semtoken.statistics.relevance import special_token_ids
+
+
+def recorder(step: str, context: Context) -> Recorder:
+    """Entailment, similarity or token relevance."""
+    models = context.models
+    ask = models.nli().logits if PAIR_STEPS[step] == "nli" else models.similarity().similarities
+    vocabulary = load_clustering(context.run, context.cell.clusterings[0]).vocabulary
+    tokens = Tokens(vocabulary.decode, special_token_ids(models.tokenizer(context.cell.model)))
+
+    def record(part: Part) -> Iterator[Recorded]:
+        timings = Timings()
+        generations = part.generations
+        with timings.measure(step):  # pairs are remembered for one shard: its numbers must not depend on the others
+            found = record_pairs(step, UniquePairs(ask), generations, tokens)
+        yield Recorded(part.missing[0], table_of(part.ids, found), timings.seconds)
+
+    return record

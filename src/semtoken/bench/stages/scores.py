@@ -1,0 +1,46 @@
+"""The uncertainty of every answer by every method, from what was recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._extras import require
+from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.errors import MissingStatistic, SemtokenError
+from semtoken.generation import Generation
+from semtoken.methods import score
+
+FloatArray = npt.NDArray[np.float64]
+UNCERTAINTY = "uncertainty"
+
+
+def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[FloatArray, float]:
+    """The method's value of every answer, and the seconds that took."""
+    start = time.perf_counter()
+    values = np.array([score(method, generation) for generation in generations], dtype=np.float64)
+    return values, time.perf_counter() - start
+
+
+def recorder(context: Context) -> Recorder:
+    """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
+
+    def record(part: Part) -> Iterator[Recorded]:
+        pyarrow = require("pyarrow", extra="bench")
+        failed = []
+        generations = part.generations
+        for step in part.missing:
+            try:
+                values, seconds = uncertainties(step.subject, generations)
+            except SemtokenError as error:
+                failed.append(str(error))
+                continue
+            table = pyarrow.table({"id": part.ids, UNCERTAINTY: pyarrow.array(values, from_pandas=False)})
+            yield Recorded(step, table, {step.name: seconds})
+        if failed:
+            raise MissingStatistic(" ".join(failed))
+
+    return record

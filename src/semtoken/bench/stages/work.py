@@ -1,0 +1,75 @@
+"""One pass over the questions of a model and a data set, as plain data that any engine can run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from semtoken.bench.models import Models
+from semtoken.bench.plan import CellPlan, Step
+from semtoken.bench.settings import RunSettings
+from semtoken.bench.stages.parts import Context, Part, Recorder
+from semtoken.bench.storage import is_shard, write_shard
+
+
+@dataclass(frozen=True)
+class Work:
+    """The steps of one cell that share a pass over its questions."""
+
+    run: Path
+    settings: RunSettings
+    cell: CellPlan
+    name: str
+    """See `semtoken.bench.stages`."""
+    steps: tuple[Step, ...]
+    """What it is to compute, of the steps of that name."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
+
+    def missing(self, shard: int) -> tuple[Step, ...]:
+        """Steps whose file of a shard is not there or not whole, each key once."""
+        by_key = {step.key: step for step in reversed(self.steps)}
+        rows = self.cell.rows(shard)
+        return tuple(
+            step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
+        )
+
+    def open(self, models: Models) -> Callable[[int], None]:
+        """Get ready: what is returned makes the missing files of one shard.
+
+        Raises
+        ------
+        SemtokenError
+            A model that it needs cannot be loaded.
+        """
+        context = Context(self.run, self.settings, self.cell, models)
+        record = _recorder(self.name, context)
+
+        def make(shard: int) -> None:
+            missing = self.missing(shard)
+            if not missing:
+                return
+            for found in record(Part(context, shard, missing)):
+                write_shard(found.step.folder(self.run), shard, found.step.key, found.table, found.seconds)
+
+        return make
+
+
+def _recorder(work: str, context: Context) -> Recorder:
+    """What computes a work; imported when needed, since each brings its own libraries."""
+    from semtoken.bench.stages import answers, judgements, pairs, scores
+
+    if work.startswith("judge:"):
+        return judgements.recorder(work.partition(":")[2], context)
+    makers: dict[str, Callable[[Context], Recorder]] = {
+        "greedy": answers.greedy,
+        "samples": answers.samples,
+        "stc": answers.clustered,
+        "p_true": answers.p_true,
+        "scores": scores.recorder,
+    }
+    return makers[work](context) if work in makers else pairs.recorder(work, context)

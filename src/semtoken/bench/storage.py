@@ -1,0 +1,195 @@
+"""Files of a run: Parquet shards and JSON that appear whole or not at all, and a lock on the folder.
+
+A shard is written under a temporary name in its folder, forced to the disk and renamed. Its metadata name the key of
+the settings that made it and its number of rows, and every page carries a checksum: a file that is cut off, damaged or
+of other settings is no shard, and is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from uuid import uuid4
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput
+
+METADATA_KEY = b"semtoken"
+LOCK = "lock"
+WORKING = ".writing-"  # temporary names; a kill leaves such files behind, `remove_leftovers` takes them away
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of a stage, read and checked."""
+
+    columns: Mapping[str, Sequence[Any]]
+    """Name of a column -> one plain value a question."""
+    seconds: Mapping[str, float]
+    """Seconds of the recording steps that made it."""
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """Where a shard of a stage lies."""
+    return folder / f"{number:05d}.parquet"
+
+
+def write_shard(folder: Path, number: int, key: str, columns: Any, seconds: Mapping[str, float]) -> None:
+    """Write one shard whole or not at all.
+
+    Parameters
+    ----------
+    folder, number
+        See `shard_path`; the folder is made where it is missing.
+    key
+        Of the settings that the content depends on.
+    columns
+        A `pyarrow.Table`, one row a question.
+    seconds
+        Of the steps that made it.
+
+    Raises
+    ------
+    InvalidInput
+        The folder cannot be written, or the disk is full.
+    """
+    parquet = require("pyarrow.parquet", extra="bench")
+    facts = {"key": key, "shard": number, "rows": columns.num_rows, "seconds": dict(seconds)}
+    table = columns.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()})
+    with replacing(shard_path(folder, number)) as file:
+        parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
+
+
+def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None) -> Shard | None:
+    """One shard; None where there is none that is whole and was made with these settings.
+
+    Parameters
+    ----------
+    folder, number, key
+        As for `write_shard`.
+    rows
+        Questions that it must hold.
+    names
+        Columns to read; by default all.
+    """
+    found = _read(folder, number, key, rows, names)
+    return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"])
+
+
+def is_shard(folder: Path, number: int, key: str, rows: int) -> bool:
+    """Whether `read_shard` would find it; every page is read and checked."""
+    return _read(folder, number, key, rows) is not None
+
+
+def _read(
+    folder: Path, number: int, key: str, rows: int, names: Sequence[str] | None = None
+) -> tuple[Any, dict[str, Any]] | None:
+    """Table and facts of a shard."""
+    pyarrow = require("pyarrow", extra="bench")
+    parquet = require("pyarrow.parquet", extra="bench")
+    path = shard_path(folder, number)
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
+            facts = json.loads((opened.schema_arrow.metadata or {})[METADATA_KEY])
+            table = opened.read(None if names is None else list(names))
+            table.validate(full=True)  # texts that are no UTF-8, lists that run over
+    except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException):
+        return None  # cut off, overwritten, or of another program: as good as missing
+    described = isinstance(facts, dict) and (facts.get("key"), facts.get("shard")) == (key, number)
+    return (table, facts) if described and table.num_rows == rows and "seconds" in facts else None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file whole or not at all."""
+    with replacing(path) as file:
+        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a run.
+
+    Raises
+    ------
+    InvalidInput
+        It is missing or damaged.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise InvalidInput(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}.") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes its name, and the place of a former one, once it is complete and on the disk.
+
+    Raises
+    ------
+    InvalidInput
+        The folder cannot be written, or the disk is full; a former file stays.
+    """
+    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with working.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(working, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        working.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a renaming last through a power cut; not every system can."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """The run's folder for this process alone, made where it is missing.
+
+    The system gives the lock back when the process ends, however it ends.
+
+    Raises
+    ------
+    InvalidInput
+        Another process has it, or the folder cannot be written.
+    """
+    filelock = require("filelock", extra="bench")
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(run / LOCK)
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise InvalidInput(f"Another run is at work in {run}. Wait for it, or choose another folder.") from error
+    except OSError as error:
+        raise InvalidInput(f"{run} cannot be written: {error.strerror or error}.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def remove_leftovers(run: Path) -> None:
+    """Delete what a killed run left half-written; only the holder of the lock may."""
+    for path in run.rglob(f"{WORKING}*"):
+        path.unlink(missing_ok=True)
