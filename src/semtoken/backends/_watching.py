@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, gather, is_tensor, log_normalizers
+from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, is_tensor, log_normalizers
 from semtoken.backends.channel import ChannelAnswer, ChannelRecord, load_record, record_path, write_record
-from semtoken.errors import BackendError, InvalidLogits, SemtokenError
+from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
-from semtoken.scoring import Scorer
+from semtoken.scoring import Scorer, add_step
 
 IDLE_SECONDS = 0.25  # a request that was not stepped for so long is written down: it has ended, or waits
 PLACEHOLDER = -1  # in a list of output ids: chosen, but not known yet
@@ -164,26 +164,20 @@ class Watch:
             else:
                 self.fail(watched, f"token {token} is not in the vocabulary of the clusters")
         for together in batches.values():
-            try:
-                self._reduce(together[0][0].held, together)
-            except SemtokenError as error:
-                for watched, _ in together:
-                    self.fail(watched, str(error))
+            self._reduce(together[0][0].held, together)
 
     def _reduce(self, rows: Rows, due: list[tuple[Watched, int]]) -> None:
-        size = self.scorer.vocabulary.size
-        normalizers = log_normalizers(rows, size)
-        requests = [watched.answer.plan(token) for watched, token in due]
-        columns = [request.columns for request in requests]
-        lengths = [len(c) for c in columns]
-        places = np.repeat([watched.held_row for watched, _ in due], lengths)
-        values = np.split(gather(rows, places, np.concatenate(columns)), np.cumsum(lengths)[:-1])
-        for (watched, _), request, taken in zip(due, requests, values, strict=True):
-            row = copy_row(rows, watched.held_row, size) if request.needs_row else None
-            try:
-                watched.answer.accept(request, taken, normalizers[watched.held_row], row)
-            except InvalidLogits as error:
-                self.fail(watched, str(error))
+        normalizers = log_normalizers(rows, self.scorer.vocabulary.size)
+        for watched, _ in due:
+            if not np.isfinite(normalizers[watched.held_row]):
+                self.fail(
+                    watched, f"the logits of its step {len(watched.answer.ids)} hold NaN, +inf or no finite value"
+                )
+        sound = [(watched, token) for watched, token in due if watched.error is None]
+        places = [watched.held_row for watched, _ in sound]
+        tokens = [token for _, token in sound]
+        add_step([watched.answer for watched, _ in sound], rows, places, tokens, normalizers[places])
+        for watched, _ in sound:
             watched.held = None
 
     def _write_forever(self) -> None:
