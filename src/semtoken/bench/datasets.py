@@ -256,6 +256,7 @@ def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
 def _row(line: bytes, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line.decode("utf-8"))
+        json.dumps(row, ensure_ascii=False).encode("utf-8")  # refuses half characters, which no file could hold
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{where}: expected {LINE_FORM}, this is no JSON in UTF-8.") from error
     if not isinstance(row, dict):

@@ -16,7 +16,7 @@ imported     a file says so                                                     
 
 from __future__ import annotations
 
-from semtoken.bench.judges.agreement import Agreement, agreement
+from semtoken.bench.judges.agreement import Agreement, Tally, agreement, tally
 from semtoken.bench.judges.records import Judge, Judged, OnJudged, Verdict, correctness
 
-__all__ = ["Agreement", "Judge", "Judged", "OnJudged", "Verdict", "agreement", "correctness"]
+__all__ = ["Agreement", "Judge", "Judged", "OnJudged", "Tally", "Verdict", "agreement", "correctness", "tally"]

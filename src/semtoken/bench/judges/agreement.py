@@ -15,6 +15,28 @@ from semtoken.errors import InvalidInput
 
 
 @dataclass(frozen=True)
+class Tally:
+    """One judge on all answers."""
+
+    correct: int
+    incorrect: int
+    missing: int
+    """Answers without a usable verdict (NaN)."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct answers among those with a verdict; NaN without any."""
+        judged = self.correct + self.incorrect
+        return self.correct / judged if judged else math.nan
+
+
+def tally(judgements: npt.ArrayLike) -> Tally:
+    """Count the verdicts of one judge, [N] of 1, 0 or NaN."""
+    values = np.asarray(judgements, dtype=np.float64)
+    return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
+
+
+@dataclass(frozen=True)
 class Agreement:
     """Two judges on the same answers."""
 

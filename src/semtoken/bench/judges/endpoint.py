@@ -53,6 +53,18 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Replies:
+    """What became of some requests."""
+
+    replies: tuple[Reply, ...]
+    """One for each request, in their order."""
+    spent: Usage
+    """Of the replies that were not on disk."""
+    relied_on: Usage
+    """Of all, those on disk as of when they came. Equal requests count once."""
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Where requests go, and how fast.
 
@@ -98,8 +110,8 @@ class Endpoint:
         """Where replies are kept."""
         return self.cache or cluster_cache.directory().with_name("verdicts")
 
-    def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> tuple[list[Reply], Usage]:
-        """A reply to every request, and the usage of those that were not on disk.
+    def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> Replies:
+        """A reply to every request, from disk or from the endpoint.
 
         Parameters
         ----------
@@ -128,7 +140,11 @@ class Endpoint:
 
             if missing:
                 _run(_Asking(self, keep).all(missing))
-        return [replies[key] for key in keys], sum((replies[key].usage for key in missing), Usage())
+        return Replies(
+            tuple(replies[key] for key in keys),
+            spent=sum((replies[key].usage for key in missing), Usage()),
+            relied_on=sum((reply.usage for reply in replies.values()), Usage()),
+        )
 
     def _key(self, request: Mapping[str, Any]) -> str:
         content = json.dumps({"url": self.url, "request": request}, sort_keys=True)
@@ -158,7 +174,9 @@ class _Asking:
     endpoint: Endpoint
     keep: Callable[[str, Reply], None]
     failures: list[str] = field(default_factory=list)
+    kept: int = 0
     in_a_row: int = 0
+    """Failures since the last reply."""
     hopeless: bool = False
     """A failure that no further request will escape, such as a wrong key."""
 
@@ -176,7 +194,7 @@ class _Asking:
                     self._failed(error, key)
                 else:
                     self.keep(name, reply)
-                    self.in_a_row = 0
+                    self.kept, self.in_a_row = self.kept + 1, 0
                 if self.hopeless or self.in_a_row >= GIVE_UP_AFTER:
                     return
 
@@ -184,9 +202,9 @@ class _Asking:
             await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
         if self.failures:
             raise BackendError(
-                f"{self.endpoint.url} gave no reply to {len(self.failures):,} of {len(requests):,} requests. The first "
-                f"failure: {self.failures[0]} All other replies are kept in {self.endpoint.folder}; the same command "
-                "asks for the rest."
+                f"{self.endpoint.url} fails, with all retries: {self.failures[0].rstrip('.')}. {self.kept:,} of "
+                f"{len(requests):,} replies came and are kept in {self.endpoint.folder}; the same command asks for the "
+                "rest."
             )
 
     def _client(self, key: str | None) -> Any:
@@ -280,14 +298,16 @@ def _open(folder: Path) -> Iterator[Any]:
             return key
 
         def fetch(self, mode: int, filename: Any, value: Any, read: Any) -> Any:
-            if mode != diskcache.core.MODE_BINARY:
-                raise ValueError("an entry that is not JSON")
+            if mode == diskcache.core.MODE_PICKLE:
+                raise InvalidInput(
+                    f"{folder} holds a pickled entry, which semtoken neither writes nor reads; delete it."
+                )
             return super().fetch(mode, filename, value, read)
 
     try:
         with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
             yield disk
-    except (OSError, sqlite3.Error, zlib.error) as error:
+    except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:
         raise InvalidInput(
             f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
             "damaged."

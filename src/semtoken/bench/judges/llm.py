@@ -67,10 +67,10 @@ class LLMJudge:
             There is no key for OpenAI, or the folder of replies cannot be used.
         """
         requests = [self.request(item) for item in items]
-        replies, spent = self.endpoint.ask(requests, on_judged or (lambda _: None))
-        self.spent += spent
-        self.relied_on += sum((reply.usage for reply in replies), Usage())
-        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in replies]
+        found = self.endpoint.ask(requests, on_judged or (lambda _: None))
+        self.spent += found.spent
+        self.relied_on += found.relied_on
+        return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in found.replies]
 
     def request(self, item: Judged) -> dict[str, Any]:
         """The body of the request about one answer."""

@@ -90,6 +90,7 @@ JudgeSettings: TypeAlias = Annotated[
     Field(discriminator="kind"),
 ]
 """Settings of one judge; a field of this type in a pydantic model takes a mapping with `kind`."""
+KINDS = ("exact", "contains", "rouge", "similarity", "llm", "imported")
 _ADAPTER: TypeAdapter[JudgeSettings] = TypeAdapter(JudgeSettings)
 
 
@@ -101,8 +102,11 @@ def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
     InvalidInput
         The kind or a key is unknown, or a value cannot be.
     """
+    given = {"kind": value} if isinstance(value, str) else dict(value)
+    if given.get("kind") not in KINDS:
+        raise InvalidInput(f"There is no judge {given.get('kind')!r}; there are {', '.join(KINDS)}.")
     try:
-        return _ADAPTER.validate_python({"kind": value} if isinstance(value, str) else dict(value))
+        return _ADAPTER.validate_python(given)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'judge'}: {fault['msg']}" for fault in error.errors()

@@ -1,0 +1,194 @@
+"""`semtoken bench judge`: are the answers of a file correct, and do judges agree?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import counting, out, still, tell
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from semtoken.bench.judges import Agreement, Judge, Verdict
+
+
+def judge(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ANSWERS.jsonl",
+            dir_okay=False,
+            help='One answer a line: {"id": "...", "question": "...", "answers": ["...", ...], "answer": "..."}.',
+        ),
+    ],
+    judges: Annotated[
+        list[str],
+        typer.Option(
+            "--judge",
+            "-j",
+            help="'exact', 'contains', 'rouge', 'similarity', 'llm' or 'imported'; may be given several times. Or all "
+            'settings of one as JSON: \'{"kind": "rouge", "threshold": 0.5, "name": "rouge at 0.5"}\'.',
+        ),
+    ] = ["exact"],  # noqa: B006  (typer reads the default, nothing changes it)
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            dir_okay=False,
+            help="A .jsonl or .csv file. Default: ANSWERS.judged.jsonl beside the input.",
+        ),
+    ] = None,
+    rouge_threshold: Annotated[float | None, typer.Option(help="ROUGE-L above which it is correct [0.3].")] = None,
+    similarity_threshold: Annotated[float | None, typer.Option(help="Likewise for similarity [0.5].")] = None,
+    similarity_model: Annotated[
+        str | None, typer.Option(help="Cross-encoder: 'almanac', a directory or a hub id. Default: the paper's.")
+    ] = None,
+    llm_model: Annotated[str | None, typer.Option(help="The judging model [gpt-4.1-2025-04-14].")] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Any OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+    ] = None,
+    key_env: Annotated[str | None, typer.Option(help="Environment variable with the key [OPENAI_API_KEY].")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests under way at a time [8].")] = None,
+    requests_per_minute: Annotated[float | None, typer.Option(help="Limit of requests [none].")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder of the replies that came before [the user's cache].", file_okay=False)
+    ] = None,
+    verdicts_file: Annotated[
+        Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="The column of verdicts in that file [correct].")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+) -> None:
+    """Judge answers: is each correct, by which judge, and how far do the judges agree?
+
+    An LLM judge gets the paper's prompt. Its replies are kept on disk by content: a second run asks nothing, one that
+    was interrupted asks for the rest. Replies other than True or False are counted and are no verdict.
+
+    For example:
+
+    - `semtoken bench judge answers.jsonl --judge exact --judge rouge`
+    - `OPENAI_API_KEY=... semtoken bench judge answers.jsonl -j exact -j llm --requests-per-minute 400`
+    - `semtoken bench judge answers.jsonl -j llm --base-url http://localhost:8000/v1 --llm-model my-judge`
+    - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
+    """
+    from semtoken.bench.judges import agreement, correctness
+    from semtoken.bench.judges.files import read_answers, write_verdicts
+    from semtoken.bench.judges.similarity import SimilarityJudge
+
+    options: dict[str, dict[str, Any]] = {
+        "rouge": {"threshold": rouge_threshold},
+        "similarity": {"threshold": similarity_threshold, "model": similarity_model},
+        "llm": {
+            "model": llm_model,
+            "base_url": base_url,
+            "key_env": key_env,
+            "concurrency": concurrency,
+            "requests_per_minute": requests_per_minute,
+            "cache": cache,
+        },
+        "imported": {"path": verdicts_file and str(verdicts_file), "column": column},
+    }
+    chosen = _judges(judges, options)
+    target = output or source.with_suffix(".judged.jsonl")
+    _check_target(target, source, overwrite=overwrite)
+    items = read_answers(source)
+    if any(isinstance(one, SimilarityJudge) for one in chosen):
+        still(verbose=False)
+    verdicts: dict[str, list[Verdict]] = {}
+    for one in chosen:
+        with counting(f"judging: {one.name}", len(items)) as progress:
+            verdicts[one.name] = one.judge(items, progress)
+    write_verdicts(target, items, verdicts)
+    out.print(_counts_table(verdicts))
+    if len(chosen) > 1:
+        out.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
+    _tell_spent(chosen)
+    tell(f"{len(items):,} answers in {target}.")
+
+
+def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[Judge]:
+    """The judges that were asked for; an option for a judge that was not asked for adds it."""
+    from semtoken.bench.judges.settings import judge_from
+
+    given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
+    kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
+    chosen = [judge_from(_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})}) for one in kinds]
+    names = [one.name for one in chosen]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidInput(f"Two judges have the name {twice[0]!r}; give one another 'name'.")
+    return chosen
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"--judge {text!r} is no JSON: {error}.") from error
+    return settings
+
+
+def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
+    """Refuse before the work begins what would fail after it."""
+    if target.suffix not in (".jsonl", ".csv"):
+        raise InvalidInput(f"The output must end in .jsonl or .csv, got {target.name!r}.")
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InvalidInput(f"{target} is the input; give the output another name.")
+    if target.exists() and not overwrite:
+        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
+
+
+def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
+    from semtoken.bench.judges import correctness, tally
+
+    table = _table("judge", "correct", "incorrect", "no verdict", "accuracy")
+    for name, said in verdicts.items():
+        count = tally(correctness(said))
+        table.add_row(name, f"{count.correct:,}", f"{count.incorrect:,}", f"{count.missing:,}", f"{count.accuracy:.1%}")
+    return table
+
+
+def _agreement_table(pairs: Sequence[Agreement]) -> Table:
+    table = _table("first", "second", "both", "only first", "only second", "neither", "agree", "kappa")
+    for pair in pairs:
+        table.add_row(
+            pair.first,
+            pair.second,
+            f"{pair.both_correct:,}",
+            f"{pair.only_first:,}",
+            f"{pair.only_second:,}",
+            f"{pair.both_incorrect:,}",
+            f"{pair.agreement:.1%}",
+            f"{pair.kappa:.3f}",
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="left" if name == "second" else "right")
+    return table
+
+
+def _tell_spent(judges: Sequence[Judge]) -> None:
+    """What a language model took, new replies only."""
+    from semtoken.bench.judges.llm import LLMJudge
+
+    for one in judges:
+        if isinstance(one, LLMJudge):
+            spent = one.spent
+            tell(
+                f"{one.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
+                f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
+                f"completion tokens; {one.relied_on.replies - spent.replies:,} replies from disk."
+            )
