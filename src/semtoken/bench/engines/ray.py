@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,10 +74,8 @@ class RayEngine:
             ray.init(address=self.address, logging_level="error", log_to_driver=False, **local)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise BackendError(f"Ray cannot be reached at {self.address!r}: {error}") from error
-        data = require("ray.data", extra="ray")
-        context = data.DataContext.get_current()
-        context.enable_progress_bars = False
-        context.max_errored_blocks = 0
+        require("ray.data", extra="ray").DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # its progress would run into that of the run
         return ray
 
 
