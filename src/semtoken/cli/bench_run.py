@@ -1,0 +1,242 @@
+"""`semtoken bench run`: models x data sets x methods, from a file of settings or from flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import err, out, still, tell
+from semtoken.cli.options import DeviceOption, VerboseOption
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
+
+    from semtoken.bench.run import Failure, Pending
+    from semtoken.bench.settings import RunSettings
+
+DEFAULT_FOLDER = Path("runs")
+
+
+def run(
+    settings: Annotated[
+        Path | None, typer.Argument(help="A .yaml or .toml file of settings; see docs/bench.md.", dir_okay=False)
+    ] = None,
+    out_folder: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="'almanac', a directory or a hub id; may be repeated.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dataset",
+            "-d",
+            help="'nq', 'tqa', 'wq', 'almanac', 'almanac-dev', a file of JSON lines, or 'nq=FILE' for a copy; may "
+            "be repeated.",
+        ),
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="With commas between: 'stc,perplexity'. Default: all.")] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="A random part of so many questions of each set.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of that part and of the samples.")] = None,
+    nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
+    similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, likewise.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
+    device: DeviceOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Answer the questions, record what the methods need, score and judge: the paper's experiment on any model.
+
+    Everything is kept in the run's folder in small files. A run that was stopped, or whose settings changed, computes
+    only what is missing; `semtoken bench report RUN` then makes the tables. Options here override the file's settings.
+
+    For example:
+
+    - `semtoken bench run --model almanac --dataset almanac --out runs/almanac`
+    - `semtoken bench run paper.yaml`
+    - `semtoken bench run paper.yaml --limit 200 --out runs/trial --dry-run`
+    """
+    from semtoken.bench.run import run_benchmark
+
+    flags = _flags(model, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device)
+    resolved = resolve(settings, flags)
+    folder = out_folder or _default_folder(settings)
+    still(verbose)
+    if dry_run:
+        show_plan(resolved, folder)
+        return
+    directory = None if settings is None else settings.absolute().parent
+    with run_bars() as bars:
+        failures = run_benchmark(resolved, folder, watcher=bars, directory=directory)
+    report_failures(failures, folder)
+
+
+def _flags(
+    models: Sequence[str] | None,
+    datasets: Sequence[str] | None,
+    methods: str | None,
+    judges: Sequence[str] | None,
+    limit: int | None,
+    seed: int | None,
+    nli: str | None,
+    similarity: str | None,
+    batch_size: int | None,
+    device: str | None,
+) -> dict[str, Any]:
+    """The options that were given, in the form of a file of settings."""
+    of_models = {"batch_size": batch_size, "device": device}
+    found: dict[str, Any] = {
+        "models": [{"name": name} for name in models] if models else None,
+        "datasets": [_dataset(text) for text in datasets] if datasets else None,
+        "methods": [name.strip() for name in methods.split(",") if name.strip()] if methods else None,
+        "judges": list(judges) if judges else None,
+        "limit": limit,
+        "seed": seed,
+        "nli": nli,
+        "similarity": similarity,
+        "of_models": {name: value for name, value in of_models.items() if value is not None} or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _dataset(text: str) -> dict[str, str]:
+    name, equals, path = text.partition("=")
+    return {"name": name, "path": path} if equals else {"name": text}
+
+
+def resolve(path: Path | None, flags: Mapping[str, Any]) -> RunSettings:
+    """Settings of a file, overridden by flags, with defaults filled in.
+
+    Raises
+    ------
+    InvalidInput
+        They cannot be used.
+    """
+    from semtoken.bench.settings import check_settings, read_settings
+
+    content = {} if path is None else read_settings(path)
+    given = dict(flags)
+    of_models = given.pop("of_models", {})
+    if "seed" in given and isinstance(decoding := content.setdefault("decoding", {}), dict):
+        content["decoding"] = {**decoding, "seed": given["seed"]}
+    content.update(given)
+    models = content.get("models")
+    if of_models and isinstance(models, list):
+        named = [{"name": model} if isinstance(model, str) else model for model in models]
+        content["models"] = [{**model, **of_models} if isinstance(model, dict) else model for model in named]
+    return check_settings(content, "The options" if path is None else str(path))
+
+
+def _default_folder(settings: Path | None) -> Path:
+    if settings is None:
+        raise InvalidInput("Name the run's folder with --out.")
+    return DEFAULT_FOLDER / settings.stem
+
+
+def show_plan(settings: RunSettings, folder: Path) -> None:
+    """What a run would do, and what is already there."""
+    from semtoken.bench.plan import make_plan
+    from semtoken.bench.run import check_folder, read_datasets, survey
+
+    check_folder(folder)
+    plan = make_plan(settings, read_datasets(settings))
+    out.print(_plan_table(survey(folder, settings, plan), folder))
+    for model, reason in plan.problems.items():
+        tell(f"{model} will be left out: {reason}", style="yellow")
+
+
+def _plan_table(pending: Sequence[Pending], folder: Path) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    left = sum(one.units for one in pending)
+    total = sum(one.work.cell.n_questions for one in pending)
+    caption = f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed."
+    table = Table(box=box.SIMPLE, pad_edge=False, caption=caption)
+    for name in ("Model", "Data set", "Step"):
+        table.add_column(name)
+    for name in ("Questions", "Done", "Left"):
+        table.add_column(name, justify="right")
+    for one in pending:
+        cell, count = one.work.cell, one.work.cell.n_questions
+        row = (cell.model, cell.dataset, one.work.name.replace("_", " "), f"{count:,}")
+        table.add_row(*row, f"{count - one.units:,}", f"{one.units:,}" if one.units else "")
+    return table
+
+
+def report_failures(failures: Sequence[Failure], folder: Path) -> None:
+    """Say how a run ended; exit with 1 if something failed."""
+    from semtoken.bench.run import LOG
+
+    if not failures:
+        tell(f"The run in {folder} is complete. Its tables: semtoken bench report {folder}")
+        return
+    for failure in failures:
+        tell(f"Failed: {failure}", style="red")
+    tell(
+        f"Error: {len(failures)} step{'s' if len(failures) > 1 else ''} failed, everything else in {folder} is done; "
+        f"{folder / LOG} says more. Run the same command again to try these once more.",
+        style="red",
+    )
+    raise typer.Exit(1)
+
+
+class RunBars:
+    """A `Watcher` that shows two bars: the whole run and the step at work."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._whole: TaskID = progress.add_task("whole run", total=None)
+        self._step: TaskID = progress.add_task("getting ready", total=None)
+
+    def begin(self, units: int) -> None:
+        """See `Watcher`."""
+        self._progress.update(self._whole, total=units)
+
+    def work(self, title: str, units: int) -> None:
+        """See `Watcher`."""
+        self._progress.reset(self._step, description=title, total=units)
+
+    def advance(self, units: int) -> None:
+        """See `Watcher`."""
+        self._progress.advance(self._step, units)
+        self._progress.advance(self._whole, units)
+
+    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
+        """See `Watcher`."""
+        self._progress.update(self._step, description=f"clustering: {phase}", total=1.0, completed=fraction)
+
+
+@contextmanager
+def run_bars() -> Iterator[RunBars]:
+    """Bars for a run, on stderr where a person looks."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        yield RunBars(progress)
