@@ -180,6 +180,9 @@ def read_channel(
     deadline = time.monotonic() + timeout
     while True:
         record = load_record(folder, request_id)
+        if record is not None and record.error is not None:
+            record_path(folder, request_id).unlink(missing_ok=True)
+            raise BackendError(f"Request {request_id!r} was not scored: {record.error}.")
         scored = None if record is None else finish_record(record, ids, clusters)
         if scored is not None:
             record_path(folder, request_id).unlink(missing_ok=True)
@@ -195,8 +198,6 @@ def read_channel(
 
 def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: TokenClusters) -> ScoredResponse | None:
     """The score, once the record covers the answer; None while the engine has yet to write more of it."""
-    if record.error is not None:
-        raise BackendError(f"Request {record.request_id!r} was not scored: {record.error}")
     scorer = scorer_for(clusters, record.rules)
     if scorer.signature != record.signature:
         raise VocabularyMismatch(
