@@ -155,7 +155,7 @@ def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
 
 
 def _agreement_table(pairs: Sequence[Agreement]) -> Table:
-    table = _table("first", "second", "both", "only first", "only second", "neither", "agree", "kappa")
+    table = _table("first", "second", "both", "only 1st", "only 2nd", "neither", "agree", "kappa")
     for pair in pairs:
         table.add_row(
             pair.first,
@@ -173,10 +173,10 @@ def _agreement_table(pairs: Sequence[Agreement]) -> Table:
 def _table(first: str, *others: str) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    table.add_column(first)
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    table.add_column(first, overflow="fold")
     for name in others:
-        table.add_column(name, justify="left" if name == "second" else "right")
+        table.add_column(name, justify="left" if name == "second" else "right", overflow="fold")
     return table
 
 

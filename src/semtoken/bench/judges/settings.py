@@ -15,7 +15,6 @@ from semtoken.bench.judges.records import Judge
 from semtoken.bench.judges.similarity import SimilarityJudge
 from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge
 from semtoken.errors import InvalidInput
-from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 
 require("pydantic", extra="bench")
 
@@ -54,7 +53,7 @@ class SimilaritySettings(_Settings):
     """See `SimilarityJudge`."""
 
     kind: Literal["similarity"] = "similarity"
-    model: str = DEFAULT_SIMILARITY
+    model: str | None = None
     threshold: Threshold = 0.5
     device: str | None = None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.judges.records import Judged, OnJudged, Verdict
-from semtoken.statistics import SimilarityModel
-from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+
+if TYPE_CHECKING:
+    from semtoken.statistics import SimilarityModel
 
 CHUNK = 256
 """Answers between two reports of progress."""
@@ -22,8 +23,8 @@ class SimilarityJudge:
     Answer and accepted answer are compared as bare texts, without the question. An empty answer has quality 0.
     """
 
-    model: str = DEFAULT_SIMILARITY
-    """A directory or a hub id; "almanac" is the small one inside the package."""
+    model: str | None = None
+    """A directory or a hub id; "almanac" is the small one inside the package. None: the one that methods use."""
     threshold: float = 0.5
     device: str | None = None
     name: str = "similarity"
@@ -31,11 +32,19 @@ class SimilarityJudge:
     @property
     def settings(self) -> Mapping[str, Any]:
         """Model and threshold."""
-        return {"kind": "similarity", "model": self.model, "threshold": self.threshold}
+        return {"kind": "similarity", "model": self._model, "threshold": self.threshold}
+
+    @property
+    def _model(self) -> str:
+        from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+
+        return self.model or DEFAULT_SIMILARITY
 
     @cached_property
     def _encoder(self) -> SimilarityModel:
-        return SimilarityModel.from_pretrained(self.model, device=self.device)
+        from semtoken.statistics import SimilarityModel  # torch is loaded only where it is used
+
+        return SimilarityModel.from_pretrained(self._model, device=self.device)
 
     def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item, its similarity as the quality."""
