@@ -39,6 +39,11 @@ def clusters() -> TokenClusters:
     return TokenClusters.from_pretrained(almanac_clusters_path())
 
 
+@pytest.fixture(autouse=True)
+def quick_writer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_watching, "IDLE_SECONDS", 0.01)
+
+
 @dataclass
 class Request:
     """One request of the engine below: what it will say, and from which logits."""
@@ -73,6 +78,8 @@ class Engine:
                     request.known[-1] = request.ids[len(request.known) - 1]
             pieces = [not r.known and self.random.random() < 0.3 for r in chosen]
             self._step(chosen, pieces)
+            if self.random.random() < 0.2:
+                time.sleep(0.03)  # long enough for everything to be written down
             for request, piece in zip(chosen, pieces, strict=True):
                 if not piece:
                     request.known.append(PLACEHOLDER if self.late else request.ids[len(request.known)])
@@ -217,7 +224,7 @@ def test_what_the_writer_cannot_write_does_not_end_it(
     lost, kept = make_requests(clusters.vocabulary.size, 2, 3)
     folder.rmdir()
     Engine(watch, np.random.default_rng(0), True, False).run([lost])
-    time.sleep(3 * _watching.IDLE_SECONDS)
+    time.sleep(0.1)
     folder.mkdir()
     Engine(watch, np.random.default_rng(0), True, False).run([kept])
     assert read_channel(folder, kept.name, kept.ids, clusters).log_score < 0
