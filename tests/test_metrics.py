@@ -390,3 +390,42 @@ def test_the_paired_test_rarely_finds_what_is_not_there() -> None:
         a, b = u + rng.normal(size=100), u + rng.normal(size=100)  # equally good
         found += metrics.paired_difference("auroc", a, b, correct, n_resamples=100, seed=seed).p_value < 0.05
     assert found <= 20  # 5 % expected; P(more than 20 of 200) is under 0.1 %
+
+
+def test_many_methods_are_compared_from_one_resampling_each() -> None:
+    u, correct = simulated(3, 80)
+    other = u + np.random.default_rng(2).normal(size=u.size)
+    a, b = (metrics.resample("prr", values, correct, n_resamples=200, seed=5) for values in (u, other))
+    assert a.estimate(0.9) == metrics.bootstrap("prr", u, correct, n_resamples=200, seed=5, confidence_level=0.9)
+    assert a.minus(b) == metrics.paired_difference("prr", u, other, correct, n_resamples=200, seed=5)
+    with pytest.raises(InvalidInput, match="confidence_level"):
+        a.estimate(1.0)
+
+
+def test_holm_by_hand() -> None:
+    # sorted 0.005, 0.01, 0.03, 0.04 -> 4 x 0.005, 3 x 0.01, 2 x 0.03, and 1 x 0.04 raised to the one before
+    assert metrics.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert metrics.holm([0.9, 0.8]) == [1.0, 1.0]
+    assert metrics.holm([]) == []
+
+
+def test_holm_leaves_out_comparisons_without_a_value() -> None:
+    first, missing, last = metrics.holm([0.02, math.nan, 0.01])
+    assert (first, last) == (0.02, 0.02)
+    assert math.isnan(missing)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_rejects_what_the_textbooks_steps_reject(p_values: list[float]) -> None:
+    adjusted = metrics.holm(p_values)
+    for p, q in zip(p_values, adjusted, strict=True):
+        assert p <= q <= 1.0
+    order = np.argsort(p_values, kind="stable")
+    assert np.all(np.diff(np.array(adjusted)[order]) >= 0)
+    for level in (0.01, 0.05, 0.3):  # the textbook's step-down: reject until the first that is too large
+        rejected = 0
+        for k, index in enumerate(order):
+            if p_values[index] * (len(order) - k) > level:
+                break
+            rejected += 1
+        assert sum(q <= level for q in adjusted) == rejected

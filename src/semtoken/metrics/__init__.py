@@ -21,13 +21,14 @@ One policy for awkward input, in all of them:
 - Arrays of different lengths, labels outside their range or text where numbers belong raise `InvalidInput`.
 
 `bootstrap` puts an interval around any of them, `paired_difference` compares two uncertainties of the
-same answers.
+same answers, `resample` does both for many uncertainties, and `holm` adjusts the p-values of many comparisons.
 """
 
 from __future__ import annotations
 
 from semtoken.metrics.calibration import expected_calibration_error
 from semtoken.metrics.inputs import UndefinedMetric
+from semtoken.metrics.multiple import holm
 from semtoken.metrics.ranking import (
     RejectionAreas,
     RiskCoverage,
@@ -37,20 +38,30 @@ from semtoken.metrics.ranking import (
     rejection_areas,
     risk_coverage_curve,
 )
-from semtoken.metrics.resampling import Difference, Estimate, bootstrap, paired_difference
+from semtoken.metrics.resampling import (
+    Difference,
+    Estimate,
+    Resampled,
+    bootstrap,
+    paired_difference,
+    resample,
+)
 
 __all__ = [
     "Difference",
     "Estimate",
     "RejectionAreas",
+    "Resampled",
     "RiskCoverage",
     "UndefinedMetric",
     "aurc",
     "auroc",
     "bootstrap",
     "expected_calibration_error",
+    "holm",
     "paired_difference",
     "prr",
     "rejection_areas",
+    "resample",
     "risk_coverage_curve",
 ]

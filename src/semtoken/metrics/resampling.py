@@ -81,6 +81,61 @@ class Difference:
     """Why there is no value; empty if there is one."""
 
 
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """A metric on the answers as given and on resamples of them; see `resample`."""
+
+    value: float
+    """On the answers as given; NaN if undefined."""
+    values: FloatArray
+    """On every resample, [n_resamples], NaN where undefined; empty if `value` is."""
+    n: int
+    """Answers that counted."""
+    n_left_out: int
+    """Answers that were not judged."""
+    n_non_finite: int
+    """Uncertainties of NaN or +inf, which shared the worst rank."""
+    n_resamples: int
+    """Resamples asked for."""
+    reason: str
+    """Why there is no value; empty if there is one."""
+
+    def estimate(self, confidence_level: float = 0.95) -> Estimate:
+        """The value with its percentile interval."""
+        low, high = _interval(self.values, confidence_level)
+        return Estimate(
+            value=self.value,
+            low=low,
+            high=high,
+            n=self.n,
+            n_left_out=self.n_left_out,
+            n_non_finite=self.n_non_finite,
+            n_resamples=self.n_resamples,
+            n_undefined=int(np.isnan(self.values).sum()),
+            confidence_level=confidence_level,
+            reason=self.reason,
+        )
+
+    def minus(self, other: Resampled, confidence_level: float = 0.95) -> Difference:
+        """The difference to another uncertainty of the same answers, resampled with the same seed."""
+        reason = self.reason or other.reason
+        values = np.empty(0) if reason else self.values - other.values
+        low, high = _interval(values, confidence_level)
+        return Difference(
+            value=self.value - other.value,
+            low=low,
+            high=high,
+            p_value=_two_sided(values),
+            n=self.n,
+            n_left_out=self.n_left_out,
+            n_non_finite=self.n_non_finite + other.n_non_finite,
+            n_resamples=self.n_resamples,
+            n_undefined=int(np.isnan(values).sum()),
+            confidence_level=confidence_level,
+            reason=reason,
+        )
+
+
 def bootstrap(
     metric: str | Callable[..., float],
     uncertainty: npt.ArrayLike,
@@ -119,25 +174,8 @@ def bootstrap(
     ----------
     Efron and Tibshirani 1993, "An introduction to the bootstrap", chapter 13.
     """
-    name = _check(metric, n_resamples, confidence_level)
-    prepared = _PREPARE[name](uncertainty, correct, **options)
-    reason = prepared.undefined
-    n = prepared.answers.target.size
-    values = np.empty(0)
-    if not reason:
-        values = np.concatenate([prepared.weighted(block) for block in _multiplicities(n, n_resamples, seed)])
-    low, high = _interval(values, confidence_level)
-    return Estimate(
-        value=prepared.value(),
-        low=low,
-        high=high,
-        n=n,
-        n_left_out=prepared.answers.n_left_out,
-        n_non_finite=prepared.answers.n_non_finite,
-        n_resamples=n_resamples,
-        n_undefined=int(np.isnan(values).sum()),
-        confidence_level=confidence_level,
-        reason=reason,
+    return resample(metric, uncertainty, correct, n_resamples=n_resamples, seed=seed, **options).estimate(
+        confidence_level
     )
 
 
@@ -172,39 +210,53 @@ def paired_difference(
     ----------
     Efron and Tibshirani 1993, "An introduction to the bootstrap", chapters 13 and 15.
     """
-    name = _check(metric, n_resamples, confidence_level)
-    a = _PREPARE[name](uncertainty_a, correct, **options)
-    b = _PREPARE[name](uncertainty_b, correct, **options)
-    reason = a.undefined or b.undefined
-    n = a.answers.target.size
+    shared: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, **options}
+    a = resample(metric, uncertainty_a, correct, **shared)
+    b = resample(metric, uncertainty_b, correct, **shared)
+    return a.minus(b, confidence_level)
+
+
+def resample(
+    metric: str | Callable[..., float],
+    uncertainty: npt.ArrayLike,
+    correct: npt.ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    **options: Any,
+) -> Resampled:
+    """A metric on resamples of the answers, to be made into intervals and differences.
+
+    Many methods on the same answers are compared with one another at the cost of one resampling each.
+
+    Parameters
+    ----------
+    metric, uncertainty, correct, n_resamples, seed, **options
+        As in `bootstrap`.
+    """
+    name = _check(metric, n_resamples)
+    prepared = _PREPARE[name](uncertainty, correct, **options)
     values = np.empty(0)
-    if not reason:
-        blocks = _multiplicities(n, n_resamples, seed)
-        values = np.concatenate([a.weighted(block) - b.weighted(block) for block in blocks])
-    low, high = _interval(values, confidence_level)
-    return Difference(
-        value=a.value() - b.value(),
-        low=low,
-        high=high,
-        p_value=_two_sided(values),
-        n=n,
-        n_left_out=a.answers.n_left_out,
-        n_non_finite=a.answers.n_non_finite + b.answers.n_non_finite,
+    if not prepared.undefined:
+        blocks = _multiplicities(prepared.answers.target.size, n_resamples, seed)
+        values = np.concatenate([prepared.weighted(block) for block in blocks])
+    return Resampled(
+        value=prepared.value(),
+        values=values,
+        n=prepared.answers.target.size,
+        n_left_out=prepared.answers.n_left_out,
+        n_non_finite=prepared.answers.n_non_finite,
         n_resamples=n_resamples,
-        n_undefined=int(np.isnan(values).sum()),
-        confidence_level=confidence_level,
-        reason=reason,
+        reason=prepared.undefined,
     )
 
 
-def _check(metric: str | Callable[..., float], n_resamples: int, confidence_level: float) -> str:
+def _check(metric: str | Callable[..., float], n_resamples: int) -> str:
     name = metric if isinstance(metric, str) else _NAMES.get(metric, repr(metric))
     if name not in _PREPARE:
         raise InvalidInput(f"'metric' must be one of {', '.join(_PREPARE)}, got {name}.")
     if n_resamples < 1:
         raise InvalidInput(f"'n_resamples' must be at least 1, got {n_resamples}.")
-    if not 0 < confidence_level < 1:
-        raise InvalidInput(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
     return name
 
 
@@ -219,6 +271,8 @@ def _multiplicities(n: int, n_resamples: int, seed: int) -> Iterator[FloatArray]
 
 
 def _interval(values: FloatArray, confidence_level: float) -> tuple[float, float]:
+    if not 0 < confidence_level < 1:
+        raise InvalidInput(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
     defined = values[~np.isnan(values)]
     if defined.size == 0:
         return float("nan"), float("nan")
