@@ -77,15 +77,28 @@ def save(
     """
     target = Path(directory).expanduser().resolve()
     _check_replaceable(target)
+    with replacing_folder(target) as new:
+        _write_files(new, arrays, config, card)
+    return target
+
+
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the name of `target` and the place of a former one when all is written.
+
+    Raises
+    ------
+    InvalidInput
+        The place cannot be written, or the disk is full; a former folder stays.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _sibling(target) as new:
             new.mkdir()
-            _write_files(new, arrays, config, card)
+            yield new
             _publish(new, target)
     except OSError as error:
         raise InvalidInput(f"Cannot write {target}: {error.strerror or error}. Choose another directory.") from error
-    return target
 
 
 def load(source: str | Path, *, revision: str | None = None) -> Saved:

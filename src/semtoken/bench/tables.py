@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.compare import Comparison, MethodResult
+from semtoken.bench.formatting import difference, with_interval
 from semtoken.metrics import Difference, Estimate
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ def text_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     return [
         (
             result.method.title,
-            _with_interval(result.auroc),
-            _difference(result.auroc_difference),
-            _with_interval(result.prr),
-            _difference(result.prr_difference),
+            with_interval(result.auroc),
+            difference(result.auroc_difference),
+            with_interval(result.prr),
+            difference(result.prr_difference),
             str(result.undefined),
             f"{result.seconds:.2f}",
             _yes(result.method.semantic_aware),
@@ -142,18 +143,6 @@ def _flat(result: MethodResult) -> dict[str, Any]:
         "external_model_free": result.method.external_model_free,
         "overhead": result.method.overhead,
     }
-
-
-def _with_interval(estimate: Estimate) -> str:
-    if math.isnan(estimate.value):
-        return f"undefined: {estimate.reason}"
-    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
-
-
-def _difference(difference: Difference | None) -> str:
-    if difference is None or math.isnan(difference.value):
-        return ""
-    return f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
 
 
 def _yes(flag: bool) -> str:

@@ -1,0 +1,77 @@
+"""Numbers as tables of the benchmark print them: as many digits as they deserve, one form for each kind."""
+
+from __future__ import annotations
+
+import math
+
+from semtoken.metrics import Difference, Estimate
+
+MISSING = "–"
+"""What stands in a table where there is no number."""
+
+
+def metric(value: float) -> str:
+    """AUROC, PRR and the like: `0.768`."""
+    return MISSING if math.isnan(value) else f"{value:.3f}"
+
+
+def interval(low: float, high: float) -> str:
+    """`[0.741, 0.793]`, empty if the ends are undefined."""
+    return "" if math.isnan(low) or math.isnan(high) else f"[{low:.3f}, {high:.3f}]"
+
+
+def signed(value: float) -> str:
+    """A difference of metrics: `+0.012`; what rounds to nothing has no sign."""
+    if math.isnan(value):
+        return MISSING
+    return "0.000" if f"{abs(value):.3f}" == "0.000" else f"{value:+.3f}"
+
+
+def signed_interval(low: float, high: float) -> str:
+    """`[-0.003, +0.027]`, empty if the ends are undefined."""
+    return "" if math.isnan(low) or math.isnan(high) else f"[{signed(low)}, {signed(high)}]"
+
+
+def with_interval(estimate: Estimate) -> str:
+    """`0.768 [0.741, 0.793]`, or why there is no value."""
+    if math.isnan(estimate.value):
+        return f"undefined: {estimate.reason}"
+    return f"{metric(estimate.value)} {interval(estimate.low, estimate.high)}"
+
+
+def difference(found: Difference | None) -> str:
+    """`+0.012 [-0.003, +0.027]`, empty if there is none."""
+    if found is None or math.isnan(found.value):
+        return ""
+    return f"{signed(found.value)} {signed_interval(found.low, found.high)}"
+
+
+def p_value(p: float) -> str:
+    """`0.034`."""
+    return MISSING if math.isnan(p) else f"{p:.3f}"
+
+
+def amount(value: float) -> str:
+    """Seconds and percentages of any size to three digits or so: `0.023`, `3.03`, `50.9`, `1,374`."""
+    if math.isnan(value):
+        return MISSING
+    size = abs(value)
+    if 0 < size < 0.0005:
+        return f"{'-' if value < 0 else ''}<0.001"
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+    return "0" if size == 0 else f"{value:,.{digits}f}"
+
+
+def signed_amount(value: float) -> str:
+    """The same for differences: `+1.03`, `-374`."""
+    return f"+{amount(value)}" if value > 0 else amount(value)
+
+
+def share(value: float) -> str:
+    """`81.4 %`."""
+    return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def one_line(text: str) -> str:
+    """Text of others with everything unprintable, line ends too, as escapes."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
