@@ -1,0 +1,67 @@
+"""The proxy as an ASGI application: its own two pages, and everything else to the upstream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.clusters import TokenClusters
+from semtoken.rules import ScoringRules
+
+for _module in ("fastapi", "httpx", "prometheus_client"):
+    require(_module, extra="serve")
+
+from fastapi import FastAPI, Response  # noqa: E402
+from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
+
+from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
+from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
+from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
+from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
+from semtoken.web.proxy.transport import Upstream  # noqa: E402
+
+
+def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRules | None = None) -> FastAPI:
+    """An OpenAI-compatible reverse proxy.
+
+    Parameters
+    ----------
+    settings
+        Where the upstream is, and limits.
+    clusters
+        Clusters of the upstream model's tokens.
+    rules
+        As for `score_logits`.
+    """
+    for name in ("httpx", "httpcore"):  # their lines of information hold addresses and headers, and so keys
+        logging.getLogger(name).setLevel(logging.WARNING)
+    metrics = ProxyMetrics()
+    upstream = Upstream(settings)
+    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
+
+    @asynccontextmanager
+    async def closing(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await upstream.aclose()
+
+    app = FastAPI(openapi_url=None, lifespan=closing)
+    app.state.upstream = upstream
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        status = await upstream.answers()
+        return {
+            "status": "ok",
+            "upstream": {"answers": status is not None, "status": status},
+            "clusters": clusters.signature,
+        }
+
+    @app.get("/metrics")
+    def figures() -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    app.mount("/", ProxyHandler(upstream, settings, scoring, metrics))
+    return app

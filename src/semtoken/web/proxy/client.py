@@ -1,0 +1,113 @@
+"""The client's side of an exchange: its request read within limits, the answer written to it, and when it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+from semtoken.web.proxy.transport import Headers
+from semtoken.web.wire import ApiError
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+
+class ClientGone(Exception):
+    """The client left before its request was complete."""
+
+
+class Client:
+    """One request of a client, as ASGI gives it."""
+
+    def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self.status: int | None = None
+        """Of the answer, once it has begun."""
+        self.ended = False
+        """The answer is complete."""
+
+    @property
+    def method(self) -> str:
+        """The request's method."""
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        """The request's path, decoded."""
+        return str(self.scope["path"])
+
+    @property
+    def target(self) -> bytes:
+        """Path and query as the client spelled them."""
+        path: bytes = self.scope.get("raw_path") or self.scope["path"].encode()
+        query: bytes = self.scope.get("query_string", b"")
+        return path + (b"?" + query if query else b"")
+
+    @property
+    def headers(self) -> Headers:
+        """The request's headers in order."""
+        headers: Headers = self.scope["headers"]
+        return headers
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header, None if it is not there."""
+        return next((value for key, value in self.headers if key == name), None)
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises
+        ------
+        ApiError
+            It is longer than `limit` bytes (413).
+        ClientGone
+            The client left.
+        """
+        declared = self.header(b"content-length")
+        if declared is not None and declared.isdigit() and int(declared) > limit:
+            raise too_large(limit)
+        body = bytearray()
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise too_large(limit)
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    async def left(self) -> None:
+        """Return once the client has gone, after its body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Send the head of the answer."""
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece of the body."""
+        if piece:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end(self) -> None:
+        """Say that the body is complete. Without it the server breaks the connection off, which tells the client."""
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def fail(self, error: ApiError) -> None:
+        """Answer with an error of the proxy's own."""
+        self.status, self.ended = error.status, True
+        await error.response()(self.scope, self._receive, self._send)
+
+
+def too_large(limit: int) -> ApiError:
+    """The answer to a request of too many bytes."""
+    return ApiError(
+        413, f"The request is larger than the {limit:,} bytes that this proxy takes.", code="request_too_large"
+    )

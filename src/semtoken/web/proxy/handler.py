@@ -1,0 +1,129 @@
+"""What becomes of one request: read, forwarded, answered; every way in which that can go wrong."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import AsyncExitStack
+
+import anyio
+import httpx
+
+from semtoken.web.proxy.asking import Asking
+from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
+from semtoken.web.proxy.metrics import ProxyMetrics
+from semtoken.web.proxy.relay import Answer, Scoring, is_stream, relay_reply, relay_stream, relay_untouched
+from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request
+from semtoken.web.proxy.scoring import AnswerScoring
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.transport import Request, Upstream, failure, forwarded
+from semtoken.web.wire import ApiError
+
+logger = logging.getLogger("semtoken.proxy")
+
+UPSTREAM_OWN = re.compile(r"^/upstream(/health|/metrics)$")  # paths that the proxy answers itself
+REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
+
+
+class ProxyHandler:
+    """An ASGI application that forwards everything to the upstream.
+
+    Parameters
+    ----------
+    upstream, settings, scoring, metrics
+        The parts of the proxy.
+    """
+
+    def __init__(
+        self, upstream: Upstream, settings: ProxySettings, scoring: AnswerScoring, metrics: ProxyMetrics
+    ) -> None:
+        self._upstream = upstream
+        self._settings = settings
+        self._scoring = scoring
+        self._metrics = metrics
+        self._asking = Asking(upstream, settings)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
+            return
+        client = Client(scope, receive, send)
+        endpoint = endpoint_of(client.method, client.path)
+        with self._metrics.in_flight.track_inprogress():
+            try:
+                await self._serve(client)
+            except ClientGone:
+                self._fail("client_gone")
+            finally:
+                status = "none" if client.status is None else str(client.status)
+                self._metrics.requests.labels(endpoint or "other", status).inc()
+
+    async def _serve(self, client: Client) -> None:
+        try:
+            body = await client.body(self._settings.max_request_bytes)
+            endpoint = endpoint_of(client.method, client.path)
+            encoded = client.header(b"content-encoding") not in (None, b"identity")
+            asked = None if endpoint is None or encoded else read_request(endpoint, body)
+        except ApiError as error:
+            self._fail(error.code or "bad_request")
+            await client.fail(error)
+            return
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await client.left()
+                if not client.ended:
+                    self._fail("client_gone")
+                    tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await self._exchange(client, asked, body)
+            tasks.cancel_scope.cancel()
+
+    async def _exchange(self, client: Client, asked: Asked | None, body: bytes) -> None:
+        """Forward the request and pass the answer on; a failure is told if there is still a way to tell it."""
+        try:
+            async with AsyncExitStack() as stack:
+                if asked is None:
+                    answer = Answer(await self._upstream.send(stack, self._request(client, body)))
+                    await relay_untouched(answer, client)
+                else:
+                    await self._scored(stack, client, asked)
+        except ApiError as error:
+            self._fail(error.code or "upstream_error")
+            await client.fail(error)
+        except httpx.TransportError as error:
+            self._fail("upstream_stalled" if isinstance(error, httpx.TimeoutException) else "upstream_broke_off")
+            if client.status is None:
+                await client.fail(failure(error))
+
+    def _fail(self, reason: str) -> None:
+        self._metrics.failures.labels(reason).inc()
+        logger.info("A request did not end well: %s", reason)
+
+    @staticmethod
+    def _request(client: Client, body: bytes) -> Request:
+        own = UPSTREAM_OWN.match(client.path)
+        target = client.target.replace(b"/upstream", b"", 1) if own else client.target
+        return Request(client.method, target, forwarded(client.headers, b"host", b"content-length", b"expect"), body)
+
+    async def _scored(self, stack: AsyncExitStack, client: Client, asked: Asked) -> None:
+        """Pass on an answer that is to be scored."""
+        request = self._request(client, b"")
+        answer, top = await self._asking.answer(stack, request, asked)
+        if answer.status != 200:
+            await relay_untouched(answer, client)
+            return
+        obstacle = asked.obstacle or (REFUSED if not top and asked.kept is None else None)
+        scorer = self._scoring.of(asked, obstacle)
+        hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
+        scoring = Scoring(scorer, hidden, self._settings.max_scored_bytes)
+        if is_stream(answer):
+            await relay_stream(answer, client, scoring)
+        elif answer.kind == "application/json":
+            await relay_reply(answer, client, scoring)
+        else:
+            scorer.give_up("not_json")
+            await relay_untouched(answer, client)
+        self._metrics.added_seconds.observe(scoring.seconds)

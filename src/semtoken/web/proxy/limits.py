@@ -1,0 +1,41 @@
+"""How many log-probabilities an upstream gives, learned from what it refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from semtoken.web.proxy.rewriting import Endpoint
+
+REMEMBERED_SECONDS = 300.0
+MOST_MODELS = 1000
+
+
+class LearnedLimits:
+    """The most log-probabilities a token, for each kind of answer and model; forgotten after five minutes.
+
+    Parameters
+    ----------
+    wanted
+        What to ask for where nothing is known.
+    clock
+        Seconds that only go up.
+    """
+
+    def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._wanted = wanted
+        self._clock = clock
+        self._known: dict[tuple[Endpoint, str], tuple[int, float]] = {}
+
+    def most(self, endpoint: Endpoint, model: str) -> int:
+        """How many to ask for; 0: the upstream refuses to give any."""
+        most, until = self._known.get((endpoint, model), (self._wanted, 0.0))
+        return most if self._clock() < until else self._wanted
+
+    def learn(self, endpoint: Endpoint, model: str, most: int) -> None:
+        """The upstream gives `most` and refused to give more."""
+        now = self._clock()
+        if len(self._known) >= MOST_MODELS:  # names come from clients: keep only what still counts
+            self._known = {key: known for key, known in self._known.items() if now < known[1]}
+        if len(self._known) < MOST_MODELS:
+            self._known[endpoint, model] = (most, now + REMEMBERED_SECONDS)

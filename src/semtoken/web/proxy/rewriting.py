@@ -1,0 +1,142 @@
+"""Requests that are scored: what the client asked for, and what the upstream is asked for in its place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from semtoken.web.proxy.editing import Hidden
+from semtoken.web.wire import ApiError
+
+Endpoint = Literal["chat", "completions"]
+ALL = 1 << 30  # more log-probabilities a token than any server gives
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for an answer that can be scored."""
+
+    endpoint: Endpoint
+    body: Mapping[str, Any]
+    """What the client sent, without the field `semtoken`."""
+    sent: bytes
+    """The same as it goes to the upstream where nothing is asked for beyond it."""
+    tokens: bool
+    """The client wants the scores of every token."""
+    kept: int | None
+    """Log-probabilities a token that the client asked for besides the chosen token's; None: it asked for none."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, "" if there is none."""
+        name = self.body.get("model")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the answer cannot be scored whatever the upstream sends, or None."""
+        if self.body.get("echo"):
+            return "With echo the reply repeats the prompt; ask without it to have the answer scored."
+        return None
+
+    def asking(self, top: int, *, token_ids: bool) -> bytes:
+        """The request that asks for `top` log-probabilities a token, or more if the client does.
+
+        Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
+        """
+        wanted = -1 if self.kept == ALL else max(top, self.kept or 0)
+        ours = {"logprobs": True, "top_logprobs": wanted} if self.endpoint == "chat" else {"logprobs": wanted}
+        ids: dict[str, Any] = {"return_token_ids": True} if token_ids else {}
+        if token_ids and self.kept is None:
+            ids["return_tokens_as_token_ids"] = True
+        return _encoded({**self.body, **ours, **ids})
+
+    def hidden(self, *, token_ids: bool) -> Hidden:
+        """What of the reply to `asking` the client did not ask for."""
+        return Hidden(self.kept, token_ids and not self.body.get("return_token_ids"))
+
+
+def endpoint_of(method: str, path: str) -> Endpoint | None:
+    """Which kind of answer a request asks for, None for all other requests."""
+    if method != "POST":
+        return None
+    if path.endswith("/chat/completions"):
+        return "chat"
+    return "completions" if path.endswith("/completions") else None
+
+
+def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
+    """The request, or None if it is nothing that we understand: the upstream is to judge it.
+
+    Raises
+    ------
+    ApiError
+        The field `semtoken`, which is ours, holds something else than is known.
+    """
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    marked = "semtoken" in found
+    wanted = read_options(found.pop("semtoken", None))
+    kept = _kept_in_chat(found) if endpoint == "chat" else _kept_in_completion(found)
+    if kept == "unknown":
+        return None
+    return Asked(endpoint, found, _encoded(found) if marked else body, wanted.tokens, kept)
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """The field `semtoken` of a request."""
+
+    tokens: bool = False
+    """Add the scores of every token."""
+
+
+def read_options(value: Any) -> BlockOptions:
+    """The field `semtoken` of a request: `{"tokens": true}`, or nothing.
+
+    Raises
+    ------
+    ApiError
+        It holds something else.
+    """
+    given = {} if value is None else value
+    if not isinstance(given, dict) or set(given) - {"tokens"} or not isinstance(given.get("tokens", False), bool):
+        raise ApiError(
+            400, f'semtoken must be {{"tokens": true}} or left out, got {json.dumps(value):.80}.', param="semtoken"
+        )
+    return BlockOptions(**given)
+
+
+def _kept_in_chat(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:
+    switch, top = body.get("logprobs"), body.get("top_logprobs")
+    if not isinstance(switch, bool | None) or not (top is None or type(top) is int):
+        return "unknown"
+    if not switch:
+        return None if top is None else "unknown"  # an error, which the upstream is to tell
+    return ALL if top == -1 else top or 0
+
+
+def _kept_in_completion(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:
+    top = body.get("logprobs")
+    if top is None:
+        return None
+    if type(top) is not int:
+        return "unknown"
+    return ALL if top == -1 else top
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def lower_limit(message: str, asked: int) -> int | None:
+    """The number of log-probabilities that an upstream's refusal names as its most, or None."""
+    numbers = (int(digits) for digits in re.findall(r"(?<![\d.])\d{1,4}(?![\d.]*\d)", message))
+    return max((number for number in numbers if 0 < number < asked), default=None)

@@ -1,0 +1,96 @@
+"""JSON text that is changed in a few places: every other character stays as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_decode = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Characters start..end of a text are replaced."""
+
+    start: int
+    end: int
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Located:
+    """A value and where it stands: characters start..end."""
+
+    value: Any
+    start: int
+    end: int
+
+
+def document(text: str) -> Located:
+    """The one value that a text holds.
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON.
+    """
+    start = _skip(text, 0)
+    value, end = _decode(text, start)
+    if _skip(text, end) != len(text):
+        raise ValueError("There is something behind the JSON value.")
+    return Located(value, start, end)
+
+
+def members(text: str, parent: Located) -> dict[str, Located]:
+    """The values of a valid object's members, the last one of a name that occurs twice."""
+    return {key: value for key, value in _walk(text, parent) if key is not None}
+
+
+def elements(text: str, parent: Located) -> list[Located]:
+    """The elements of a valid array."""
+    return [value for _, value in _walk(text, parent)]
+
+
+def _walk(text: str, parent: Located) -> Iterator[tuple[str | None, Located]]:
+    """What an object or array that was decoded before consists of."""
+    is_object = text[parent.start] == "{"
+    at = _skip(text, parent.start + 1)
+    while text[at] not in "]}":
+        key = None
+        if is_object:
+            key, at = _decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        value, end = _decode(text, at)
+        yield key, Located(value, at, end)
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    matched = _SPACE.match(text, at)
+    assert matched is not None
+    return matched.end()
+
+
+def set_member(parent: Located, inside: dict[str, Located], name: str, value: Any) -> Edit:
+    """The edit that gives an object a member: replaced where it is, or put behind the last one."""
+    written = json.dumps(value, allow_nan=False)
+    if name in inside:
+        return Edit(inside[name].start, inside[name].end, written)
+    last = max((member.end for member in inside.values()), default=parent.start + 1)
+    return Edit(last, last, f"{',' if inside else ''}{json.dumps(name)}:{written}")
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits that do not overlap."""
+    parts: list[str] = []
+    done = 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        parts += [text[done : edit.start], edit.replacement]
+        done = edit.end
+    return "".join([*parts, text[done:]])

@@ -1,0 +1,128 @@
+"""Running an ASGI application with uvicorn: a socket of our own, a message once it is ready, an end in good order."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput
+
+require("uvicorn", extra="serve")
+
+import uvicorn  # noqa: E402
+
+BACKLOG = 2048
+BROKEN_OFF = "ASGI callable returned without completing response."
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """The address for a browser or client."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any that is free.
+
+    Raises
+    ------
+    InvalidInput
+        The port is taken, or the machine has no such address.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listener = socket.socket(family, kind, protocol)
+        with contextlib.ExitStack() as undo:
+            undo.callback(listener.close)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            undo.pop_all()
+    except OSError as error:
+        raise InvalidInput(
+            f"Cannot listen on {host}, port {port}: {error.strerror or error}. Choose another with --host and --port."
+        ) from error
+    return listener
+
+
+def address_of(listener: socket.socket) -> Address:
+    """Where a socket listens."""
+    host, port = listener.getsockname()[:2]
+    return Address(host, port)
+
+
+def server_for(app: Any, *, grace: float) -> uvicorn.Server:
+    """A server that adds no headers of its own and writes no log of requests, whose addresses may hold keys.
+
+    Parameters
+    ----------
+    app
+        The ASGI application.
+    grace
+        Seconds that running answers have to end after the signal to stop.
+    """
+    logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=max(1, round(grace)),
+    )
+    return uvicorn.Server(config)
+
+
+def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:
+    """Answers are broken off on purpose where the upstream breaks off; the proxy counts and tells of them itself."""
+    return record.getMessage() != BROKEN_OFF
+
+
+def run(app: Any, listener: socket.socket, ready: Callable[[Address], None], *, grace: float) -> None:
+    """Serve until a signal comes; `ready` is called once requests are taken."""
+    server = server_for(_announcing(app, lambda: ready(address_of(listener))), grace=grace)
+    with listener, _quiet_interrupt():
+        server.run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _quiet_interrupt() -> Iterator[None]:
+    """Control-C is how a server is stopped; uvicorn raises it again once it is done."""
+    with contextlib.suppress(KeyboardInterrupt):
+        yield
+
+
+def _announcing(app: Any, ready: Callable[[], None]) -> Any:
+    """The application, telling when its start-up is complete."""
+
+    async def announced(scope: Any, receive: Any, send: Any) -> None:
+        async def told(message: Any) -> None:
+            await send(message)
+            if message["type"] == "lifespan.startup.complete":
+                ready()
+
+        await app(scope, receive, told if scope["type"] == "lifespan" else send)
+
+    return announced

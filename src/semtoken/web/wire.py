@@ -1,0 +1,58 @@
+"""What both servers say on the wire: errors in OpenAI's shape, and server-sent events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+DONE = b"data: [DONE]\n\n"
+EVENT_STREAM = "text/event-stream"
+
+
+class ApiError(Exception):
+    """A request that is answered with an error.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    message
+        What was wrong and what to do.
+    kind
+        OpenAI's `type`, such as "invalid_request_error".
+    param
+        The field of the request that is at fault.
+    code
+        A short name for programs, such as "model_not_found".
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.param = param
+        self.code = code
+
+    def body(self) -> dict[str, Any]:
+        """The error as OpenAI's APIs spell it."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        """The whole answer."""
+        return JSONResponse(self.body(), self.status)
+
+
+def event(value: Any) -> bytes:
+    """A server-sent event that carries a JSON value."""
+    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"

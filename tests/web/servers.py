@@ -1,0 +1,156 @@
+"""Real servers on loopback for the tests: an ASGI application, and an upstream that sends any bytes it likes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from semtoken.web.running import address_of, listen, server_for
+
+
+@contextmanager
+def running(app: Any, grace: float = 1.0) -> Iterator[str]:
+    """An ASGI application on a free port; yields its address."""
+    listener = listen("127.0.0.1", 0)
+    server = server_for(app, grace=grace)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield address_of(listener).url
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+        assert not thread.is_alive(), "the server did not stop"
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came in, byte for byte."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def line(self) -> bytes:
+        return self.head.split(b"\r\n")[0]
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        lines = self.head.split(b"\r\n")[1:]
+        return [(k.lower(), v.strip()) for k, _, v in (line.partition(b":") for line in lines) if k]
+
+    def header(self, name: bytes) -> bytes | None:
+        return dict(self.headers).get(name)
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+Behaviour = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Upstream:
+    """What a `raw_upstream` has seen."""
+
+    url: str = ""
+    requests: list[Received] = field(default_factory=list)
+    open: int = 0
+    """Connections that are open now."""
+    gone: int = 0
+    """Connections that the proxy closed while an answer was being written."""
+
+
+async def _read(reader: asyncio.StreamReader) -> Received:
+    head = await reader.readuntil(b"\r\n\r\n")
+    received = Received(head[:-4], b"")
+    length = int(received.header(b"content-length") or 0)
+    return Received(received.head, await reader.readexactly(length))
+
+
+@contextmanager
+def raw_upstream(behaviour: Behaviour) -> Iterator[Upstream]:
+    """A server that reads a request and lets `behaviour` write whatever it wants; one request a connection."""
+    seen = Upstream()
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    ready = threading.Event()
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.open += 1
+        try:
+            received = await _read(reader)
+            seen.requests.append(received)
+            writing = asyncio.ensure_future(behaviour(received, writer))
+            leaving = asyncio.ensure_future(reader.read(1))
+            done, _ = await asyncio.wait({writing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if writing not in done:
+                seen.gone += 1
+            for task in (writing, leaving):
+                task.cancel()
+                with suppress(asyncio.CancelledError, ConnectionError):
+                    await task
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            seen.open -= 1
+            writer.close()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(converse, "127.0.0.1", 0)
+        seen.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await stop.wait()
+        server.close()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(serve())
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0.01))
+        loop.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield seen
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def response(body: bytes, *headers: bytes, status: bytes = b"200 OK", kind: bytes = b"application/json") -> bytes:
+    """A complete HTTP answer."""
+    lines = [b"HTTP/1.1 " + status, b"Content-Type: " + kind, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*lines, b"", body])
+
+
+def stream_head(kind: bytes = b"text/event-stream") -> bytes:
+    """The head of an answer in chunks."""
+    return b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    """A chunk of such an answer."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def answering(data: bytes) -> Behaviour:
+    """Write the same bytes to everyone."""
+
+    async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+
+    return behave
