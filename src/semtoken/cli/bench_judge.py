@@ -108,6 +108,7 @@ def judge(
     write_verdicts(target, items, verdicts)
     out.print(_counts_table(verdicts))
     if len(chosen) > 1:
+        out.print()
         out.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
     _tell_spent(chosen)
     tell(f"{len(items):,} answers in {target}.")

@@ -202,9 +202,8 @@ class _Asking:
             await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
         if self.failures:
             raise BackendError(
-                f"{self.endpoint.url} fails, with all retries: {self.failures[0].rstrip('.')}. {self.kept:,} of "
-                f"{len(requests):,} replies came and are kept in {self.endpoint.folder}; the same command asks for the "
-                "rest."
+                f"{self.endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} replies "
+                f"came; they are kept in {self.endpoint.folder}, and the same command asks for the rest."
             )
 
     def _client(self, key: str | None) -> Any:
