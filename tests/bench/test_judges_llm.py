@@ -19,8 +19,9 @@ import pytest
 
 from semtoken.almanac import Question
 from semtoken.bench.judges import Judged, Verdict
-from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint, Usage
+from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint
 from semtoken.bench.judges.llm import LLMJudge, user_message, verdict_of
+from semtoken.bench.judges.replies import Usage
 from semtoken.errors import BackendError, InvalidInput
 
 for module in ("openai", "diskcache", "fastapi", "uvicorn"):
@@ -310,3 +311,24 @@ def test_a_killed_run_asks_only_for_the_rest(server: Unreliable, tmp_path: Path)
     for text in (done.stdout, done.stderr, target.read_text()):
         assert KEY not in text
     assert "15" in done.stdout  # odd answers are counted
+
+
+def test_interrupting_keeps_what_came(server: Unreliable, tmp_path: Path) -> None:
+    server.delay, server.fail_every = 0.02, 0
+    source, cache = tmp_path / "answers.jsonl", tmp_path / "cache"
+    source.write_text(
+        "".join(
+            json.dumps({"id": str(i), "question": f"number {i}?", "answers": ["Ann"], "answer": "Bob"}) + "\n"
+            for i in range(200)
+        )
+    )
+    started = subprocess.Popen(command(source, server, cache), stderr=subprocess.PIPE, text=True)
+    while len(server.answered) < 10:
+        assert started.poll() is None, started.communicate()
+        time.sleep(0.005)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(10) == 130
+    assert "Traceback" not in started.communicate()[1]
+    before = len(server.answered)
+    done = subprocess.run(command(source, server, cache), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and len(server.answered) <= 200 + 2 and before < 100

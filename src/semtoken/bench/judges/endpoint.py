@@ -1,7 +1,7 @@
 """Chat requests to an OpenAI-compatible endpoint: concurrent, rate-limited, retried, every reply kept on disk.
 
 Replies are kept by the content of the request and the address it goes to, so nothing is asked twice, also not after a
-kill. What the disk holds are requests' hashes and replies; the key is in neither.
+kill.
 """
 
 from __future__ import annotations
@@ -10,46 +10,23 @@ import asyncio
 import hashlib
 import json
 import os
-import sqlite3
-import zlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken import cluster_cache
 from semtoken._extras import require
+from semtoken.bench.judges.replies import Reply, Usage, opened
 from semtoken.errors import BackendError, InvalidInput
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5
 """Requests that fail one after the other, each with all its retries, before nothing more is asked."""
-_RETRIED = (408, 409, 429)
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What replies took."""
-
-    replies: int = 0
-    prompt_tokens: int = 0
-    cached_prompt_tokens: int = 0
-    """Of the prompt tokens, those that the endpoint had cached, which cost less."""
-    completion_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What the endpoint said."""
-
-    text: str
-    usage: Usage
+_HOPELESS = (401, 403, 404)
+"""No other request will fare better: the key is wrong or may not do this, the model or the address is unknown."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +95,7 @@ class Endpoint:
         requests
             Bodies of chat completions. Equal ones are asked once.
         on_reply
-                Called with the number of different requests that have a reply.
+            Called with the number of different requests that have a reply.
 
         Raises
         ------
@@ -128,13 +105,13 @@ class Endpoint:
             There is no key for OpenAI, or the folder cannot be used.
         """
         keys = [self._key(request) for request in requests]
-        with _open(self.folder) as disk:
-            replies = {key: _reply(disk[key]) for key in dict.fromkeys(keys) if key in disk}
+        with opened(self.folder) as kept:
+            replies = {key: kept.read(key) for key in dict.fromkeys(keys) if key in kept}
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
 
             def keep(key: str, reply: Reply) -> None:
-                disk.set(key, {"text": reply.text, "usage": asdict(reply.usage)}, retry=True)
+                kept.write(key, reply)
                 replies[key] = reply
                 on_reply(len(replies))
 
@@ -178,7 +155,7 @@ class _Asking:
     in_a_row: int = 0
     """Failures since the last reply."""
     hopeless: bool = False
-    """A failure that no further request will escape, such as a wrong key."""
+    """A failure that no further request will escape."""
 
     async def all(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """Ask everything; requests under way are finished before a failure ends it, for they are paid."""
@@ -202,8 +179,8 @@ class _Asking:
             await asyncio.gather(*(work() for _ in range(min(self.endpoint.concurrency, len(requests)))))
         if self.failures:
             raise BackendError(
-                f"{self.endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} replies "
-                f"came; they are kept in {self.endpoint.folder}, and the same command asks for the rest."
+                f"{self.endpoint.url} fails: {self.failures[0].rstrip('.')}. {self.kept:,} of {len(requests):,} "
+                f"replies came; they are kept in {self.endpoint.folder}, and the same command asks for the rest."
             )
 
     def _client(self, key: str | None) -> Any:
@@ -228,7 +205,7 @@ class _Asking:
 
     def _failed(self, error: Exception, key: str | None) -> None:
         status = getattr(error, "status_code", None)
-        self.hopeless |= status is not None and 400 <= status < 500 and status not in _RETRIED
+        self.hopeless |= status in _HOPELESS
         self.in_a_row += 1
         text = _without(key, " ".join(str(error).split())) or type(error).__name__
         self.failures.append(text[:400])
@@ -276,38 +253,3 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         return
     with ThreadPoolExecutor(1) as pool:
         pool.submit(asyncio.run, work).result()
-
-
-def _reply(record: Mapping[str, Any]) -> Reply:
-    return Reply(record["text"], Usage(**record["usage"]))
-
-
-@contextmanager
-def _open(folder: Path) -> Iterator[Any]:
-    """The replies on disk: JSON in a SQLite file, written through before `set` returns, never evicted, no pickle."""
-    diskcache = require("diskcache", extra="bench")
-
-    class PlainDisk(diskcache.JSONDisk):  # type: ignore[misc, name-defined]
-        """Texts as keys (`JSONDisk` compresses them, which not every build of zlib does alike); values only as JSON."""
-
-        def put(self, key: Any) -> Any:
-            return diskcache.Disk.put(self, key)
-
-        def get(self, key: Any, raw: Any) -> Any:
-            return key
-
-        def fetch(self, mode: int, filename: Any, value: Any, read: Any) -> Any:
-            if mode == diskcache.core.MODE_PICKLE:
-                raise InvalidInput(
-                    f"{folder} holds a pickled entry, which semtoken neither writes nor reads; delete it."
-                )
-            return super().fetch(mode, filename, value, read)
-
-    try:
-        with diskcache.Cache(str(folder), disk=PlainDisk, eviction_policy="none", cull_limit=0) as disk:
-            yield disk
-    except (OSError, sqlite3.Error, zlib.error, json.JSONDecodeError) as error:
-        raise InvalidInput(
-            f"The folder of replies {folder} cannot be used: {error}. Name another one (cache), or delete it if it is "
-            "damaged."
-        ) from error

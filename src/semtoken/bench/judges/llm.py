@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from semtoken.bench.judges.endpoint import Endpoint, Usage
+from semtoken.bench.judges.endpoint import Endpoint
 from semtoken.bench.judges.records import Judged, OnJudged, Verdict
+from semtoken.bench.judges.replies import Usage
 
 DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
 """The paper's."""
@@ -66,8 +67,9 @@ class LLMJudge:
         InvalidInput
             There is no key for OpenAI, or the folder of replies cannot be used.
         """
-        requests = [self.request(item) for item in items]
-        found = self.endpoint.ask(requests, on_judged or (lambda _: None))
+        told = on_judged or (lambda _: None)
+        found = self.endpoint.ask([self.request(item) for item in items], told)
+        told(len(items))
         self.spent += found.spent
         self.relied_on += found.relied_on
         return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in found.replies]
