@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -59,7 +59,7 @@ def write_shard(folder: Path, number: int, key: str, columns: Any, seconds: Mapp
         The folder cannot be written, or the disk is full.
     """
     parquet = require("pyarrow.parquet", extra="bench")
-    facts = {"key": key, "shard": number, "rows": columns.num_rows, "seconds": dict(seconds)}
+    facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
     table = columns.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()})
     with replacing(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
@@ -98,6 +98,8 @@ def _read(
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             facts = json.loads((opened.schema_arrow.metadata or {})[METADATA_KEY])
+            if facts["columns"] != opened.schema_arrow.names:  # the names have no checksum of their own
+                return None
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
     except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException):
@@ -149,7 +151,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
-        working.unlink(missing_ok=True)
+        with suppress(OSError):
+            working.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

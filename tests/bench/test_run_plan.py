@@ -1,0 +1,207 @@
+"""Settings as files and flags, and which steps depend on which of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from semtoken.almanac import almanac_clusters_path
+from semtoken.bench.datasets import Dataset, read_dataset
+from semtoken.bench.plan import CellPlan, Plan, make_plan
+from semtoken.bench.settings import RunSettings, check_settings, read_settings
+from semtoken.cli.bench_run import resolve
+from semtoken.errors import InvalidInput
+from semtoken.methods import METHODS
+from semtoken.statistics.entailment import DEFAULT_NLI
+
+BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}
+
+
+def checked(**changes: Any) -> RunSettings:
+    return check_settings(BASIC | changes, "the test")
+
+
+def test_the_defaults_are_the_papers() -> None:
+    settings = checked(models=["Qwen/Qwen2.5-3B"])
+    decoding = settings.decoding
+    assert (decoding.max_new_tokens, decoding.n_samples, decoding.temperature) == (256, 5, 0.5)
+    assert (settings.preset, settings.function_words, settings.limit) == ("paper", "paper", None)
+    assert settings.methods == tuple(METHODS)
+    assert settings.models[0].clusters is None and settings.models[0].label == "Qwen2.5-3B"
+    assert settings.nli == DEFAULT_NLI
+    assert [judge.kind for judge in settings.judges] == ["exact"] and settings.primary_judge == "exact"
+
+
+def test_the_almanac_has_its_own_clusters_and_encoders() -> None:
+    settings = checked()
+    assert settings.models[0].clusters == str(almanac_clusters_path())
+    assert (settings.nli, settings.similarity) == ("almanac", "almanac")
+    mixed = checked(models=["almanac", {"name": "a/b", "label": "B"}], similarity="x")
+    assert (mixed.nli, mixed.similarity) == (DEFAULT_NLI, "x")
+
+
+def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
+    content = {
+        "models": [{"name": "almanac", "batch_size": 8}],
+        "datasets": [{"name": "almanac"}, {"name": "nq", "path": "nq.jsonl.gz"}],
+        "decoding": {"temperature": 0.7},
+        "judges": [{"kind": "rouge", "threshold": 0.4}, {"kind": "exact"}],
+        "sensitivity": {"n_clusters": [100, 200]},
+    }
+    (tmp_path / "a.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "a.toml").write_text(
+        '[[models]]\nname = "almanac"\nbatch_size = 8\n[[datasets]]\nname = "almanac"\n[[datasets]]\nname = "nq"\n'
+        'path = "nq.jsonl.gz"\n[decoding]\ntemperature = 0.7\n[[judges]]\nkind = "rouge"\nthreshold = 0.4\n'
+        '[[judges]]\nkind = "exact"\n[sensitivity]\nn_clusters = [100, 200]\n'
+    )
+    one, two = (check_settings(read_settings(tmp_path / name), name) for name in ("a.yaml", "a.toml"))
+    assert one == two
+    assert one.primary_judge == "rouge" and one.sensitivity.n_clusters == (100, 200)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": ["x"]}, "model: there is no such setting"),
+        ({"decoding": {"temprature": 1}}, "decoding.temprature: there is no such setting"),
+        ({"decoding": {"temperature": 0}}, "decoding.temperature: input should be greater than 0"),
+        ({"models": [{"name": "a", "dtype": "int3"}]}, "models.1.dtype: input should be 'auto', 'float32'"),
+        ({"models": []}, "models: tuple should have at least 1 item"),
+        ({"models": ["a/x", "b/x"]}, "two models have the label 'x'"),
+        ({"methods": ["stc", "guess"]}, "there is no method guess; there are stc"),
+        ({"judges": ["exact", "exact"]}, "two judges have the name 'exact'"),
+        ({"judges": [{"kind": "rouge", "treshold": 1}]}, "treshold: there is no such setting"),
+        ({"primary_judge": "llm"}, "primary_judge is 'llm', the judges are exact"),
+        ({"sensitivity": {"linkage": ["ward"]}}, "sensitivity.linkage.1"),
+        ({"limit": 0}, "limit: input should be greater than 0"),
+    ],
+)
+def test_errors_say_where_and_what(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        checked(**changes)
+    assert words in str(caught.value) and str(caught.value).startswith("the test cannot be used.")
+
+
+def test_files_that_are_no_settings(tmp_path: Path) -> None:
+    cases = {"a.yaml": ("models: [", "not YAML"), "b.toml": ("models = ", "not TOML"), "c.yaml": ("- a", "must hold")}
+    for name, (content, words) in cases.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(InvalidInput, match=words):
+            read_settings(tmp_path / name)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_settings(tmp_path / "none.yaml")
+    with pytest.raises(InvalidInput, match=r"\.yaml or \.toml"):
+        read_settings(tmp_path / "a.json")
+
+
+def test_flags_override_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("models: [almanac]\ndatasets: [nq]\nlimit: 9\ndecoding: {temperature: 0.7}\n")
+    flags = {"datasets": [{"name": "almanac"}], "seed": 3, "of_models": {"batch_size": 5}}
+    found = resolve(path, flags)
+    assert [one.name for one in found.datasets] == ["almanac"]
+    assert (found.limit, found.seed, found.decoding.seed, found.decoding.temperature) == (9, 3, 3, 0.7)
+    assert found.models[0].batch_size == 5
+
+
+# ---- what depends on what ---------------------------------------------------------------------------------------
+
+
+def dataset(limit: int = 12) -> Dataset:
+    return read_dataset("almanac", limit=limit)
+
+
+def cell(questions: Dataset | None = None, **changes: Any) -> CellPlan:
+    (found,) = make_plan(checked(**changes), [questions or dataset()]).cells
+    return found
+
+
+def changed_steps(one: CellPlan, two: CellPlan) -> set[str]:
+    """Names of steps of the second that the first does not have with the same key."""
+    return {name for name, step in two.steps.items() if name not in one.steps or one.steps[name].key != step.key}
+
+
+def readers_of(plan: CellPlan, *names: str) -> set[str]:
+    """The steps themselves and everything that reads them, found by following the inputs."""
+    found = set(names)
+    for step in plan.steps.values():
+        if found.intersection(step.inputs):
+            found.add(step.name)
+    return found
+
+
+CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"decoding": {"temperature": 0.6}}, ("samples",)),
+    ({"decoding": {"seed": 1}}, ("samples",)),
+    ({"decoding": {"n_samples": 4}}, ("samples",)),
+    ({"decoding": {"top_k": 4}}, ("greedy",)),
+    ({"decoding": {"max_new_tokens": 9}}, ("greedy", "samples")),
+    ({"nli": str(almanac_clusters_path())}, ("entailment", "alternative_entailment")),
+    ({"similarity": str(almanac_clusters_path())}, ("similarity", "token_relevance", "sample_token_relevance")),
+    ({"p_true_spelling": "both"}, ("p_true",)),
+    ({"preset": "default"}, ("stc", "stc_no_clustering", "stc_no_prefix")),
+    ({"models": [{"name": "almanac", "clusters": {"n_clusters": 64}}]}, ("stc", "stc_no_prefix", "stc_no_clustering")),
+    ({"models": [{"name": "almanac", "dtype": "bfloat16"}]}, ("greedy", "samples")),
+    ({"judges": [{"kind": "exact"}, {"kind": "rouge"}]}, ("judge:rouge",)),
+    ({"sensitivity": {"metric": ["euclidean"]}}, ("stc:metric=euclidean",)),
+    ({"models": [{"name": "almanac", "batch_size": 3, "device": "cpu", "label": "A"}]}, ()),
+    ({"models": [{"name": "almanac", "revision": "main"}]}, ()),
+    ({"pair_batch_size": 7}, ()),
+    ({"methods": ["stc", "deg"]}, ()),
+]
+
+
+@pytest.mark.parametrize(("changes", "touched"), CASES, ids=[str(changes) for changes, _ in CASES])
+def test_a_setting_changes_what_depends_on_it_and_nothing_else(
+    changes: dict[str, Any], touched: tuple[str, ...]
+) -> None:
+    before, after = cell(), cell(**changes)
+    assert changed_steps(before, after) == readers_of(after, *touched)
+
+
+def test_questions_change_everything_and_accepted_answers_the_judgements() -> None:
+    before = dataset()
+    first = before.questions[0]
+    reworded = replace(before, questions=(replace(first, question="Which?"), *before.questions[1:]))
+    assert changed_steps(cell(before), cell(reworded)) == set(cell().steps)
+    accepted = replace(before, questions=(replace(first, answers=("x",)), *before.questions[1:]))
+    assert changed_steps(cell(before), cell(accepted)) == {"judge:exact"}
+    assert changed_steps(cell(before), cell(replace(before, label="other"))) == set()
+
+
+def test_only_what_methods_need_is_planned() -> None:
+    assert set(cell(methods=["perplexity"]).steps) == {"greedy", "score:perplexity", "judge:exact"}
+    assert {"samples", "similarity"} < set(cell(methods=["conu"]).steps)
+    assert not {"entailment", "stc", "p_true"} & set(cell(methods=["conu"]).steps)
+
+
+def test_a_variant_that_changes_nothing_is_the_main_clustering() -> None:
+    found = cell(sensitivity={"embedding": ["output", "input"], "n_clusters": [2048]})
+    keys = {name: step.key for name, step in found.steps.items()}
+    assert keys["stc:embedding=output"] == keys["stc:n_clusters=2048"] == keys["stc"] != keys["stc:embedding=input"]
+
+
+def test_a_plan_comes_back_from_its_file() -> None:
+    plan = make_plan(checked(sensitivity={"linkage": ["average"]}), [dataset()])
+    assert Plan.from_dict(plan.to_dict()) == plan
+
+
+def test_a_model_that_is_not_there_leaves_the_others(tmp_path: Path) -> None:
+    plan = make_plan(checked(models=["almanac", str(tmp_path / "gone" / "b")]), [dataset()])
+    assert [one.model for one in plan.cells] == ["almanac"]
+    assert list(plan.problems) == ["b"] and "There is no directory" in plan.problems["b"]
+
+
+def test_weights_of_another_content_are_another_model(tmp_path: Path) -> None:
+    keys = []
+    for content in ("one", "one", "two"):
+        folder = tmp_path / f"{len(keys)}" / "model"
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_text(content)
+        (folder / "README.md").write_text(str(len(keys)))
+        keys.append(cell(models=[str(folder)]).steps["greedy"].key)
+    assert keys[0] == keys[1] != keys[2]

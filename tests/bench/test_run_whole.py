@@ -1,0 +1,253 @@
+"""Whole runs of small models: the numbers are those of the library, and only what is missing is made."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import unicodedata
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken
+from semtoken.bench.collecting import collect
+from semtoken.bench.run import Failure, run_benchmark
+from semtoken.bench.settings import check_settings
+from semtoken.bench.storage import WORKING
+from semtoken.errors import InvalidInput
+from semtoken.generation import Generation
+from semtoken.methods import METHODS, score
+from semtoken.statistics import Decoding, record
+from semtoken.statistics.timings import steps_for
+from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
+
+
+def start(settings: dict[str, Any], run: Path) -> list[Failure]:
+    return run_benchmark(check_settings(settings, "the test"), run)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """Settings and the finished run."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEMTOKEN_CACHE", str(folder / "cache"))
+        settings = tiny_settings(folder)
+        assert start(settings, folder / "run") == []
+    return settings, folder / "run"
+
+
+@pytest.fixture
+def copy(made: tuple[dict[str, Any], Path], tmp_path: Path) -> tuple[dict[str, Any], Path]:
+    """The same, to be changed."""
+    shutil.copytree(made[1], tmp_path / "run")
+    return deepcopy(made[0]), tmp_path / "run"
+
+
+def prompts() -> list[str]:
+    """In the normal form that the paper's prompts have."""
+    return [unicodedata.normalize("NFKD", f"Q: {question}\nA:") for question, _ in TINY_QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def generations(made: tuple[dict[str, Any], Path]) -> list[Generation]:
+    """What `semtoken.statistics.record` records of the same answers, in one go and in memory."""
+    settings, run = made
+    clusters = next((run / "clusterings").iterdir())
+    vocabulary_only = semtoken.TokenClusters.from_pretrained(clusters)
+    model = settings["models"][0]["name"]
+    main = semtoken.TokenClusters.from_model(model, vocabulary_only.vocabulary, n_clusters=60)
+    stc = semtoken.STC.from_pretrained(model, clusters=main, preset="paper", device="cpu")
+    questions = [question for question, _ in TINY_QUESTIONS]
+    return record(
+        stc,
+        questions,
+        prompts=prompts(),
+        decoding=Decoding(max_new_tokens=6, n_samples=3, batch_size=2),
+        nli="almanac",
+        similarity="almanac",
+    )
+
+
+def test_every_uncertainty_is_that_of_the_library(made: Any, generations: list[Generation]) -> None:
+    (cell,) = collect(made[1]).cells
+    assert (cell.model, cell.dataset, cell.question_ids[0]) == ("tiny", "questions", "q0")
+    assert set(cell.uncertainty) == set(METHODS)
+    for name, found in cell.uncertainty.items():
+        expected = [score(name, generation) for generation in generations]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        assert len(set(np.round(found, 9))) > 1 or name in ("ecc", "eigv", "deg", "conu"), name
+
+
+def test_variants_are_scores_with_other_clusters(made: Any, generations: list[Generation]) -> None:
+    settings, run = made
+    found = collect(run)
+    (cell,) = found.cells
+    assert set(cell.variants) == {"n_clusters=20", "n_clusters=60", "linkage=average"}
+    np.testing.assert_array_equal(cell.variants["n_clusters=60"], cell.uncertainty["stc"])
+    by_name = {record.variant: record for record in found.clusterings}
+    assert by_name["linkage=average"].settings["linkage"] == "average" and by_name["main"].seconds is not None
+    assert by_name["n_clusters=20"].settings["n_clusters"] == 20 and by_name["main"].n_tokens > 300
+    model = settings["models"][0]["name"]
+    clusters = semtoken.TokenClusters.from_model(model, n_clusters=20)
+    stc = semtoken.STC.from_pretrained(model, clusters=clusters, preset="paper", device="cpu")
+    scored = stc.score(prompts(), [list(generation.token_ids) for generation in generations])
+    expected = [one.uncertainty for one in scored]
+    np.testing.assert_allclose(cell.variants["n_clusters=20"], expected, atol=1e-5)
+
+
+def test_judgements_are_there_for_every_judge(made: Any) -> None:
+    found = collect(made[1])
+    (cell,) = found.cells
+    assert found.primary_judge == "exact" and set(cell.judgements) == {"exact", "rouge"}
+    assert all(len(values) == len(TINY_QUESTIONS) for values in cell.judgements.values())
+
+
+def test_a_method_is_charged_for_all_shards_of_what_it_needs(made: Any) -> None:
+    (cell,) = collect(made[1]).cells
+    assert cell.greedy_seconds == cell.steps["greedy"] > 0
+    for name, method in METHODS.items():
+        recording = sum(cell.steps[step] for step in steps_for(method.needs))
+        assert recording < cell.seconds[name] < recording + 1.0, name
+    assert set(cell.steps) == {"greedy"}.union(*(steps_for(method.needs) for method in METHODS.values()))
+
+
+def test_the_manifest_says_where_it_comes_from(made: Any) -> None:
+    manifest = collect(made[1]).manifest
+    assert manifest["status"] == "complete" and manifest["finished"] >= manifest["started"]
+    assert {"python", "torch", "transformers", "semtoken", "numpy"} <= set(manifest["versions"])
+    assert manifest["hardware"]["cores"] >= 1 and manifest["hardware"]["memory"] > 2**28
+    assert manifest["seeds"] == {"questions": 0, "samples": 0}
+
+
+def test_nothing_big_is_stored(made: Any) -> None:
+    run = made[1]
+    files = [path for path in run.rglob("*.parquet") if "samples-" in str(path)]
+    assert files and all("hidden" not in name for path in files for name in shards_columns(path))
+    assert all(path.stat().st_size < 30_000 for path in run.rglob("*.parquet"))
+
+
+def shards_columns(path: Path) -> list[str]:
+    import pyarrow.parquet
+
+    return list(pyarrow.parquet.read_schema(path).names)
+
+
+# ---- what is made again -----------------------------------------------------------------------------------------
+
+
+def times(run: Path) -> dict[str, int]:
+    return {str(path.relative_to(run)): path.stat().st_mtime_ns for path in (run / "stages").rglob("*.parquet")}
+
+
+def test_a_second_run_makes_nothing(copy: Any) -> None:
+    settings, run = copy
+    before = times(run)
+    assert start(settings, run) == []
+    assert times(run) == before
+    assert len(collect(run).manifest["sessions"]) == 2
+
+
+CHANGES: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    ("a judge more", lambda s: s["judges"].append({"kind": "rouge", "threshold": 0.9, "name": "strict"}), "judge"),
+    ("a clustering more", lambda s: s["sensitivity"]["n_clusters"].append(30), "stc"),
+    ("other clusters", lambda s: s["models"][0].update(clusters={"n_clusters": 40}), "stc|score-stc"),
+    ("P(True) spelled otherwise", lambda s: s.update(p_true_spelling="both"), "p_true|score-p_true"),
+    ("another label and batch size", lambda s: s["models"][0].update(label="x", batch_size=5), "nothing"),
+]
+
+
+@pytest.mark.parametrize(("change", "remade"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
+def test_only_what_depends_on_a_change_is_made(change: Any, remade: str, copy: Any) -> None:
+    settings, run = copy
+    before = times(run)
+    change(settings)
+    assert start(settings, run) == []
+    after = times(run)
+    assert {name: time for name, time in after.items() if name in before} == before
+    kinds = {re.sub(r"-[0-9a-f]{16}$", "", Path(name).parent.name) for name in after if name not in before}
+    assert (kinds == set()) == (remade == "nothing")
+    assert all(re.match(remade, kind) for kind in kinds), kinds
+    assert collect(run).cells[0].uncertainty.keys() == METHODS.keys()
+
+
+def test_a_method_added_later_needs_only_its_own_steps(made: Any, tmp_path: Path) -> None:
+    settings, whole = deepcopy(made[0]), made[1]
+    start({**settings, "methods": ["stc", "ln_entropy"]}, tmp_path / "run")
+    few = times(tmp_path / "run")
+    start({**settings, "methods": ["stc", "ln_entropy", "conu"]}, tmp_path / "run")
+    added = {name.split("/")[1].rpartition("-")[0] for name in set(times(tmp_path / "run")) - set(few)}
+    assert added == {"similarity", "score-conu"}
+    expected = collect(whole).cells[0].uncertainty["conu"]
+    np.testing.assert_array_equal(collect(tmp_path / "run").cells[0].uncertainty["conu"], expected)
+
+
+def test_damaged_files_are_made_anew_and_those_that_are_whole_are_left(copy: Any) -> None:
+    settings, run = copy
+    expected, before = shards(run), times(run)
+    files = sorted((run / "stages").rglob("*.parquet"))
+    victims = [files[len(files) // 3], files[len(files) // 2], files[-1]]
+    victims[0].write_bytes(victims[0].read_bytes()[:-9])
+    victims[1].write_bytes(b"PAR1 garbage")
+    victims[2].unlink()
+    (files[0].parent / f"{WORKING}zz-00000.parquet").write_bytes(b"half")
+    assert start(settings, run) == []
+    after = times(run)
+    assert {name for name in after if after[name] != before[name]} == {str(path.relative_to(run)) for path in victims}
+    assert same(shards(run), expected)
+
+
+def test_what_is_incomplete_is_told(copy: Any) -> None:
+    _, run = copy
+    (victim,) = [path for path in run.rglob("00001.parquet") if "score-sar-" in str(path)]
+    victim.unlink()
+    found = collect(run)
+    assert "sar" not in found.cells[0].uncertainty and "stc" in found.cells[0].uncertainty
+    assert any("score:sar is there for 4 of 7 questions" in note for note in found.notes)
+
+
+# ---- failures ---------------------------------------------------------------------------------------------------
+
+
+def test_what_fails_is_reported_and_the_others_go_on(made: Any, tmp_path: Path) -> None:
+    settings = deepcopy(made[0])
+    broken = tmp_path / "broken"
+    shutil.copytree(settings["models"][0]["name"], broken)
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    settings["models"].insert(0, {"name": str(broken), "clusters": settings["models"][0]["clusters"]})
+    settings["models"].append(str(tmp_path / "gone"))
+    settings["similarity"] = str(tmp_path / "no-encoder")
+    failures = start(settings, tmp_path / "run")
+    assert {failure.where.partition(" on ")[0] for failure in failures} == {"broken", "tiny", "gone"}
+    assert any("no-encoder" in failure.reason for failure in failures if failure.where.startswith("tiny"))
+    (cell,) = collect(tmp_path / "run").cells
+    assert cell.model == "tiny"
+    assert set(METHODS) - set(cell.uncertainty) == {"token_sar", "sentence_sar", "sar", "conu"}
+    log = (tmp_path / "run" / "run.log").read_text()
+    assert "ERROR" in log and "no-encoder" in log
+    assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
+
+
+def test_a_folder_of_other_files_is_left_alone(made: Any, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"holds something else than a run \(thesis.tex\)"):
+        start(deepcopy(made[0]), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_sets_with_one_label_are_refused(made: Any, tmp_path: Path) -> None:
+    settings = deepcopy(made[0])
+    settings["datasets"].append(settings["datasets"][0])
+    with pytest.raises(InvalidInput, match="Two data sets have the label 'questions'"):
+        start(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_a_run_cannot_be_collected(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="holds no benchmark run"):
+        collect(tmp_path)
