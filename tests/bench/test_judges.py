@@ -135,8 +135,20 @@ def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
 def test_verdicts_that_cannot_be_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
+    one = ImportedJudge(path)
     with pytest.raises(InvalidInput, match=message):
-        ImportedJudge(path).judge(THREE)
+        one.check(item.question.id for item in THREE)
+        one.judge(THREE)
+
+
+def test_a_file_may_be_judged_in_parts_and_hold_more_if_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text("id,correct\na,1\nb,0\nz,1\n")
+    settings = {"kind": "imported", "path": str(path)}
+    with pytest.raises(InvalidInput, match="no question with the id 'z'"):
+        judge_from(settings, ids="abc")
+    one = judge_from(settings | {"others": "ignore"}, ids="abc")
+    assert said(one.judge(THREE[:1])) == [1] and said(one.judge(THREE[1:2])) == [0]
 
 
 def test_a_changed_file_of_verdicts_has_other_settings(tmp_path: Path) -> None:

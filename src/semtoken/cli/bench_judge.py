@@ -95,10 +95,10 @@ def judge(
         },
         "imported": {"path": verdicts_file and str(verdicts_file), "column": column},
     }
-    chosen = _judges(judges, options)
     target = output or source.with_suffix(".judged.jsonl")
     _check_target(target, source, overwrite=overwrite)
     items = read_answers(source)
+    chosen = _judges(judges, options, [item.question.id for item in items])
     if any(isinstance(one, SimilarityJudge) for one in chosen):
         still(verbose=False)
     verdicts: dict[str, list[Verdict]] = {}
@@ -114,13 +114,14 @@ def judge(
     tell(f"{len(items):,} answers in {target}.")
 
 
-def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> list[Judge]:
+def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
     """The judges that were asked for; an option for a judge that was not asked for adds it."""
     from semtoken.bench.judges.settings import judge_from
 
     given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
     kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
-    chosen = [judge_from(_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})}) for one in kinds]
+    settings = [_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})} for one in kinds]
+    chosen = [judge_from(one, ids=ids) for one in settings]
     names = [one.name for one in chosen]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InvalidInput(f"Two judges have the name {twice[0]!r}; give one another 'name'.")

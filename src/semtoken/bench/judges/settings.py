@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -82,6 +82,7 @@ class ImportedSettings(_Settings):
     path: str
     """May hold `{model}` and `{dataset}`: verdicts are of one model's answers to one set."""
     column: str = "correct"
+    others: Literal["refuse", "ignore"] = "refuse"
 
 
 JudgeSettings: TypeAlias = Annotated[
@@ -113,7 +114,13 @@ def judge_settings(value: str | Mapping[str, Any]) -> JudgeSettings:
         raise InvalidInput(f"The judge's settings cannot be used: {faults}.") from error
 
 
-def judge_from(settings: str | Mapping[str, Any] | JudgeSettings, *, model: str = "", dataset: str = "") -> Judge:
+def judge_from(
+    settings: str | Mapping[str, Any] | JudgeSettings,
+    *,
+    model: str = "",
+    dataset: str = "",
+    ids: Iterable[str] | None = None,
+) -> Judge:
     """The judge that the settings describe.
 
     Parameters
@@ -122,11 +129,13 @@ def judge_from(settings: str | Mapping[str, Any] | JudgeSettings, *, model: str 
         Checked ones, or what `judge_settings` takes.
     model, dataset
         What `{model}` and `{dataset}` stand for in the path of an imported file.
+    ids
+        Of all questions that will be judged. An imported file is checked against them at once.
 
     Raises
     ------
     InvalidInput
-        The settings cannot be used.
+        The settings cannot be used, or an imported file.
     """
     checked = settings if isinstance(settings, BaseModel) else judge_settings(settings)
     options = checked.model_dump(exclude={"kind", "name"})
@@ -134,7 +143,10 @@ def judge_from(settings: str | Mapping[str, Any] | JudgeSettings, *, model: str 
     match checked:
         case ImportedSettings():
             path = checked.path.replace("{model}", model).replace("{dataset}", dataset)
-            return ImportedJudge(Path(path), column=checked.column, name=name)
+            imported = ImportedJudge(Path(path), column=checked.column, others=checked.others, name=name)
+            if ids is not None:
+                imported.check(ids)
+            return imported
         case LLMSettings():
             endpoint = Endpoint(**{field.name: options.pop(field.name) for field in fields(Endpoint)})
             return LLMJudge(endpoint=endpoint, name=name, **options)
