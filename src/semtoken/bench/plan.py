@@ -205,7 +205,8 @@ class _Steps:
             inputs = [steps[file] for file in method_inputs(name)]
             steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name}, inputs)
         for choice in self.settings.judges:
-            judge = judge_from(choice, model=model, dataset=self.dataset.label)
+            ids = [question.id for question in self.dataset.questions]
+            judge = judge_from(choice, model=model, dataset=self.dataset.label, ids=ids)
             facts = {"judge": dict(judge.settings), "questions": self.dataset.content_hash}
             name = f"judge:{judge_name(choice)}"
             steps[name] = self._step(name, name, facts, [steps["greedy"]])
