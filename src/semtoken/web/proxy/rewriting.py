@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from semtoken.web.block import read_options
 from semtoken.web.proxy.editing import Hidden
-from semtoken.web.wire import ApiError
 
 Endpoint = Literal["chat", "completions"]
 ALL = 1 << 30  # more log-probabilities a token than any server gives
@@ -88,30 +88,6 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
     if kept == "unknown":
         return None
     return Asked(endpoint, found, _encoded(found) if marked else body, wanted.tokens, kept)
-
-
-@dataclass(frozen=True)
-class BlockOptions:
-    """The field `semtoken` of a request."""
-
-    tokens: bool = False
-    """Add the scores of every token."""
-
-
-def read_options(value: Any) -> BlockOptions:
-    """The field `semtoken` of a request: `{"tokens": true}`, or nothing.
-
-    Raises
-    ------
-    ApiError
-        It holds something else.
-    """
-    given = {} if value is None else value
-    if not isinstance(given, dict) or set(given) - {"tokens"} or not isinstance(given.get("tokens", False), bool):
-        raise ApiError(
-            400, f'semtoken must be {{"tokens": true}} or left out, got {json.dumps(value):.80}.', param="semtoken"
-        )
-    return BlockOptions(**given)
 
 
 def _kept_in_chat(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:

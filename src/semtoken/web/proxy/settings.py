@@ -36,9 +36,7 @@ class ProxySettings:
     def __post_init__(self) -> None:
         parts = urlsplit(self.upstream)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidInput(
-                f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}."
-            )
+            raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
         if self.top_logprobs < 1:
             raise InvalidInput(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
         for name in ("max_request_bytes", "max_scored_bytes", "connect_timeout", "read_timeout", "max_connections"):

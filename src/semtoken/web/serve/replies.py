@@ -1,0 +1,211 @@
+"""Answers in OpenAI's two forms, whole and as chunks of a stream."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Protocol
+
+from semtoken.vocabulary import Vocabulary
+from semtoken.web.serve.engine import Ended, Step
+
+LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
+
+Block = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TokenNames:
+    """How tokens are spelled in log-probabilities."""
+
+    vocabulary: Vocabulary
+    special: Mapping[int, str]
+    """Names of the tokens that have no text."""
+    as_ids: bool = False
+    """Spell every token "token_id:7", which names it even where several share a text."""
+
+    def name(self, token: int) -> str:
+        """The text of a token, or its id spelled as a text."""
+        if self.as_ids:
+            return f"token_id:{token}"
+        return self.special.get(token) or self.vocabulary.pieces[token].decode("utf-8", "replace")
+
+    def item(self, token: int, log_prob: float) -> dict[str, Any]:
+        """An entry in the form of chat; the id is there besides OpenAI's fields, as llama.cpp has it."""
+        return {
+            "token": self.name(token),
+            "logprob": max(log_prob, LOWEST),
+            "bytes": list(self.vocabulary.pieces[token]),
+            "id": token,
+        }
+
+
+@dataclass
+class Row:
+    """One choice as far as it has come."""
+
+    index: int
+    steps: list[Step] = field(default_factory=list)
+    text: str = ""
+    ended: Ended | None = None
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why it ended, once it has."""
+        return None if self.ended is None else self.ended.finish_reason
+
+
+class Reply(Protocol):
+    """One of the two forms."""
+
+    def opening(self, index: int) -> dict[str, Any] | None:
+        """The first chunk of a choice, if there is one."""
+
+    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token."""
+
+    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The last chunk of a choice."""
+
+    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
+        """The chunk behind all choices."""
+
+    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
+        """Everything at once."""
+
+
+class _Form:
+    """What both forms have in common."""
+
+    prefix = ""
+    object = ""
+    chunk_object = ""
+
+    def __init__(self, model: str, names: TokenNames, *, logprobs: bool, usage: bool = False) -> None:
+        self.names = names
+        self.logprobs = logprobs
+        self._usage_later = {"usage": None} if usage else {}
+        self._head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
+
+    def _chunk(self, choice: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._head, "object": self.chunk_object, "choices": [choice], **self._usage_later}
+
+    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
+        """The chunk behind all choices, with the numbers of tokens."""
+        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage}
+
+
+class ChatReply(_Form):
+    """POST /v1/chat/completions."""
+
+    prefix = "chatcmpl"
+    object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
+
+    def opening(self, index: int) -> dict[str, Any]:
+        """The first chunk of a choice says who speaks."""
+        delta = {"role": "assistant", "content": "", "refusal": None}
+        return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
+
+    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token."""
+        choice = {
+            "index": row.index,
+            "delta": {"content": step.text},
+            "logprobs": self._logprobs([step]),
+            "finish_reason": None,
+        }
+        return self._chunk(choice if block is None else {**choice, "semtoken": block})
+
+    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The last chunk of a choice."""
+        delta = {"content": ended.text} if ended.text else {}
+        return self._chunk(
+            {
+                "index": ended.row,
+                "delta": delta,
+                "logprobs": None,
+                "finish_reason": ended.finish_reason,
+                "semtoken": block,
+            }
+        )
+
+    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
+        """Everything at once."""
+        choices = [
+            {
+                "index": row.index,
+                "message": {"role": "assistant", "content": row.text, "refusal": None},
+                "logprobs": self._logprobs(row.steps),
+                "finish_reason": row.finish_reason,
+                "semtoken": block,
+            }
+            for row, block in zip(rows, blocks, strict=True)
+        ]
+        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
+
+    def _logprobs(self, steps: Sequence[Step]) -> dict[str, Any] | None:
+        if not self.logprobs:
+            return None
+        item = self.names.item
+        content = [
+            {**item(step.token, step.log_prob), "top_logprobs": [item(*best) for best in step.top]} for step in steps
+        ]
+        return {"content": content, "refusal": None}
+
+
+class CompletionReply(_Form):
+    """POST /v1/completions."""
+
+    prefix = "cmpl"
+    object = chunk_object = "text_completion"
+
+    def opening(self, index: int) -> None:
+        """There is no such chunk in this form."""
+
+    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token."""
+        offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1])
+        choice = self._choice(row.index, step.text, self._logprobs([step], offset), None)
+        return self._chunk(choice if block is None else {**choice, "semtoken": block})
+
+    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The last chunk of a choice."""
+        return self._chunk({**self._choice(ended.row, ended.text, None, ended.finish_reason), "semtoken": block})
+
+    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
+        """Everything at once."""
+        choices = [
+            {
+                **self._choice(row.index, row.text, self._logprobs(row.steps, 0), row.finish_reason),
+                "semtoken": block,
+            }
+            for row, block in zip(rows, blocks, strict=True)
+        ]
+        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
+
+    @staticmethod
+    def _choice(index: int, text: str, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
+
+    def _logprobs(self, steps: Sequence[Step], offset: int) -> dict[str, Any] | None:
+        """Lists, one entry a token. Of tokens with one name the most probable is shown, the chosen one always."""
+        if not self.logprobs:
+            return None
+        name = self.names.name
+        tokens = [name(step.token) for step in steps]
+        tops: list[dict[str, float]] = []
+        for step in steps:
+            best: dict[str, float] = {}
+            for token, log_prob in step.top:
+                best.setdefault(name(token), max(log_prob, LOWEST))
+            tops.append(best | {name(step.token): max(step.log_prob, LOWEST)})
+        return {
+            "tokens": tokens,
+            "token_logprobs": [max(step.log_prob, LOWEST) for step in steps],
+            "top_logprobs": tops,
+            "text_offset": list(accumulate(map(len, tokens[:-1]), initial=offset)),
+        }

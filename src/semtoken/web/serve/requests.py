@@ -1,0 +1,189 @@
+"""Requests in OpenAI's two forms: checked field by field, refused where they ask for what this server has not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from semtoken.web.block import BlockOptions, read_options
+from semtoken.web.wire import ApiError
+
+MOST_CHOICES = 16
+MOST_STOPS = 16
+
+IGNORED = frozenset(
+    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
+    | {"parallel_tool_calls", "verbosity", "reasoning_effort"}
+)
+"""Fields that change no answer of this server."""
+NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+    "echo": (False,),
+    "suffix": ("",),
+    "best_of": (1,),
+}
+"""Fields that would change the answer, with the values that do not. All others are refused, not ignored."""
+
+Stop: TypeAlias = str | Annotated[list[str], Field(max_length=MOST_STOPS)]
+Tokens: TypeAlias = Annotated[list[int], Field(min_length=1)]
+
+
+class Part(BaseModel):
+    """A part of a message; this server reads text only."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """A chat message."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    role: str
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds beside the answer."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    include_usage: bool | None = None
+
+
+class GenerationRequest(BaseModel):
+    """What both forms have in common."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = None
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: int | None = None
+    stop: Stop | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    return_tokens_as_token_ids: bool = False
+    semtoken: Any = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer."""
+        listed = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(text for text in listed if text)
+
+    @property
+    def shows_usage(self) -> bool:
+        """A stream ends with the numbers of tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @cached_property
+    def block(self) -> BlockOptions:
+        """What the blocks hold."""
+        return read_options(self.semtoken)
+
+
+class ChatRequest(GenerationRequest):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def top(self) -> int | None:
+        """Best tokens to show at each step; None: no log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class CompletionRequest(GenerationRequest):
+    """POST /v1/completions."""
+
+    prompt: str | Tokens | Annotated[list[str] | list[Tokens], Field(min_length=1, max_length=MOST_CHOICES)]
+    logprobs: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def top(self) -> int | None:
+        """Best tokens to show at each step; None: no log-probabilities."""
+        return self.logprobs
+
+    @property
+    def prompts(self) -> list[str] | list[list[int]]:
+        """One prompt or several, as a list."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return self.prompt
+
+
+Form = TypeVar("Form", bound=GenerationRequest)
+
+
+def parse(form: type[Form], body: bytes) -> Form:
+    """Read a request.
+
+    Raises
+    ------
+    ApiError
+        400, naming the field that is at fault.
+    """
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"The body of the request is not JSON: {error}.") from error
+    if not isinstance(fields, dict):
+        raise ApiError(400, "The body of the request must be a JSON object.")
+    for name, accepted in NEUTRAL.items():
+        if fields.get(name) is not None and fields[name] not in accepted:
+            raise ApiError(
+                400,
+                f"'{name}' is not supported by semtoken serve; leave it out.",
+                param=name,
+                code="unsupported_parameter",
+            )
+    try:
+        request = form.model_validate({k: v for k, v in fields.items() if k not in IGNORED and k not in NEUTRAL})
+    except ValidationError as error:
+        raise _explained(error) from error
+    _ = request.block  # read now, so that what is wrong with it is told before anything is generated
+    return request
+
+
+def _explained(error: ValidationError) -> ApiError:
+    """The first thing that is wrong, as OpenAI words it."""
+    first = error.errors(include_url=False)[0]
+    param = str(first["loc"][0]) if first["loc"] else None
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"Unrecognized request argument supplied: {'.'.join(map(str, first['loc']))}", param=param)
+    if first["type"] == "missing":
+        return ApiError(400, f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter")
+    return ApiError(400, f"Invalid '{param}': {first['msg']}.", param=param, code="invalid_value")

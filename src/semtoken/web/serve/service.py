@@ -1,0 +1,211 @@
+"""From a checked request to its answer: prompts, room, sampling, and the rows as they come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.backends._batches import encode_prompt
+from semtoken.errors import SemtokenError
+from semtoken.web.block import exact_block
+from semtoken.web.serve.engine import Ended, Step, Work
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, TokenNames
+from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
+from semtoken.web.serve.worker import Worker
+from semtoken.web.wire import DONE, ApiError, event
+
+CHAT_TOKENS = 256
+"""Longest answer of a chat that names no length."""
+COMPLETION_TOKENS = 16
+"""The same for completions, as OpenAI has it."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the server offers."""
+
+    name: str
+    """The model's name in requests."""
+    template: str | None = None
+    """Text with `{question}` for the last message of a chat; None for the tokenizer's chat template."""
+    max_logprobs: int = 20
+    """Most log-probabilities a token that a request may ask for."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request that can be run."""
+
+    work: Work
+    reply: Reply
+    request: GenerationRequest
+
+
+class Service:
+    """Answers requests with one model."""
+
+    def __init__(self, worker: Worker, offer: Offer) -> None:
+        self._worker = worker
+        self._offer = offer
+        self._stc = worker.engine.stc
+        vocabulary = self._stc.clusters.vocabulary
+        nameless = [i for i in range(vocabulary.size) if not vocabulary.pieces[i]]
+        self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
+
+    def chat(self, request: ChatRequest) -> Job:
+        """A chat as a job.
+
+        Raises
+        ------
+        ApiError
+            The request cannot be answered.
+        """
+        if request.top_logprobs is not None and not request.logprobs:
+            raise ApiError(400, "top_logprobs needs logprobs: true.", param="top_logprobs")
+        prompts = self._encoded([self._rendered(request)], "messages")
+        limit = request.max_completion_tokens or request.max_tokens
+        work = self._work(request, prompts, limit, CHAT_TOKENS, request.top)
+        reply = ChatReply(
+            self._offer.name, self._names(request), logprobs=request.top is not None, usage=request.shows_usage
+        )
+        return Job(work, reply, request)
+
+    def completion(self, request: CompletionRequest) -> Job:
+        """A completion as a job.
+
+        Raises
+        ------
+        ApiError
+            The request cannot be answered.
+        """
+        prompts = self._encoded(request.prompts, "prompt")
+        work = self._work(request, prompts, request.max_tokens, COMPLETION_TOKENS, request.top)
+        reply = CompletionReply(
+            self._offer.name, self._names(request), logprobs=request.top is not None, usage=request.shows_usage
+        )
+        return Job(work, reply, request)
+
+    def _names(self, request: GenerationRequest) -> TokenNames:
+        vocabulary = self._stc.clusters.vocabulary
+        return TokenNames(vocabulary, self._special, as_ids=request.return_tokens_as_token_ids)
+
+    def _rendered(self, request: ChatRequest) -> str | list[dict[str, Any]]:
+        """The conversation for the tokenizer's template; without one, the last message of the user in ours."""
+        if self._offer.template is None:
+            return [{"role": message.role, "content": message.text} for message in request.messages]
+        said = [message.text for message in request.messages if message.role == "user"]
+        if not said or not said[-1].strip():
+            raise ApiError(400, "The messages hold none of the user with text.", param="messages")
+        return self._offer.template.replace("{question}", said[-1])
+
+    def _encoded(self, prompts: Sequence[Any], param: str) -> list[list[int]]:
+        try:
+            encoded = [
+                prompt if _is_ids(prompt) else encode_prompt(self._stc.tokenizer, prompt, number)
+                for number, prompt in enumerate(prompts)
+            ]
+            for ids in encoded:
+                self._stc.clusters.vocabulary.check_ids(ids)
+        except SemtokenError as error:
+            raise ApiError(400, str(error), param=param) from error
+        return encoded
+
+    def _work(
+        self, request: GenerationRequest, prompts: list[list[int]], limit: int | None, default: int, top: int | None
+    ) -> Work:
+        if top is not None and top > self._offer.max_logprobs:
+            raise ApiError(
+                400,
+                f"At most {self._offer.max_logprobs} log-probabilities a token, got {top}: see --max-logprobs.",
+                param="top_logprobs" if isinstance(request, ChatRequest) else "logprobs",
+            )
+        longest, room = max(map(len, prompts)), self._worker.engine.room
+        left = default if room is None else room - longest
+        if left < (limit or 1):
+            raise ApiError(
+                400,
+                f"The model reads {room:,} tokens. The prompt has {longest:,}, the answer asks for {limit or 1:,}.",
+                param="messages" if isinstance(request, ChatRequest) else "prompt",
+                code="context_length_exceeded",
+            )
+        return Work(
+            prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
+            max_tokens=limit or min(default, left),
+            sampling=sampling(request),
+            seed=request.seed,
+            stops=request.stops,
+            top=top or 0,
+        )
+
+    async def whole(self, job: Job) -> dict[str, Any]:
+        """The answer at once."""
+        rows = [Row(index) for index in range(len(job.work.prompts))]
+        async for _ in self._watched(job, rows):
+            pass
+        blocks = [self._block(row.ended, job) for row in rows if row.ended is not None]
+        return job.reply.whole(rows, blocks, usage(job, rows))
+
+    async def stream(self, job: Job) -> AsyncIterator[bytes]:
+        """The answer as server-sent events; a failure on the way is the last of them."""
+        rows = [Row(index) for index in range(len(job.work.prompts))]
+        for chunk in filter(None, (job.reply.opening(row.index) for row in rows)):
+            yield event(chunk)
+        try:
+            async for item in self._watched(job, rows):
+                if isinstance(item, Step):
+                    yield event(job.reply.chunk(rows[item.row], item, None))
+                else:
+                    yield event(job.reply.closing(item, {**self._block(item, job), "final": True}))
+        except (ApiError, SemtokenError) as error:
+            yield event(as_api_error(error).body())
+        else:
+            if job.request.shows_usage:
+                yield event(job.reply.usage_chunk(usage(job, rows)))
+        yield DONE
+
+    async def _watched(self, job: Job, rows: Sequence[Row]) -> AsyncIterator[Step | Ended]:
+        """What the engine emits, kept in the rows too."""
+        async with aclosing(self._worker.steps(job.work)) as steps:
+            async for item in steps:
+                row = rows[item.row]
+                row.text += item.text
+                if isinstance(item, Step):
+                    row.steps.append(item)
+                else:
+                    row.ended = item
+                yield item
+
+    def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
+        return exact_block(ended.result, self._stc.clusters.signature, job.request.block)
+
+
+def sampling(request: GenerationRequest) -> dict[str, Any]:
+    """Arguments of transformers' `generate`: greedy unless the request asks for chance."""
+    chosen = (request.top_p, request.top_k, request.min_p)
+    if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
+        return {}
+    options = {
+        "do_sample": True,
+        "temperature": 1.0 if request.temperature is None else float(request.temperature),
+        "top_p": 1.0 if request.top_p is None else float(request.top_p),
+        "top_k": request.top_k or 0,
+    }
+    return options if request.min_p is None else options | {"min_p": float(request.min_p)}
+
+
+def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
+    """Numbers of tokens; a prompt counts once for all its choices."""
+    prompts = job.work.prompts[:: job.request.n or 1]
+    prompt, completion = sum(map(len, prompts)), sum(len(row.steps) for row in rows)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def as_api_error(error: ApiError | SemtokenError) -> ApiError:
+    """What a client is told of a failure."""
+    return error if isinstance(error, ApiError) else ApiError(500, str(error), kind="server_error")
+
+
+def _is_ids(prompt: Any) -> bool:
+    return isinstance(prompt, list) and isinstance(prompt[0], int)

@@ -1,0 +1,64 @@
+"""The text of an answer as its tokens come: whole characters only, and nothing from a stop text on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from semtoken._tokenizers import REPLACEMENT
+from semtoken.vocabulary import Vocabulary
+
+
+class AnswerText:
+    """Decodes one answer token by token.
+
+    Parameters
+    ----------
+    vocabulary
+        The tokens.
+    stops
+        Texts that end the answer. What may turn out to be the beginning of one is held back.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, stops: Sequence[str] = ()) -> None:
+        self.stopped = False
+        """A stop text has come."""
+        self._vocabulary = vocabulary
+        self._stops = tuple(stops)
+        self._ids: list[int] = []
+        self._context = 0  # tokens from here to `_read` are decoded again, as the look of a token depends on them
+        self._read = 0
+        self._held = ""
+
+    def add(self, token: int) -> str:
+        """What the shown text gains by the next token."""
+        self._ids.append(token)
+        return self._show(self._decoded(complete=False), complete=False)
+
+    def finish(self) -> str:
+        """What was held back and is text of the answer after all."""
+        return "" if self.stopped else self._show(self._decoded(complete=True), complete=True)
+
+    def _decoded(self, *, complete: bool) -> str:
+        before = self._vocabulary.decode(self._ids[self._context : self._read])
+        now = self._vocabulary.decode(self._ids[self._context :])
+        if now.endswith(REPLACEMENT) and not complete:  # perhaps a piece of a character
+            return ""
+        if len(now) > len(before):
+            self._context, self._read = self._read, len(self._ids)
+        return now[len(before) :]
+
+    def _show(self, gained: str, *, complete: bool) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + gained
+        found = [text.find(stop) for stop in self._stops if stop in text]
+        self.stopped = bool(found)
+        shown = min(found) if found else len(text) - (0 if complete else self._doubtful(text))
+        self._held = text[shown:]
+        return text[:shown]
+
+    def _doubtful(self, text: str) -> int:
+        """Characters at the end that may be the beginning of a stop text."""
+        longest = max(map(len, self._stops), default=1) - 1
+        ends = range(min(longest, len(text)), 0, -1)
+        return next((n for n in ends if any(stop.startswith(text[-n:]) for stop in self._stops)), 0)
