@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from semtoken import __version__
-from semtoken.cli import ask, bench, cluster, clusters, compare, demo, score
+from semtoken.cli import ask, bench, cluster, clusters, compare, demo, proxy, score, serve
 from semtoken.cli.console import tell
 from semtoken.errors import SemtokenError
 
@@ -67,4 +67,6 @@ app.command()(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
 app.command()(compare.compare)
 app.add_typer(bench.app, name="bench")
+app.command()(serve.serve)
+app.command()(proxy.proxy)
 app.command()(demo.demo)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
+import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,17 +102,12 @@ def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:
 
 
 def run(app: Any, listener: socket.socket, ready: Callable[[Address], None], *, grace: float) -> None:
-    """Serve until a signal comes; `ready` is called once requests are taken."""
+    """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken."""
     server = server_for(_announcing(app, lambda: ready(address_of(listener))), grace=grace)
-    with listener, _quiet_interrupt():
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it is done; that is no failure
+        signal.signal(number, lambda *_: None)
+    with listener:
         server.run(sockets=[listener])
-
-
-@contextlib.contextmanager
-def _quiet_interrupt() -> Iterator[None]:
-    """Control-C is how a server is stopped; uvicorn raises it again once it is done."""
-    with contextlib.suppress(KeyboardInterrupt):
-        yield
 
 
 def _announcing(app: Any, ready: Callable[[], None]) -> Any:

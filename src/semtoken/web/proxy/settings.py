@@ -47,3 +47,9 @@ class ProxySettings:
     def base(self) -> str:
         """The upstream's address without `/v1` and slashes at its end: requests bring their own path."""
         return self.upstream.rstrip("/").removesuffix("/v1").rstrip("/")
+
+    @property
+    def shown_upstream(self) -> str:
+        """The upstream's address for people: without a password."""
+        parts = urlsplit(self.base)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

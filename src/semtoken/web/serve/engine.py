@@ -34,6 +34,8 @@ class Work:
     seed: int | None = None
     stops: tuple[str, ...] = ()
     """Texts that end an answer; they are not shown."""
+    stop_at_newline: bool = False
+    """End an answer at its first newline, which is not shown."""
     top: int = 0
     """Best tokens to report at each step."""
 
@@ -70,13 +72,15 @@ class Engine:
     ----------
     stc
         The model with its clusters.
-    stop_at_newline
-        Answers end at their first newline.
     """
 
-    def __init__(self, stc: STC, *, stop_at_newline: bool = False) -> None:
+    def __init__(self, stc: STC) -> None:
         self.stc = stc
-        self.stop_at_newline = stop_at_newline
+
+    def warm_up(self) -> None:
+        """Generate a token, so that the first request finds everything ready."""
+        token = int(np.argmin(self.stc.clusters.vocabulary.special))
+        self.run(Work([[token]], max_tokens=1, sampling={}), lambda _: None, Event())
 
     @property
     def room(self) -> int | None:
@@ -104,9 +108,8 @@ class Engine:
         if cancelled.is_set():
             return
         torch.manual_seed(torch.seed() if work.seed is None else work.seed)
-        options = self.stc.generation_options(dict(work.sampling), work.max_tokens, self.stop_at_newline, ())
-        stops = (*work.stops, "\n") if self.stop_at_newline else work.stops
-        watch = _Watch(self.stc, work, frozenset(options["eos_token_id"] or ()), stops, emit, cancelled)
+        options = self.stc.generation_options(dict(work.sampling), work.max_tokens, work.stop_at_newline, ())
+        watch = _Watch(self.stc, work, frozenset(options["eos_token_id"] or ()), emit, cancelled)
         batch = pad(work.prompts, options["pad_token_id"], left=True)
         device = self.stc.model.get_input_embeddings().weight.device
         with watch.watching(self.stc.model):
@@ -126,7 +129,6 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         stc: STC,
         work: Work,
         stop_ids: frozenset[int],
-        stops: Sequence[str],
         emit: Callable[[Step | Ended], None],
         cancelled: Event,
     ) -> None:
@@ -138,6 +140,7 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         self._cancelled = cancelled
         self._logits: torch.Tensor | None = None
         self._answers = [AnswerScorer(scorer) for _ in work.prompts]
+        stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
         self._texts = [AnswerText(self._vocabulary, stops) for _ in work.prompts]
         self._done = [False] * len(work.prompts)
 
@@ -171,8 +174,13 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         best = self._best(active, normalizers)
         for i, (row, token) in enumerate(zip(active, tokens, strict=True)):
             log_prob = min(float(rows[i, token]) - float(normalizers[i]), 0.0)
-            self._emit(Step(row, token, log_prob, best[i], self._texts[row].add(token)))
+            text = self._texts[row].add(token) if self._is_shown(token) else ""
+            self._emit(Step(row, token, log_prob, best[i], text))
             self._end_if_complete(row, token)
+
+    def _is_shown(self, token: int) -> bool:
+        """A token that ends the answer is not, unless there is text before the newline that it holds."""
+        return token not in self._stop_ids or (self._work.stop_at_newline and "\n" in self._vocabulary.texts[token])
 
     def _best(self, active: list[int], normalizers: FloatArray) -> list[tuple[tuple[int, float], ...]]:
         if not self._work.top:

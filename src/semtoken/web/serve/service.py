@@ -30,6 +30,8 @@ class Offer:
     """The model's name in requests."""
     template: str | None = None
     """Text with `{question}` for the last message of a chat; None for the tokenizer's chat template."""
+    stop_at_newline: bool = False
+    """Answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities a token that a request may ask for."""
 
@@ -136,6 +138,7 @@ class Service:
             sampling=sampling(request),
             seed=request.seed,
             stops=request.stops,
+            stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
             top=top or 0,
         )
 

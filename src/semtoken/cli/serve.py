@@ -1,0 +1,91 @@
+"""`semtoken serve`: an OpenAI-compatible API over a model in this process, with exact scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semtoken.cli.console import tell
+from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
+from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
+from semtoken.cli.options import (
+    ClustersOption,
+    DeviceOption,
+    DType,
+    DTypeOption,
+    FunctionWords,
+    FunctionWordsOption,
+    ModelOption,
+    Preset,
+    PresetOption,
+    RevisionOption,
+    TrustRemoteCodeOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from semtoken.web.running import Address
+
+
+def serve(
+    model: ModelOption = ALMANAC,
+    clusters: ClustersOption = None,
+    host: HostOption = LOOPBACK,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
+    name: Annotated[
+        str | None, typer.Option(help="The model's name in requests. Default: --model, of a directory its last part.")
+    ] = None,
+    max_logprobs: Annotated[
+        int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
+    ] = 20,
+    preset: PresetOption = Preset.default,
+    function_words: FunctionWordsOption = FunctionWords.paper,
+    device: DeviceOption = None,
+    dtype: DTypeOption = DType.auto,
+    revision: RevisionOption = None,
+    trust_remote_code: TrustRemoteCodeOption = False,
+    grace: GraceOption = 10.0,
+    verbose: VerboseOption = False,
+) -> None:
+    """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
+
+    POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed), GET /v1/models
+    and /health. Decoding is greedy unless a request asks for a temperature; log-probabilities are the model's own,
+    before temperature. There is no password: keep it on this machine, or put one in front.
+
+    For example:
+
+    - `semtoken serve`
+    - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
+    """
+    from semtoken.web.running import listen, run
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    listener = listen(host, port)
+    choice = ModelChoice(
+        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+    )
+    stc = choice.load()
+    asking = how_to_ask(model, stc.tokenizer, raw=False)
+    offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs)
+    engine = Engine(stc)
+    engine.warm_up()
+    run(serve_app(engine, offer), listener, lambda address: _announce(address, offer.name), grace=grace)
+
+
+def _name_of(model: str) -> str:
+    folder = Path(model).expanduser()
+    return folder.resolve().name if folder.is_dir() else model
+
+
+def _announce(address: Address, name: str) -> None:
+    tell(f"semtoken serves '{name}' at {address.url}/v1 (stop with Ctrl-C). Try:")
+    tell(
+        f"""  curl {address.url}/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "What is the capital of Japan?"}}]}}'"""
+    )
+    warn_if_open(address)
