@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from semtoken.cli.bench_judge import judge
+from semtoken.cli.bench_report import report
 from semtoken.cli.bench_run import run
 
 app = typer.Typer(
@@ -13,4 +14,5 @@ app = typer.Typer(
     help="The paper's experiment on any model: answers, uncertainties, judgements, tables.",
 )
 app.command()(run)
+app.command()(report)
 app.command()(judge)

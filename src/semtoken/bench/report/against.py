@@ -1,0 +1,248 @@
+"""The paper's published figures beside those of a run, with the differences; what has no counterpart is said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.bench.collected import RunResults
+from semtoken.bench.formatting import MISSING, amount, interval, metric, share, signed, signed_amount
+from semtoken.bench.report.comparison import NOT_RUN
+from semtoken.bench.report.measured import PAPER_TABLES, Figure
+from semtoken.bench.report.measures import CellFigures, settings_of
+from semtoken.bench.report.paper import (
+    CLUSTERING,
+    DECODING,
+    JUDGE,
+    MODELS,
+    QUESTIONS,
+    SETTINGS,
+    SOURCE,
+    Counterpart,
+    Key,
+    paper_dataset,
+    paper_model,
+    plain,
+    published,
+)
+from semtoken.bench.report.sensitivity import shown
+from semtoken.bench.report.table import Entry, Group, Table
+
+PERCENT = "percent of generation time"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measured figure beside the published one."""
+
+    figure: Figure
+    published: float
+    """NaN if the paper has no such figure."""
+
+    @property
+    def difference(self) -> float:
+        """Measured minus published; NaN without either."""
+        return self.figure.value - self.published
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the published figure lies within the 95 % interval of the measured one; None without either."""
+        if math.isnan(self.published) or math.isnan(self.figure.low):
+            return None
+        return self.figure.low <= self.published <= self.figure.high
+
+
+@dataclass(frozen=True)
+class AgainstPaper:
+    """A whole run beside the paper."""
+
+    compared: tuple[Compared, ...]
+    summary: tuple[str, ...]
+    """What a reader wants to know first, in sentences."""
+    caveats: tuple[str, ...]
+    """Why a difference may be one of the set-up."""
+    tables: tuple[Table, ...]
+
+
+def against_paper(
+    results: RunResults, judge: str, cells: Sequence[CellFigures], figures: Sequence[Figure]
+) -> AgainstPaper:
+    """Set the paper's figures beside measured ones, matched by data set, model, and method or setting.
+
+    Parameters
+    ----------
+    results
+        Its settings tell what stands behind the labels of models and data sets.
+    judge
+        Whose verdicts the figures use.
+    cells
+        From `measure`.
+    figures
+        From `measured_figures`.
+    """
+    found = _Counterparts(
+        {label: paper_model(label, results.settings) for label in dict.fromkeys(f.model for f in figures)},
+        {label: paper_dataset(label, results.settings) for label in dict.fromkeys(c.dataset for c in cells)},
+    )
+    compared = tuple(Compared(figure, found.published(figure)) for figure in figures)
+    return AgainstPaper(
+        compared=compared,
+        summary=(*_summary(compared), *found.unknown(), *found.unmeasured(cells, figures)),
+        caveats=tuple(dict.fromkeys((*found.doubts(), *_differences(results, judge, cells, found)))),
+        tables=tuple(table for name in _TABLES if (table := _table(name, compared)).groups),
+    )
+
+
+@dataclass(frozen=True)
+class _Counterparts:
+    """Labels of the run -> what the paper calls them; None: the paper has no such thing."""
+
+    models: Mapping[str, Counterpart | None]
+    datasets: Mapping[str, Counterpart | None]
+
+    def key(self, figure: Figure) -> Key | None:
+        """Where the paper would have a figure."""
+        model, dataset = self.models[figure.model], self.datasets.get(figure.dataset)
+        if model is None or (dataset is None and figure.dataset):
+            return None
+        place = dataset.label if dataset is not None else ""
+        return figure.table, place, plain(figure.setting), model.label, figure.metric
+
+    def published(self, figure: Figure) -> float:
+        """The paper's value; NaN if it has none."""
+        key = self.key(figure)
+        known = None if key is None else published().get(key)
+        return math.nan if known is None else known.value
+
+    def doubts(self) -> Iterator[str]:
+        """Labels that may stand for something else than in the paper."""
+        for known in (*self.models.values(), *self.datasets.values()):
+            if known is not None and known.doubt:
+                yield known.doubt
+
+    def unknown(self) -> Iterator[str]:
+        """Models and data sets that the paper has not."""
+        for label in (name for name, counterpart in self.models.items() if counterpart is None):
+            yield f"The paper has no figures for the model {label}; it has {', '.join(MODELS)}."
+        for label in (name for name, counterpart in self.datasets.items() if counterpart is None):
+            yield f"The paper has no figures for the data set {label}; it has {', '.join(QUESTIONS)}."
+
+    def unmeasured(self, cells: Sequence[CellFigures], figures: Sequence[Figure]) -> Iterator[str]:
+        """What the paper has and the run has not, for the models and data sets that both have."""
+        held = {self.key(figure) for figure in figures}
+        missing: dict[str, list[str]] = {}
+        for cell in cells:
+            model, dataset = self.models.get(cell.model), self.datasets[cell.dataset]
+            if model is None or dataset is None:
+                continue
+            settings: dict[str, list[str]] = {}
+            for key, figure in published().items():
+                if key[1] == dataset.label and key[3:] == (model.label, "AUROC") and key not in held:
+                    settings.setdefault(key[0], []).append(figure.setting)
+            if settings:
+                listed = "; ".join(f"{table}: {', '.join(names)}" for table, names in settings.items())
+                missing.setdefault(listed, []).append(cell.title)
+        for listed, titles in missing.items():
+            yield f"In the paper but not in this run ({'; '.join(titles)}): {listed}."
+
+
+def _summary(compared: Sequence[Compared]) -> Iterator[str]:
+    found = [one for one in compared if not math.isnan(one.published)]
+    yield f"{len(found):,} of the {len(compared):,} figures of this run have a counterpart in the paper ({SOURCE})."
+    tested = [one for one in found if one.within is not None]
+    if tested:
+        inside = sum(one.within is True for one in tested)
+        yield (
+            f"{inside:,} of the {len(tested):,} published AUROC and PRR figures with a counterpart "
+            f"({share(inside / len(tested))}) lie within the 95 % interval of the measured one."
+        )
+
+
+def _differences(results: RunResults, judge: str, cells: Sequence[CellFigures], found: _Counterparts) -> Iterator[str]:
+    """Where the set-up is not the paper's."""
+    for cell in cells:
+        dataset = found.datasets[cell.dataset]
+        if dataset is not None and cell.n != QUESTIONS[dataset.label]:
+            yield (
+                f"{cell.title}: {cell.n:,} questions, the paper asked {QUESTIONS[dataset.label]:,}; seconds are of all "
+                "questions, so compare percentages."
+            )
+    for model in (label for label, counterpart in found.models.items() if counterpart is not None):
+        settings = settings_of(model, results.clusterings)
+        other = [f"{name} {settings[name]}" for name, value in CLUSTERING.items() if settings.get(name, value) != value]
+        if other:
+            yield f"STC of {model} was clustered with {', '.join(other)}, unlike the paper's."
+    yield from (
+        f"{name.replace('_', ' ')} is {given}, the paper's is {value}."
+        for name, value, given in _settings_unlike_the_papers(results.settings)
+    )
+    choices = [one for one in results.settings.get("judges", ()) if isinstance(one, Mapping)]
+    if not any(one.get("model") == JUDGE and judge in (one.get("name"), one.get("kind")) for one in choices):
+        yield f"Correctness is by the judge {judge}; the paper's is {JUDGE}."
+    yield "Seconds and percentages are of this machine; the paper's were taken on 8 A100 GPUs with 40 GB."
+
+
+def _settings_unlike_the_papers(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    decoding = settings.get("decoding")
+    for given, expected in ((settings, SETTINGS), (decoding if isinstance(decoding, Mapping) else {}, DECODING)):
+        for name, value in expected.items():
+            if given.get(name, value) != value:
+                yield name, value, given[name]
+
+
+_TABLES = {
+    "paper_quality": ("AUROC and PRR beside the paper's", ("comparison", "ablation"), ("AUROC", "PRR")),
+    "paper_sensitivity": ("AUROC by clustering beside the paper's", tuple(PAPER_TABLES.values()), ("AUROC",)),
+    "paper_overhead": ("Overheads beside the paper's", ("comparison",), ("seconds", PERCENT)),
+    "paper_precomputation": ("Time of clustering beside the paper's", ("pre-computation",), ("seconds",)),
+}
+"""Name -> title, tables of the paper, metrics."""
+
+
+def _table(name: str, compared: Sequence[Compared]) -> Table:
+    title, sources, metrics = _TABLES[name]
+    groups: dict[str, dict[str, dict[str, Compared]]] = {}
+    for one in compared:
+        figure = one.figure
+        if figure.table in sources and figure.metric in metrics:
+            heading = f"{figure.model} on {figure.dataset}" if figure.dataset else figure.model
+            heading += "" if figure.table in ("comparison", "pre-computation") else f": {figure.table}"
+            rows = groups.setdefault(heading, {})
+            rows.setdefault(figure.setting, {})[figure.metric] = one
+    header = [f"{metric}{what}" for metric in metrics for what in ("", ", paper", ", difference")]
+    return Table(
+        name=name,
+        title=title,
+        header=("Setting", *(text.replace(PERCENT, "%").replace("seconds", "s") for text in header)),
+        groups=tuple(
+            Group(
+                heading,
+                tuple(
+                    (Entry(shown(setting)), *(entry for metric in metrics for entry in _entries(found.get(metric))))
+                    for setting, found in rows.items()
+                ),
+            )
+            for heading, rows in groups.items()
+        ),
+        note="Difference: measured minus published. 'outside': the published figure is not within the 95 % interval of "
+        "the measured one.",
+    )
+
+
+def _entries(one: Compared | None) -> tuple[Entry, Entry, Entry]:
+    """Measured, published, difference."""
+    if one is None:
+        return NOT_RUN, Entry(MISSING), Entry(MISSING)
+    quality = one.figure.metric in ("AUROC", "PRR")
+    number, difference = (metric, signed) if quality else (amount, signed_amount)
+    value = one.figure.value
+    measured = Entry(MISSING if math.isnan(value) else number(value), interval(one.figure.low, one.figure.high))
+    if math.isnan(one.published):
+        return measured, Entry(MISSING, "not in the paper"), Entry(MISSING)
+    return (
+        measured,
+        Entry(number(one.published), "outside" if one.within is False else ""),
+        Entry(difference(one.difference)),
+    )

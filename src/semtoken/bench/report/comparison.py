@@ -1,0 +1,174 @@
+"""Tables of the methods: AUROC and PRR, overheads, ablations, and the paired tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.formatting import MISSING, amount, interval, metric, p_value, signed, signed_interval
+from semtoken.bench.report.measures import ABLATIONS, METRICS, CellFigures, MethodFigures, Tested, title_of
+from semtoken.bench.report.table import Entry, Group, Sign, Table, marked_rows
+from semtoken.methods import METHODS
+from semtoken.metrics import Estimate
+
+NAMES = {"auroc": "AUROC", "prr": "PRR"}
+NOT_RUN = Entry(MISSING, "not in this run")
+MARKS = (
+    "Best of each column in bold, second best underlined; what reads the same is marked together. "
+    "In brackets: 95 % bootstrap interval. "
+)
+LEVEL = "≈: not significantly different from the best (paired bootstrap, Holm, 5 %). "
+
+
+def comparison(cells: Sequence[CellFigures], name: str) -> Table:
+    """One metric of every compared method: rows are methods, columns models, groups data sets."""
+
+    def entry(method: MethodFigures) -> Entry:
+        quality = method.quality[name]
+        level = quality.to_best is not None and not quality.to_best.significant
+        return estimate_entry(quality.estimate, "≈" if level else "")
+
+    return Table(
+        name=f"comparison_{name}",
+        title=f"{NAMES[name]} of the methods",
+        header=("Method", *models_of(cells)),
+        groups=_by_dataset(cells, [m for m in _methods(cells) if m not in ABLATIONS], entry),
+        note=f"{MARKS}{LEVEL}Higher is better.",
+    )
+
+
+def ablation(cells: Sequence[CellFigures], name: str) -> Table:
+    """STC and what it is without its parts."""
+    return Table(
+        name=f"ablation_{name}",
+        title=f"{NAMES[name]} of STC without its parts",
+        header=("Setting", *models_of(cells)),
+        groups=_by_dataset(cells, _ablated(cells), lambda method: estimate_entry(method.quality[name].estimate)),
+        note=f"{MARKS}Sequence probability is STC without clustering and prefix matching.",
+    )
+
+
+def overhead(cells: Sequence[CellFigures], *, relative: bool) -> Table:
+    """Time beyond the greedy generation, in seconds or in percent of it."""
+
+    def entry(method: MethodFigures) -> Entry:
+        value = method.percent if relative else method.seconds
+        return Entry(MISSING, "not measured") if math.isnan(value) else Entry(amount(value), value=value)
+
+    unit = "percent of the greedy generation" if relative else "seconds"
+    return Table(
+        name="overhead_percent" if relative else "overhead_seconds",
+        title=f"Overhead in {unit}",
+        header=("Method", *models_of(cells)),
+        groups=_by_dataset(cells, [m for m in _methods(cells) if m not in ABLATIONS], entry, smallest=True),
+        note="Time beyond the greedy generation of all questions. A step that several methods share (samples, "
+        "entailment) is charged in full to each. Smallest in bold, second smallest underlined.",
+    )
+
+
+def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
+    """Every method of every cell beside STC and beside the best, with corrected p-values."""
+    groups = []
+    for cell in cells:
+        ranked = cell.ranked(name)
+        rest = [m for m in cell.compared if m not in ranked]
+        groups.append(Group(cell.title, tuple(_test_row(m, name) for m in (*ranked, *rest))))
+    return Table(
+        name=f"tests_{name}",
+        title=f"Differences of {NAMES[name]} on the same answers",
+        header=("Method", NAMES[name], "minus STC", "p", "minus the best", "p", "undefined"),
+        groups=tuple(groups),
+        note="Paired bootstrap: every resample draws the same questions for both methods. p: two-sided, corrected by "
+        "Holm's procedure for all methods of the same model and data set. The best was picked on these same answers, "
+        "which its p-values do not allow for. Undefined: answers for which the method has no value (NaN or "
+        "infinite); they share the worst rank.",
+    )
+
+
+def ablation_tests(cells: Sequence[CellFigures]) -> Table:
+    """The ablations beside STC."""
+    groups = []
+    for cell in cells:
+        rows = []
+        for name in _ablated([cell]):
+            method = cell.methods[name]
+            pairs = [
+                (estimate_entry(method.quality[one].estimate), *tested_entries(method.quality[one].to_stc))
+                for one in METRICS
+            ]
+            rows.append((Entry(method.title), *(entry for pair in pairs for entry in pair)))
+        groups.append(Group(cell.title, tuple(rows)))
+    return Table(
+        name="ablation_tests",
+        title="STC without its parts beside STC",
+        header=("Setting", "AUROC", "minus STC", "p", "PRR", "minus STC", "p"),
+        groups=tuple(groups),
+        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for the three ablations.",
+    )
+
+
+def models_of(cells: Sequence[CellFigures]) -> list[str]:
+    """Labels, each once, in the order of the run."""
+    return list(dict.fromkeys(cell.model for cell in cells))
+
+
+def datasets_of(cells: Sequence[CellFigures]) -> list[str]:
+    """Labels, each once, in the order of the run."""
+    return list(dict.fromkeys(cell.dataset for cell in cells))
+
+
+def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
+    """A difference with its interval, and its p-value."""
+    if tested is None:
+        return Entry(""), Entry("")
+    found = tested.difference
+    return Entry(signed(found.value), signed_interval(found.low, found.high)), Entry(p_value(tested.p_adjusted))
+
+
+def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
+    """A value with its interval, or why there is none."""
+    if math.isnan(estimate.value):
+        return Entry("undefined", estimate.reason)
+    return Entry(metric(estimate.value), interval(estimate.low, estimate.high), estimate.value, sign=sign)
+
+
+def _test_row(method: MethodFigures, name: str) -> tuple[Entry, ...]:
+    quality = method.quality[name]
+    return (
+        Entry(method.title),
+        estimate_entry(quality.estimate),
+        *tested_entries(quality.to_stc),
+        *tested_entries(quality.to_best),
+        Entry(f"{method.undefined:,}"),
+    )
+
+
+def _by_dataset(
+    cells: Sequence[CellFigures],
+    names: Sequence[str],
+    entry_of: Callable[[MethodFigures], Entry],
+    *,
+    smallest: bool = False,
+) -> tuple[Group, ...]:
+    """Rows for methods and columns for models, a group for each data set."""
+    by_place = {(cell.dataset, cell.model): cell.methods for cell in cells}
+    groups = []
+    for dataset in datasets_of(cells):
+        columns = [by_place.get((dataset, model), {}) for model in models_of(cells)]
+        rows = [
+            (Entry(title_of(name)), *(entry_of(found[name]) if name in found else NOT_RUN for found in columns))
+            for name in names
+        ]
+        groups.append(Group(dataset, marked_rows(rows, smallest=smallest)))
+    return tuple(groups)
+
+
+def _methods(cells: Sequence[CellFigures]) -> list[str]:
+    """Names of all methods of a run, those of `METHODS` in its order first."""
+    found = dict.fromkeys(name for cell in cells for name in cell.methods)
+    return [name for name in METHODS if name in found] + [name for name in found if name not in METHODS]
+
+
+def _ablated(cells: Sequence[CellFigures]) -> list[str]:
+    return [name for name in (REFERENCE, *ABLATIONS) if any(name in cell.methods for cell in cells)]

@@ -1,0 +1,162 @@
+"""What a report says: sentences, tables and figures of a run, in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.bench.collected import RunResults
+from semtoken.bench.report import plain
+from semtoken.bench.report.against import against_paper
+from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
+from semtoken.bench.report.measured import measured_figures, paired_tests
+from semtoken.bench.report.measures import (
+    ABLATIONS,
+    METRICS,
+    CellFigures,
+    Progress,
+    chosen_judge,
+    measure,
+)
+from semtoken.bench.report.overview import judges, overview, properties
+from semtoken.bench.report.plots import Plot, plots
+from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
+from semtoken.bench.report.sentences import headline, notes
+from semtoken.bench.report.table import Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report."""
+
+    name: str
+    """Of its anchor."""
+    title: str
+    lines: tuple[str, ...] = ()
+    """Sentences before the tables."""
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    folded: tuple[Table, ...] = ()
+    """Long tables that the page shows when asked to."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is written."""
+
+    title: str
+    subtitle: str
+    sections: tuple[Section, ...]
+    settings: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    csv: Mapping[str, str]
+    """Name of a file without its suffix -> content."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """All of them in order."""
+        return [table for section in self.sections for table in (*section.tables, *section.folded)]
+
+    @property
+    def plots(self) -> list[Plot]:
+        """All of them in order."""
+        return [plot for section in self.sections for plot in section.plots]
+
+
+def build_report(
+    results: RunResults,
+    *,
+    judge: str | None = None,
+    paper: bool = False,
+    n_resamples: int = 1000,
+    progress: Progress | None = None,
+) -> Report:
+    """Measure a run and put it into tables, figures and sentences.
+
+    Parameters
+    ----------
+    results
+        From `semtoken.bench.collecting.collect`.
+    judge
+        Whose verdicts the figures use; by default the run's primary judge.
+    paper
+        Set the paper's published figures beside the measured ones.
+    n_resamples
+        Of the bootstrap.
+    progress
+        Called with (uncertainties measured, of how many).
+
+    Raises
+    ------
+    InvalidInput
+        Nothing of the run is complete, or it holds no verdicts of the judge.
+    """
+    used = chosen_judge(results, judge)
+    cells = measure(results, used, n_resamples=n_resamples, progress=progress)
+    drawn = plots(cells, results.clusterings)
+    figures = measured_figures(cells, results.clusterings)
+    csv = {
+        "figures": plain.figures_csv(figures),
+        "tests": plain.tests_csv(paired_tests(cells)),
+        "cells": plain.cells_csv(cells),
+        "judges": plain.judges_csv(cells),
+        "clusterings": plain.clusterings_csv(results.clusterings),
+        "clusters": plain.examples_csv(results.clusterings),
+    }
+    sections = [*_sections(results, cells, used, drawn)]
+    if paper:
+        beside = against_paper(results, used, cells, figures)
+        csv["paper"] = plain.paper_csv(beside.compared)
+        lines = (*beside.summary, *beside.caveats)
+        sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
+    sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))
+    return Report(
+        title=f"Benchmark run {results.path.resolve().name}",
+        subtitle=_subtitle(cells, used),
+        sections=tuple(sections),
+        settings=results.settings,
+        manifest=results.manifest,
+        csv=csv,
+    )
+
+
+def _sections(
+    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot]
+) -> Iterator[Section]:
+    def plots_of(kind: str) -> tuple[Plot, ...]:
+        return tuple(plot for plot in drawn if plot.name.startswith(kind))
+
+    yield Section("headline", "Headline", tuple(headline(cells)), (overview(cells, judge),), plots_of("best_methods"))
+    yield Section(
+        "methods",
+        "Methods",
+        tables=tuple(comparison(cells, name) for name in METRICS),
+        folded=(*(method_tests(cells, name) for name in METRICS), properties(cells)),
+    )
+    yield Section(
+        "overhead",
+        "Overhead",
+        tables=(overhead(cells, relative=True), overhead(cells, relative=False)),
+        plots=plots_of("overhead"),
+    )
+    if any(name in cell.methods for cell in cells for name in ABLATIONS):
+        tables = tuple(ablation(cells, name) for name in METRICS)
+        yield Section("ablation", "Ablation", tables=tables, folded=(ablation_tests(cells),))
+    varied, varied_tests = sensitivity(cells, results.clusterings), sensitivity_tests(cells)
+    if varied is not None and varied_tests is not None:
+        yield Section("sensitivity", "Sensitivity", (), (varied,), plots_of("sensitivity"), (varied_tests,))
+    clusters = tuple(t for t in (precomputation(results.clusterings), examples(results.clusterings)) if t is not None)
+    if clusters:
+        yield Section("clusters", "Clusters", tables=clusters)
+    yield Section("judges", "Judges", tables=judges(cells))
+
+
+def _subtitle(cells: Sequence[CellFigures], judge: str) -> str:
+    models = dict.fromkeys(cell.model for cell in cells)
+    datasets = dict.fromkeys(cell.dataset for cell in cells)
+    methods = dict.fromkeys(m.name for cell in cells for m in cell.compared)
+    return (
+        f"{', '.join(models)} on {', '.join(datasets)}: {sum(cell.n for cell in cells):,} answers, "
+        f"{len(methods)} methods, judged by {judge}."
+    )

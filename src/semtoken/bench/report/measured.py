@@ -1,0 +1,125 @@
+"""Every number of a report as one flat list, in the words of the paper's tables; what CSV files are written from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from semtoken.bench.collected import ClusteringRecord
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.report.comparison import NAMES
+from semtoken.bench.report.measures import ABLATIONS, MAIN, CellFigures, MethodFigures, Tested
+from semtoken.bench.report.sensitivity import points
+
+PAPER_TABLES = {
+    "algorithm": "clustering algorithm",
+    "metric": "distance",
+    "n_clusters": "number of clusters",
+    "embedding": "embedding",
+    "linkage": "linkage",
+}
+"""Setting of a clustering -> the paper's table about it."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number. The first five fields name it, as in the paper's figures."""
+
+    table: str
+    """"comparison", "ablation", "clustering algorithm", "distance", ..., "pre-computation"."""
+    dataset: str
+    """Empty for what depends on the model alone."""
+    setting: str
+    """Title of a method, or value of a setting."""
+    model: str
+    metric: str
+    """"AUROC", "PRR", "seconds" or "percent of generation time"."""
+    value: float
+    """NaN if undefined."""
+    low: float = math.nan
+    """Lower end of the 95 % interval; NaN without one."""
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One paired test."""
+
+    table: str
+    dataset: str
+    setting: str
+    model: str
+    metric: str
+    against: str
+    """What the difference is to."""
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float
+
+
+def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
+    """All of them, in the order of the paper's tables."""
+    figures = [figure for cell in cells for figure in _of_methods(cell)]
+    figures += [figure for cell in cells for figure in _of_ablations(cell)]
+    for cell in cells:
+        for point in points(cell, clusterings):
+            estimate = point.quality.estimate
+            place = (PAPER_TABLES[point.setting], cell.dataset, point.value, cell.model, "AUROC")
+            figures.append(Figure(*place, estimate.value, estimate.low, estimate.high))
+    for one in clusterings:
+        if one.variant == MAIN and one.seconds is not None:
+            setting = f"{one.settings.get('algorithm', 'unknown')} clustering"
+            figures.append(Figure("pre-computation", "", setting, one.model, "seconds", one.seconds))
+    return figures
+
+
+def _of_methods(cell: CellFigures) -> Iterator[Figure]:
+    for method in cell.compared:
+        yield from _qualities("comparison", cell, method)
+        for unit, value in (("seconds", method.seconds), ("percent of generation time", method.percent)):
+            yield Figure("comparison", cell.dataset, method.title, cell.model, unit, value)
+
+
+def _of_ablations(cell: CellFigures) -> Iterator[Figure]:
+    names = [name for name in (REFERENCE, *ABLATIONS) if name in cell.methods]
+    for name in names if len(names) > 1 else ():
+        yield from _qualities("ablation", cell, cell.methods[name])
+
+
+def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator[Figure]:
+    for metric, quality in method.quality.items():
+        estimate = quality.estimate
+        place = (table, cell.dataset, method.title, cell.model, NAMES[metric])
+        yield Figure(*place, estimate.value, estimate.low, estimate.high)
+
+
+def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
+    """Every test of a report."""
+    return [test for cell in cells for test in (*_tests_of_methods(cell), *_tests_of_variants(cell))]
+
+
+def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
+    for name, method in cell.methods.items():
+        table = "ablation" if name in ABLATIONS else "comparison"
+        for metric, quality in method.quality.items():
+            place = (table, cell.dataset, method.title, cell.model, NAMES[metric])
+            if quality.to_stc is not None:
+                yield _test(place, "STC", quality.to_stc)
+            if quality.to_best is not None:
+                yield _test(place, f"best: {cell.ranked(metric)[0].title}", quality.to_best)
+
+
+def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:
+    for name, quality in cell.variants.items():
+        setting, _, value = name.partition("=")
+        if quality.to_stc is not None:
+            place = (PAPER_TABLES.get(setting, setting), cell.dataset, value, cell.model, "AUROC")
+            yield _test(place, "STC", quality.to_stc)
+
+
+def _test(place: tuple[str, str, str, str, str], against: str, tested: Tested) -> Comparison:
+    found = tested.difference
+    return Comparison(*place, against, found.value, found.low, found.high, found.p_value, tested.p_adjusted)

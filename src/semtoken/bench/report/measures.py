@@ -1,0 +1,269 @@
+"""From the uncertainties of a run to figures: AUROC and PRR with intervals, paired tests, overheads.
+
+Three families of tests for every model, data set and metric, each corrected by Holm's procedure: the other methods
+against STC, all methods against the best, and the ablations against STC. The clusterings of the sensitivity study
+are a fourth one, against the clustering that the methods use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.judges import Agreement, Tally, agreement, tally
+from semtoken.errors import InvalidInput
+from semtoken.methods import METHODS
+from semtoken.metrics import Difference, Estimate, Resampled, holm, resample
+
+ABLATIONS = ("stc_no_clustering", "stc_no_prefix", "sequence_probability")
+"""What STC is without its parts; not among the methods that it is compared with."""
+METRICS = ("auroc", "prr")
+MAIN = "main"
+"""Name of the clustering that the methods use."""
+SEED = 0
+"""Of the bootstrap."""
+SIGNIFICANT = 0.05
+"""Adjusted p-values below it count as a difference."""
+
+Progress = Callable[[int, int], None]
+"""Called with (methods done, of how many)."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A difference on the same answers."""
+
+    difference: Difference
+    p_adjusted: float
+    """Of its family, by Holm's procedure; NaN without a value."""
+
+    @property
+    def significant(self) -> bool:
+        """Whether there is a difference at the level of `SIGNIFICANT`."""
+        return self.p_adjusted < SIGNIFICANT
+
+
+@dataclass(frozen=True)
+class Quality:
+    """One metric of one uncertainty."""
+
+    estimate: Estimate
+    to_stc: Tested | None = None
+    """This minus STC; None for STC itself and in a run without it."""
+    to_best: Tested | None = None
+    """This minus the best of the compared methods; None for the best itself and for ablations."""
+
+
+@dataclass(frozen=True)
+class MethodFigures:
+    """One method on one data set."""
+
+    name: str
+    quality: Mapping[str, Quality]
+    """Name of a metric -> figures."""
+    undefined: int
+    """Answers whose uncertainty was NaN or +inf; they shared the worst rank."""
+    seconds: float
+    """Beyond the greedy generation; NaN if not measured."""
+    percent: float
+    """The same of the time of the greedy generation; NaN if either was not measured."""
+
+    @property
+    def title(self) -> str:
+        """As tables print it."""
+        return title_of(self.name)
+
+
+@dataclass(frozen=True)
+class CellFigures:
+    """One model on one data set."""
+
+    model: str
+    dataset: str
+    n: int
+    """Questions."""
+    counts: Tally
+    """Verdicts of the judge in use."""
+    greedy_seconds: float
+    methods: Mapping[str, MethodFigures]
+    """In the order of `METHODS`, ablations included."""
+    variants: Mapping[str, Quality]
+    """AUROC of STC with other clusterings than the one that methods use, to which `to_stc` is the difference."""
+    agreements: tuple[Agreement, ...]
+    """Every two judges."""
+    verdicts: Mapping[str, Tally]
+    """Of every judge."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.model} on {self.dataset}"
+
+    @property
+    def compared(self) -> tuple[MethodFigures, ...]:
+        """STC and the methods that it is compared with."""
+        return tuple(method for name, method in self.methods.items() if name not in ABLATIONS)
+
+    def ranked(self, metric: str) -> list[MethodFigures]:
+        """Compared methods that have a value, the best first."""
+        defined = [m for m in self.compared if not math.isnan(m.quality[metric].estimate.value)]
+        return sorted(defined, key=lambda m: -m.quality[metric].estimate.value)
+
+
+def title_of(name: str) -> str:
+    """Of a method, or its name where it is none of `METHODS`."""
+    return METHODS[name].title if name in METHODS else name
+
+
+def settings_of(model: str, clusterings: Sequence[ClusteringRecord]) -> Mapping[str, Any]:
+    """Those of the clustering that the methods use, as far as they are known."""
+    return next((one.settings for one in clusterings if one.model == model and one.variant == MAIN), {})
+
+
+def is_main(variant: str, model: str, clusterings: Sequence[ClusteringRecord]) -> bool:
+    """Whether a variant such as "linkage=complete" is the clustering that the methods use, under another name."""
+    return variant in {f"{name}={value}" for name, value in settings_of(model, clusterings).items()}
+
+
+def chosen_judge(results: RunResults, judge: str | None) -> str:
+    """The judge whose verdicts the figures use: the one asked for, or the run's.
+
+    Raises
+    ------
+    InvalidInput
+        The run holds no verdicts of it; the message names the judges there are.
+    """
+    names = list(dict.fromkeys(name for cell in results.cells for name in cell.judgements))
+    wanted = judge or results.primary_judge
+    if not names:
+        raise _incomplete(results)
+    if wanted not in names:
+        raise InvalidInput(
+            f"{results.path} holds no complete verdicts of the judge {wanted!r}; there are those of "
+            f"{', '.join(names)}: choose one with --judge. Or resume the run, which makes what is missing."
+        )
+    return wanted
+
+
+def measure(
+    results: RunResults, judge: str, *, n_resamples: int = 1000, progress: Progress | None = None
+) -> tuple[CellFigures, ...]:
+    """Figures of every cell that has verdicts of the judge and at least one method.
+
+    Parameters
+    ----------
+    results
+        From `collect`.
+    judge
+        From `chosen_judge`.
+    n_resamples
+        Of the bootstrap; all methods of a cell are resampled with the same draws.
+    progress
+        Called after every method.
+
+    Raises
+    ------
+    InvalidInput
+        No cell is complete enough for a figure.
+    """
+    cells = [
+        replace(
+            cell, variants={k: v for k, v in cell.variants.items() if not is_main(k, cell.model, results.clusterings)}
+        )
+        for cell in results.cells
+        if judge in cell.judgements and cell.uncertainty
+    ]
+    if not cells:
+        raise _incomplete(results)
+    total = sum(len(cell.uncertainty) + len(cell.variants) for cell in cells)
+    done = 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, total)
+
+    return tuple(_cell(cell, judge, n_resamples, count) for cell in cells)
+
+
+def _incomplete(results: RunResults) -> InvalidInput:
+    return InvalidInput(
+        f"{results.path} holds nothing complete to report on: no model has answered, been scored and been judged on a "
+        "whole data set. Run it again: `semtoken bench run` takes up where it was."
+    )
+
+
+def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -> CellFigures:
+    correct = cell.judgements[judge]
+    names = [name for name in METHODS if name in cell.uncertainty]
+    names += [name for name in cell.uncertainty if name not in METHODS]
+    drawn: dict[str, dict[str, Resampled]] = {metric: {} for metric in METRICS}
+    for name in names:
+        for metric in METRICS:
+            drawn[metric][name] = resample(metric, cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
+        count()
+    quality = {metric: _qualities(found) for metric, found in drawn.items()}
+    methods = {name: _method(cell, name, {metric: quality[metric][name] for metric in METRICS}) for name in names}
+    variants = {}
+    for name, values in cell.variants.items():
+        variants[name] = resample("auroc", values, correct, n_resamples=n_resamples, seed=SEED)
+        count()
+    return CellFigures(
+        model=cell.model,
+        dataset=cell.dataset,
+        n=len(cell.question_ids),
+        counts=tally(correct),
+        greedy_seconds=cell.greedy_seconds,
+        methods=methods,
+        variants=_variant_qualities(variants, drawn["auroc"].get(REFERENCE)),
+        agreements=tuple(agreement(cell.judgements)),
+        verdicts={name: tally(values) for name, values in cell.judgements.items()},
+    )
+
+
+def _method(cell: Cell, name: str, quality: Mapping[str, Quality]) -> MethodFigures:
+    seconds = cell.seconds.get(name, math.nan)
+    return MethodFigures(
+        name=name,
+        quality=quality,
+        undefined=_count_undefined(cell.uncertainty[name]),
+        seconds=seconds,
+        percent=100 * seconds / cell.greedy_seconds if cell.greedy_seconds > 0 else math.nan,
+    )
+
+
+def _count_undefined(uncertainty: FloatArray) -> int:
+    return int((np.isnan(uncertainty) | (uncertainty == np.inf)).sum())
+
+
+def _qualities(drawn: Mapping[str, Resampled]) -> dict[str, Quality]:
+    """Estimates of all methods of a cell by one metric, and the tests between them."""
+    compared = [name for name in drawn if name not in ABLATIONS]
+    defined = [name for name in compared if not math.isnan(drawn[name].value)]
+    best = max(defined, key=lambda name: drawn[name].value, default=None)
+    to_stc = _tests(drawn, compared, REFERENCE) | _tests(drawn, [n for n in drawn if n in ABLATIONS], REFERENCE)
+    to_best = _tests(drawn, compared, best)
+    return {
+        name: Quality(resampled.estimate(), to_stc.get(name), to_best.get(name)) for name, resampled in drawn.items()
+    }
+
+
+def _tests(drawn: Mapping[str, Resampled], family: Sequence[str], reference: str | None) -> dict[str, Tested]:
+    """The others of a family against one method."""
+    if reference is None or reference not in drawn:
+        return {}
+    differences = {name: drawn[name].minus(drawn[reference]) for name in family if name != reference}
+    adjusted = holm([found.p_value for found in differences.values()])
+    return {name: Tested(found, p) for (name, found), p in zip(differences.items(), adjusted, strict=True)}
+
+
+def _variant_qualities(drawn: Mapping[str, Resampled], main: Resampled | None) -> dict[str, Quality]:
+    tests = {} if main is None else _tests({**drawn, REFERENCE: main}, list(drawn), REFERENCE)
+    return {name: Quality(resampled.estimate(), tests.get(name)) for name, resampled in drawn.items()}

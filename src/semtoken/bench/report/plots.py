@@ -1,0 +1,243 @@
+"""Figures: the best methods as bars, AUROC against overhead, the sensitivity study. The same run, the same bytes."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semtoken._extras import require
+from semtoken.bench.collected import ClusteringRecord
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.formatting import metric, one_line
+from semtoken.bench.report.comparison import datasets_of, models_of
+from semtoken.bench.report.measures import CellFigures, MethodFigures, title_of
+from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown
+from semtoken.bench.settings import folder_name
+from semtoken.methods import METHODS
+from semtoken.metrics import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BEST = 7
+"""Bars of each panel."""
+PANELS = 3
+"""Side by side."""
+OURS, OTHERS = "#0072b2", "#b3b3b3"
+COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
+"""Okabe and Ito's, which most colour-blind people tell apart."""
+MARKERS = "osD^v<>PX*hpd"
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10.0,
+    "figure.facecolor": "white",
+    "savefig.dpi": 150,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "semtoken",
+    "text.parse_math": False,
+}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure, drawn."""
+
+    name: str
+    """Of its files."""
+    title: str
+    caption: str
+    png: bytes
+    svg: bytes
+
+
+def plots(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Plot]:
+    """All figures for which the run has numbers."""
+    matplotlib = require("matplotlib", extra="bench")
+    with matplotlib.rc_context(STYLE):
+        return list(_drawn(cells, clusterings))
+
+
+def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
+    for number, dataset in enumerate(datasets_of(cells), start=1):
+        own = [cell for cell in cells if cell.dataset == dataset]
+        name, shown_name = f"{number}_{folder_name(dataset)}", one_line(dataset)
+        if ranked := [cell for cell in own if cell.ranked("auroc")]:
+            yield _plot(
+                bars(ranked),
+                f"best_methods_{name}",
+                f"The best {BEST} methods on {shown_name}",
+                "AUROC with 95 % intervals, the best at the top. STC in blue; where it is not among them it is added "
+                "below with its place.",
+            )
+        if timed := [cell for cell in own if _timed(cell)]:
+            yield _plot(
+                against_overhead(timed),
+                f"overhead_{name}",
+                f"AUROC against overhead on {shown_name}",
+                "Overhead in percent of the greedy generation, on a logarithmic scale: up and to the left is better. "
+                "Methods without any overhead stand at the left edge.",
+            )
+    if any(cell.variants for cell in cells):
+        yield _plot(
+            sensitivity_lines(cells, clusterings),
+            "sensitivity",
+            "AUROC of STC by clustering",
+            "One setting is changed at a time; 95 % intervals.",
+        )
+
+
+def _plot(figure: Figure, name: str, title: str, caption: str) -> Plot:
+    """Written without dates and versions, so that the same figure has the same bytes."""
+    png, svg = io.BytesIO(), io.BytesIO()
+    figure.savefig(png, format="png", metadata={"Software": None})
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return Plot(name, title, caption, png.getvalue(), svg.getvalue())
+
+
+def bars(cells: Sequence[CellFigures]) -> Figure:
+    """Horizontal bars of the best methods, a panel for each model."""
+    figure, axes = _panels(len(cells), width=4.2, height=2.9)
+    for axis, cell in zip(axes, cells, strict=True):
+        ranked = cell.ranked("auroc")
+        chosen = list(enumerate(ranked, start=1))[:BEST]
+        chosen += [(place, m) for place, m in enumerate(ranked, start=1) if m.name == REFERENCE and place > BEST]
+        estimates = [method.quality["auroc"].estimate for _, method in chosen]
+        values = [estimate.value for estimate in estimates]
+        rows = range(len(chosen))
+        axis.barh(
+            rows,
+            values,
+            xerr=_lengths(estimates),
+            color=[OURS if method.name == REFERENCE else OTHERS for _, method in chosen],
+            error_kw={"elinewidth": 1, "capsize": 2.5, "ecolor": "#333333"},
+        )
+        labels = [f"{one_line(m.title)} (place {i})" if i > BEST else one_line(m.title) for i, m in chosen]
+        axis.set_yticks(rows, labels)
+        axis.invert_yaxis()
+        below, above = _lengths(estimates)
+        low = min(value - length for value, length in zip(values, below, strict=True))
+        high = max(value + length for value, length in zip(values, above, strict=True))
+        axis.set_xlim(max(0.0, low - 0.25 * (high - low) - 0.01), min(1.0, high) + 0.3 * (high - low) + 0.01)
+        for row, value, length in zip(rows, values, above, strict=True):
+            place = (value + length, row)
+            axis.annotate(metric(value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axis.set_title(one_line(cell.model))
+        axis.set_xlabel("AUROC")
+    return figure
+
+
+def against_overhead(cells: Sequence[CellFigures]) -> Figure:
+    """A point for each method, a panel for each model, one legend."""
+    figure, axes = _panels(len(cells), width=4.2, height=3.4)
+    used = dict.fromkeys(method.name for cell in cells for method in _timed(cell))
+    names = [name for name in METHODS if name in used] + [name for name in used if name not in METHODS]
+    handles: dict[str, Any] = {}
+    for axis, cell in zip(axes, cells, strict=True):
+        timed = _timed(cell)
+        smallest = min((m.percent for m in timed if m.percent > 0), default=1.0)
+        for method in timed:
+            estimate = method.quality["auroc"].estimate
+            ours = method.name == REFERENCE
+            number = names.index(method.name)
+            handles[method.name] = axis.errorbar(
+                max(method.percent, smallest / 3),
+                estimate.value,
+                yerr=_lengths([estimate]),
+                fmt="*" if ours else MARKERS[number % 9],
+                markersize=13 if ours else 6,
+                color=OURS if ours else COLOURS[number % 7],
+                ecolor="#bbbbbb",
+                elinewidth=0.8,
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+                zorder=4 if ours else 3,
+            )
+        axis.set_xscale("log")
+        axis.grid(color="#e6e6e6", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.set_title(one_line(cell.model))
+        axis.set_xlabel("overhead, % of the greedy generation")
+        axis.set_ylabel("AUROC")
+    shown_names = [name for name in names if name in handles]
+    figure.legend(
+        [handles[name] for name in shown_names],
+        [one_line(title_of(name)) for name in shown_names],
+        loc="outside lower center",
+        ncols=min(4 if len(cells) < PANELS else 6, len(shown_names)),
+        frameon=False,
+    )
+    return figure
+
+
+def sensitivity_lines(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Figure:
+    """Rows for data sets, columns for settings, a line for each model."""
+    from matplotlib.figure import Figure
+
+    found = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
+    settings = [name for name in STUDIES if any(p.setting == name for own in found.values() for p in own)]
+    datasets = [name for name in datasets_of(cells) if any(found.get((name, m)) for m in models_of(cells))]
+    figure = Figure(figsize=(2.6 * len(settings) + 0.8, 2.4 * len(datasets) + 0.7), layout="constrained")
+    grid = figure.subplots(len(datasets), len(settings), squeeze=False, sharey="row")
+    handles: dict[str, Any] = {}
+    for row, dataset in enumerate(datasets):
+        for column, setting in enumerate(settings):
+            axis = grid[row][column]
+            for number, model in enumerate(models_of(cells)):
+                own = [p for p in found.get((dataset, model), ()) if p.setting == setting]
+                if own:
+                    handles[model] = _line(axis, own, number)
+            axis.margins(x=0.25)
+            axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
+            axis.set_title(f"{one_line(dataset)}: {STUDIES[setting].lower()}")
+        grid[row][0].set_ylabel("AUROC of STC")
+    figure.legend(
+        list(handles.values()), list(map(one_line, handles)), loc="outside lower center", ncols=6, frameon=False
+    )
+    return figure
+
+
+def _line(axis: Axes, own: Sequence[Point], number: int) -> Any:
+    """The values of one setting for one model."""
+    estimates = [point.quality.estimate for point in own]
+    return axis.errorbar(
+        [shown(point.value) for point in own],
+        [estimate.value for estimate in estimates],
+        yerr=_lengths(estimates),
+        fmt=f"{MARKERS[number % 9]}-",
+        color=COLOURS[number % len(COLOURS)],
+        markersize=5,
+        linewidth=1.2,
+        elinewidth=0.8,
+        capsize=2,
+    )
+
+
+def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
+    """Of the error bars below and above the values; none where an interval is undefined."""
+    below = [max(0.0, e.value - e.low) for e in estimates]  # a NaN is not larger than 0
+    return below, [max(0.0, e.high - e.value) for e in estimates]
+
+
+def _timed(cell: CellFigures) -> list[MethodFigures]:
+    """Methods that have an AUROC and a measured overhead."""
+    return [method for method in cell.ranked("auroc") if not math.isnan(method.percent)]
+
+
+def _panels(count: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    columns = min(count, PANELS)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    axes = list(grid.flat)
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    return figure, axes[:count]

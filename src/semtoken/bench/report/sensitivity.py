@@ -1,0 +1,178 @@
+"""Tables of the clusterings: STC with other settings, examples of clusters, the time that clustering took."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.bench.collected import ClusteringRecord
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.formatting import MISSING, amount, one_line
+from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
+from semtoken.bench.report.measures import MAIN, CellFigures, Quality, is_main, settings_of
+from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
+
+STUDIES: Mapping[str, str] = {
+    "algorithm": "Algorithm",
+    "metric": "Distance",
+    "n_clusters": "Number of clusters",
+    "embedding": "Embedding",
+    "linkage": "Linkage",
+}
+"""Setting of a clustering -> its name in tables."""
+BLANK = "␣"
+"""Stands for a blank at the beginning of a token."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """STC on one model and data set with one value of one setting."""
+
+    setting: str
+    """Key of `STUDIES`."""
+    value: str
+    quality: Quality
+    main: bool
+    """This is the clustering that the methods use."""
+
+
+def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterator[Point]:
+    """What the sensitivity study of a cell holds, settings in the order of `STUDIES`, values ascending.
+
+    Every setting that was varied has the main clustering among its points, at the value that it was made with.
+    """
+    main = settings_of(cell.model, clusterings)
+    for setting in STUDIES:
+        varied = {
+            name.partition("=")[2]: Point(setting, name.partition("=")[2], quality, main=False)
+            for name, quality in cell.variants.items()
+            if name.partition("=")[0] == setting
+        }
+        if varied and setting in main and REFERENCE in cell.methods:
+            value = str(main[setting])
+            varied[value] = Point(setting, value, cell.methods[REFERENCE].quality["auroc"], main=True)
+        yield from sorted(varied.values(), key=_by_value)
+
+
+def _by_value(point: Point) -> tuple[float, str]:
+    return (float(point.value), "") if point.value.isdigit() else (math.inf, point.value)
+
+
+def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Table | None:
+    """AUROC of STC with other clusterings; None without a study."""
+    found = {(c.dataset, c.model): {(p.setting, p.value): p for p in points(c, clusterings)} for c in cells}
+    models = models_of(cells)
+    groups = []
+    for dataset in datasets_of(cells):
+        for setting, name in STUDIES.items():
+            columns = [
+                {key[1]: p for key, p in found.get((dataset, model), {}).items() if key[0] == setting}
+                for model in models
+            ]
+            values = dict.fromkeys(p.value for p in sorted((p for c in columns for p in c.values()), key=_by_value))
+            rows = [(Entry(shown(value)), *(_point_entry(c.get(value)) for c in columns)) for value in values]
+            if rows:
+                groups.append(Group(f"{dataset}: {name.lower()}", marked_rows(rows)))
+    if not groups:
+        return None
+    return Table(
+        name="sensitivity",
+        title="AUROC of STC by clustering",
+        header=("Value", *models),
+        groups=tuple(groups),
+        note=f"{MARKS}One setting is changed at a time. *: the clustering that the methods use.",
+    )
+
+
+def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
+    """Every clustering of the study beside the one that methods use; None without a study."""
+    groups = [
+        Group(
+            cell.title,
+            tuple(
+                (
+                    Entry(f"{STUDIES.get(name.partition('=')[0], name)}: {shown(name.partition('=')[2])}"),
+                    estimate_entry(quality.estimate),
+                    *tested_entries(quality.to_stc),
+                )
+                for name, quality in cell.variants.items()
+            ),
+        )
+        for cell in cells
+        if cell.variants
+    ]
+    if not groups:
+        return None
+    return Table(
+        name="sensitivity_tests",
+        title="Other clusterings beside the one that the methods use",
+        header=("Clustering", "AUROC", "minus STC", "p"),
+        groups=tuple(groups),
+        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for all clusterings of the study.",
+    )
+
+
+def examples(clusterings: Sequence[ClusteringRecord]) -> Table | None:
+    """Clusters of some frequent words; None if there are none."""
+    groups = [
+        Group(one.model, tuple(texts(", ".join(map(token_text, cluster))) for cluster in one.examples))
+        for one in clusterings
+        if one.examples
+    ]
+    if not groups:
+        return None
+    return Table(
+        name="clusters",
+        title="Examples of clusters",
+        header=("Tokens of one cluster",),
+        groups=tuple(groups),
+        note=f"{BLANK} is a blank.",
+    )
+
+
+def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
+    """How long each clustering took; None if there are none."""
+    if not clusterings:
+        return None
+    rows = [
+        (
+            *texts(one.model, "used by the methods" if one.variant == MAIN else one.variant),
+            *texts(
+                ", ".join(str(one.settings[name]) for name in STUDIES if name in one.settings and name != "n_clusters")
+            ),
+            *texts(f"{one.n_tokens:,}", _count(one.settings.get("n_clusters"))),
+            Entry(MISSING, "not told") if one.seconds is None else Entry(amount(one.seconds), value=one.seconds),
+        )
+        for one in clusterings
+        if not is_main(one.variant, one.model, clusterings)
+    ]
+    return Table(
+        name="precomputation",
+        title="Time of clustering",
+        header=("Model", "Clustering", "Settings", "Tokens", "Clusters", "Seconds"),
+        groups=(Group("", tuple(rows)),),
+        note="Once for each model, before any question. Clusters that were given may not tell how long they took.",
+        left=3,
+    )
+
+
+def shown(value: str) -> str:
+    """A value of a setting for people: 16,000 rather than 16000."""
+    return f"{int(value):,}" if value.isdigit() else value
+
+
+def token_text(text: str) -> str:
+    """A token with its blanks made visible."""
+    return one_line(text).replace(" ", BLANK)
+
+
+def _point_entry(point: Point | None) -> Entry:
+    if point is None:
+        return NOT_RUN
+    return estimate_entry(point.quality.estimate, "*" if point.main else "")
+
+
+def _count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else MISSING

@@ -1,0 +1,102 @@
+"""What a report says in words: what came out, and what to beware of."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+from semtoken.bench.collected import RunResults
+from semtoken.bench.compare import REFERENCE
+from semtoken.bench.formatting import amount, metric, p_value, signed
+from semtoken.bench.report.measures import SEED, SIGNIFICANT, CellFigures, MethodFigures
+
+
+def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
+    """What the run says of STC, in sentences."""
+    held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
+    if not held:
+        yield "This run holds no AUROC of STC; the tables compare the other methods."
+        return
+    places = [next(i for i, m in enumerate(c.ranked("auroc")) if m.name == REFERENCE) for c in held]
+    of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
+    yield f"STC has the highest AUROC on {places.count(0)} {of}."
+    others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_stc is not None]
+    if others:
+        better, worse = (sum(_differs(m, sign) for m in others) for sign in (1, -1))
+        yield (
+            f"Of {len(others)} differences to other methods, {worse} are significant in favour of STC, {better} "
+            f"against it and {len(others) - better - worse} neither (paired bootstrap, Holm, 5 %)."
+        )
+    yield from _best_rival(held)
+    yield from _cost(held)
+
+
+def _differs(method: MethodFigures, sign: int) -> bool:
+    """Whether the AUROC of a method is significantly above (1) or below (-1) that of STC."""
+    tested = method.quality["auroc"].to_stc
+    return tested is not None and tested.significant and sign * tested.difference.value > 0
+
+
+def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
+    """For one pair the nearest method in full; for several the mean AUROC over all."""
+    common = set.intersection(*({m.name for m in cell.ranked("auroc")} for cell in held))
+    means = {
+        name: statistics.fmean(cell.methods[name].quality["auroc"].estimate.value for cell in held) for name in common
+    }
+    rival = max((name for name in sorted(common) if name != REFERENCE), key=lambda name: means[name], default=None)
+    if rival is None:
+        return
+    title = held[0].methods[rival].title
+    mean = "AUROC" if len(held) == 1 else f"Mean AUROC over the {len(held)} pairs"
+    sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
+    tested = held[0].methods[rival].quality["auroc"].to_stc
+    if len(held) == 1 and tested is not None:
+        sentence += f" ({signed(tested.difference.value)} to STC, p {p_value(tested.p_adjusted)})"
+    yield f"{sentence}."
+
+
+def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
+    """The overhead of STC and of the method that is the next best on the whole."""
+    percents = [cell.methods[REFERENCE].percent for cell in held]
+    known = [value for value in percents if not math.isnan(value)]
+    if known:
+        yield (
+            f"STC took {amount(statistics.median(known))} % of the time of the greedy generation beyond it"
+            f"{' (median)' if len(known) > 1 else ''}."
+        )
+
+
+def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
+    """What a reader must know of the figures, and what is missing."""
+    yield from results.notes
+    yield from _missing(results, cells, judge)
+    for cell in cells:
+        if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
+            yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
+    yield (
+        f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
+        "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
+    )
+    family = max((len(cell.compared) for cell in cells), default=1) - 1
+    if (least := 2 * family / (n_resamples + 1)) > SIGNIFICANT:
+        yield (
+            f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
+            "that nothing is significant: use more with --n-resamples."
+        )
+    if judge != results.primary_judge:
+        yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
+
+
+def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> Iterator[str]:
+    """Cells and methods that others have."""
+    measured = {(cell.model, cell.dataset) for cell in cells}
+    for cell in results.cells:
+        if (cell.model, cell.dataset) not in measured:
+            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
+            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
+    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
+    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
+    for found in cells:
+        if lacking := [name for name in wanted if name not in found.methods]:
+            yield f"{found.title}: not there are {', '.join(lacking)}."

@@ -1,0 +1,89 @@
+"""A table before it is written in any format: entries with their intervals and marks, in groups of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Mark = Literal["", "best", "second"]
+Sign = Literal["", "≈", "*"]
+Alignment = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place in a table."""
+
+    text: str
+    """As people read it."""
+    detail: str = ""
+    """What stands smaller beside it: an interval, or why there is no number."""
+    value: float = math.nan
+    """What marks go by; NaN: never marked."""
+    mark: Mark = ""
+    sign: Sign = ""
+    """≈: not significantly different from the best. *: the clustering that the methods use."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading."""
+
+    title: str
+    """Empty: no heading."""
+    rows: tuple[tuple[Entry, ...], ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal meaning over all groups; the first one names the row."""
+
+    name: str
+    """Of files and anchors."""
+    title: str
+    header: tuple[str, ...]
+    groups: tuple[Group, ...]
+    note: str = ""
+    """What a reader must know of it."""
+    left: int = 1
+    """So many columns of text on the left; the others hold numbers."""
+
+    @property
+    def alignments(self) -> tuple[Alignment, ...]:
+        """Of the columns."""
+        return tuple("left" if i < self.left else "right" for i in range(len(self.header)))
+
+
+def texts(*values: str) -> tuple[Entry, ...]:
+    """A row of plain entries."""
+    return tuple(map(Entry, values))
+
+
+def marked_rows(
+    rows: Sequence[tuple[Entry, ...]], *, smallest: bool = False, columns: Sequence[int] | None = None
+) -> tuple[tuple[Entry, ...], ...]:
+    """The rows with the best and second best of each column marked.
+
+    Entries that read the same share their mark: two that are best leave no second place.
+
+    Parameters
+    ----------
+    rows
+        Of one group.
+    smallest
+        The smallest value is the best, not the largest.
+    columns
+        Those to mark; by default all but the first.
+    """
+    marked = [list(row) for row in rows]
+    for column in range(1, len(rows[0]) if rows else 0) if columns is None else columns:
+        entries = [row[column] for row in rows if not math.isnan(row[column].value)]
+        ranked = list(dict.fromkeys(e.text for e in sorted(entries, key=lambda e: e.value if smallest else -e.value)))
+        best = [e.text for e in entries].count(ranked[0]) if ranked else 0
+        places: dict[str, Mark] = dict(zip(ranked, ("best",) if best > 1 else ("best", "second"), strict=False))
+        for row in marked:
+            if not math.isnan(row[column].value):
+                row[column] = replace(row[column], mark=places.get(row[column].text, ""))
+    return tuple(tuple(row) for row in marked)

@@ -1,0 +1,91 @@
+"""`semtoken bench report`: the tables and figures of a run, as a folder and a page."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semtoken.cli.console import counting, out, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from semtoken.bench.report.content import Report
+
+OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best method", "AUROC of STC", "Overhead of STC, %")
+"""Columns that fit a terminal."""
+
+
+class Against(str, Enum):
+    """What a run can be compared with."""
+
+    paper = "paper"
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", file_okay=False)],
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False)
+    ] = None,
+    against: Annotated[
+        Against | None, typer.Option(help="'paper': its published figures beside the measured ones.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
+    ] = None,
+    n_resamples: Annotated[int, typer.Option(min=1, help="Resamples of the bootstrap.")] = 1000,
+) -> None:
+    """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
+
+    Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
+    PRR with 95 % intervals and paired tests, overheads, ablations, the sensitivity study, clusters, judges. A run that
+    is not finished gives a report of what is complete. A former report is replaced when the new one is whole.
+
+    For example:
+
+    - `semtoken bench report runs/almanac`
+    - `semtoken bench report runs/qwen --against paper --judge llm`
+    """
+    from semtoken.bench.collecting import collect
+    from semtoken.bench.report.content import build_report
+    from semtoken.bench.report.writing import check_replaceable, write_report
+
+    target = out_folder or run / "report"
+    check_replaceable(target)
+    results = collect(run)
+    with ExitStack() as stack:
+        shown: list[Callable[[int], None]] = []
+
+        def progress(done: int, total: int) -> None:
+            if not shown:
+                shown.append(stack.enter_context(counting("measuring", total)))
+            shown[0](done)
+
+        made = build_report(
+            results, judge=judge, paper=against is Against.paper, n_resamples=n_resamples, progress=progress
+        )
+    page = write_report(made, target)
+    _show(made)
+    tell(f"The report is in {page.parent}: open {page.name}.")
+
+
+def _show(made: Report) -> None:
+    """Headline and overview, and with the paper beside it what came of that."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for section in made.sections:
+        if section.name in ("headline", "paper"):
+            for line in section.lines:
+                out.print(Text(f"- {line}"))
+    overview = next(table for table in made.tables if table.name == "overview")
+    shown = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    for name in OVERVIEW:
+        shown.add_column(name, justify=overview.alignments[overview.header.index(name)])
+    for row in overview.groups[0].rows:
+        shown.add_row(*(Text(row[overview.header.index(name)].text) for name in OVERVIEW))
+    out.print(shown)
