@@ -1,0 +1,168 @@
+"""What vLLM returns, scored: its lists of log-probabilities, flat or as dicts, become rows or top-k steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, IdArray, log_normalizers
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError
+from semtoken.results import Distribution, ScoredResponse
+from semtoken.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.top_logprobs import TopStep, TopToken, score_top_logprobs
+
+LogprobsMode: TypeAlias = str
+"""vLLM's `logprobs_mode`."""
+
+DISTRIBUTIONS: dict[LogprobsMode, Distribution] = {
+    "raw_logprobs": "raw",
+    "processed_logprobs": "processed",
+    "raw_logits": "raw",
+    "processed_logits": "processed",
+}
+
+
+def score_outputs(
+    outputs: Iterable[Any],
+    clusters: TokenClusters,
+    preset: Preset = "default",
+    *,
+    function_words: FunctionWords = "paper",
+    clustering: bool = True,
+    prefix_matching: bool = True,
+    logprobs_mode: LogprobsMode = "raw_logprobs",
+) -> list[list[ScoredResponse]]:
+    """Score what `LLM.generate` or `LLM.chat` returned.
+
+    Parameters
+    ----------
+    outputs
+        `RequestOutput` objects, made with `sampling_params` of this module or another request for log-probabilities.
+    clusters
+        Clusters of the model's tokenizer.
+    preset, function_words, clustering, prefix_matching
+        As in `score_logits`.
+    logprobs_mode
+        The engine's setting of this name: what the log-probabilities are. Recorded in the results; logits can be
+        scored if they are those of the whole vocabulary.
+
+    Returns
+    -------
+    list of lists of ScoredResponse
+        For each output its `n` answers. Exact where every step has the whole vocabulary; otherwise with
+        `uncertainty_bounds` around the exact uncertainty.
+
+    Raises
+    ------
+    BackendError
+        Beam search, no log-probabilities, or numbers that are none.
+    InvalidLogits
+        A log-probability that is NaN or infinite.
+    """
+    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    return [
+        [score_steps(list(answer.token_ids), answer.logprobs, clusters, rules, logprobs_mode) for answer in answers]
+        for answers in map(completions, outputs)
+    ]
+
+
+def completions(output: Any) -> Sequence[Any]:
+    if hasattr(output, "sequences"):
+        raise BackendError(
+            "Beam search is refused: a beam's tokens are chosen among hypotheses that are reordered and dropped, so "
+            "no single distribution is the one that the answer was drawn from. Use greedy decoding or sampling."
+        )
+    if not hasattr(output, "outputs") or not isinstance(output.outputs, Sequence):
+        raise BackendError(f"This is no output of LLM.generate or LLM.chat: {type(output).__name__}.")
+    answers: Sequence[Any] = output.outputs
+    for answer in answers:
+        if answer.logprobs is None:
+            raise BackendError(
+                f"Request {output.request_id} has no log-probabilities. Generate with "
+                "semtoken.backends.vllm.sampling_params(...), or SamplingParams(logprobs=20)."
+            )
+    return answers
+
+
+def score_steps(
+    ids: Sequence[int], logprobs: Any, clusters: TokenClusters, rules: ScoringRules, mode: LogprobsMode, first: int = 0
+) -> ScoredResponse:
+    """Score ids by vLLM's log-probabilities, of which those of the first id stand at position `first`."""
+    if mode not in DISTRIBUTIONS:
+        raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
+    if len(logprobs) != first + len(ids):
+        raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {first + len(ids)} tokens.")
+    clusters.vocabulary.check_ids(ids)
+    size = clusters.vocabulary.size
+    steps = ((token, *_position(logprobs, first + step)) for step, token in enumerate(ids))
+    if all(_entries(logprobs, first + step) >= size for step in range(len(ids))):
+        return _score_whole(steps, clusters, rules, DISTRIBUTIONS[mode])
+    if not mode.endswith("_logprobs"):
+        raise BackendError(
+            f"With logprobs_mode={mode!r} the k best values are logits, whose sum over the vocabulary is unknown. "
+            "Start the engine with logprobs_mode='raw_logprobs', or ask for the whole vocabulary (exact=True)."
+        )
+    return score_top_logprobs(
+        [_top_step(token, found, values) for token, found, values in steps],
+        clusters,
+        rules.preset,
+        function_words=rules.function_words,
+        clustering=rules.clustering,
+        prefix_matching=rules.prefix_matching,
+        distribution=DISTRIBUTIONS[mode],
+    )
+
+
+def _is_flat(logprobs: Any) -> bool:
+    return hasattr(logprobs, "start_indices")
+
+
+def _entries(logprobs: Any, position: int) -> int:
+    if _is_flat(logprobs):
+        return int(logprobs.end_indices[position] - logprobs.start_indices[position])
+    return len(logprobs[position] or ())
+
+
+def _position(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
+    """Ids and log-probabilities of one position, of vLLM's flat form or its list of dicts."""
+    if _is_flat(logprobs):
+        part = slice(logprobs.start_indices[position], logprobs.end_indices[position])
+        found, values = logprobs.token_ids[part], logprobs.logprobs[part]
+    else:
+        entries = logprobs[position] or {}
+        found, values = list(entries), [entry.logprob for entry in entries.values()]
+    return np.array(found, dtype=np.int64), np.array(values, dtype=np.float64)
+
+
+def _score_whole(
+    steps: Iterator[tuple[int, IdArray, FloatArray]],
+    clusters: TokenClusters,
+    rules: ScoringRules,
+    distribution: Distribution,
+) -> ScoredResponse:
+    """Exact score, one row of the vocabulary at a time."""
+    answer = AnswerScorer(scorer_for(clusters, rules))
+    size = clusters.vocabulary.size
+    for token, found, values in steps:
+        known = found < size  # a padded lm_head has more columns than there are tokens
+        row = np.full((1, size), np.nan)
+        row[0, found[known]] = values[known]
+        if np.isnan(row).any():
+            raise BackendError(
+                f"Step {len(answer.ids)} lacks log-probabilities of {int(np.isnan(row).sum()):,} tokens of the "
+                f"vocabulary ({size:,}), or they are NaN. Are these clusters those of the model's tokenizer?"
+            )
+        answer.add(row, 0, token, log_normalizers(row, size)[0])
+    return answer.finish(distribution)
+
+
+def _top_step(token: int, found: IdArray, values: FloatArray) -> TopStep:
+    listed = dict(zip(found.tolist(), values.tolist(), strict=True))  # the chosen token comes first, and again
+    if token not in listed:
+        raise BackendError(f"The chosen token {token} is not among the log-probabilities of its step.")
+    top = tuple(TopToken(log_prob=value, id=i) for i, value in listed.items())
+    return TopStep(chosen=TopToken(log_prob=listed[token], id=token), top=top)

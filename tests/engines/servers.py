@@ -1,0 +1,68 @@
+"""Engines' HTTP servers as child processes on the loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 300
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def running(arguments: list[str], log: Path, ready: str = "/health", **environment: str) -> Iterator[str]:
+    """The base URL of a server, `python ARGUMENTS --port PORT`, from when it is ready until the end of the block."""
+    port = free_port()
+    command = [sys.executable, *arguments, "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | environment, start_new_session=True
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until_ready(process, url + ready, log)
+            yield url
+        finally:
+            stop(process)
+
+
+def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"The server ended with {process.returncode}:\n{log.read_text()[-4000:]}")
+        try:
+            if httpx.get(url, timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.5)
+    raise RuntimeError(f"The server was not ready after {START_SECONDS} s:\n{log.read_text()[-4000:]}")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server and the processes that it started."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()

@@ -1,0 +1,106 @@
+"""vLLM's OpenAI server with worker processes: the channel, and its payloads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from semtoken import STC, TokenClusters, score_top_logprobs
+from semtoken.almanac import almanac_path
+from semtoken.backends.channel import read_channel
+from semtoken.payloads import read_payload
+from tests.engines.servers import running
+
+TOLERANCE = 1e-4
+NEWLINE = 201
+
+
+@pytest.fixture(scope="module")
+def server(channel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    arguments = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(almanac_path())]
+    arguments += ["--served-model-name", "almanac", "--dtype", "float32", "--max-model-len", "256"]
+    arguments += ["--max-logprobs", "100", "--enforce-eager", "--generation-config", "vllm"]
+    arguments += ["--logits-processors", "semtoken.backends.vllm_processor:ClusterProcessor"]
+    environment = {
+        "SEMTOKEN_VLLM_CLUSTERS": "almanac",
+        "SEMTOKEN_VLLM_CHANNEL": str(channel),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+    }
+    with running(arguments, tmp_path_factory.mktemp("vllm") / "log", **environment) as url:
+        yield url
+
+
+def ask_all(server: str, prompts: list[str], **options: Any) -> list[Any]:
+    """Completions of all prompts, asked at the same time."""
+
+    async def ask() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0) as client:
+            return await asyncio.gather(
+                *(
+                    client.completions.create(
+                        model="almanac",
+                        prompt=prompt,
+                        extra_body={
+                            "vllm_xargs": {"semtoken_id": f"http-{i}"},
+                            "return_token_ids": True,
+                            "stop_token_ids": [NEWLINE],
+                        },
+                        **options,
+                    )
+                    for i, prompt in enumerate(prompts)
+                )
+            )
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.3])
+def test_the_channel_gives_the_scores_of_transformers(
+    server: str, channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str], temperature: float
+) -> None:
+    replies = ask_all(server, prompts, temperature=temperature, max_tokens=20)
+    answers = [reply.choices[0].token_ids for reply in replies]
+    for i, (ids, twin) in enumerate(zip(answers, stc.score(prompts, answers), strict=True)):
+        scored = read_channel(channel, f"http-{i}", ids, clusters)
+        assert scored.token_ids == twin.token_ids
+        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        assert scored.distribution == "raw"
+    assert not list(channel.iterdir())
+
+
+@pytest.mark.parametrize(
+    "body", [{"vllm_xargs": {"semtoken_id": "../x"}}, {"vllm_xargs": {"semtoken_id": "x"}, "n": 2}]
+)
+def test_requests_that_could_not_be_scored_are_answered_with_400(server: str, body: dict[str, Any]) -> None:
+    client = openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0)
+    with pytest.raises(openai.BadRequestError, match="semtoken_id"):
+        client.completions.create(model="almanac", prompt="x", extra_body=body, temperature=1)
+
+
+def test_the_payload_gives_an_interval_around_the_exact_score(
+    server: str, clusters: TokenClusters, stc: STC, prompts: list[str]
+) -> None:
+    client = openai.OpenAI(base_url=f"{server}/v1", api_key="none", max_retries=0)
+    for prompt in prompts[:8]:
+        question = prompt.split("Question:\n")[1].removesuffix("\nAnswer:\n")
+        reply = client.chat.completions.create(
+            model="almanac",
+            messages=[{"role": "user", "content": question}],
+            temperature=0,
+            max_tokens=12,
+            logprobs=True,
+            top_logprobs=20,
+            extra_body={"return_tokens_as_token_ids": True, "return_token_ids": True, "stop_token_ids": [NEWLINE]},
+        )
+        (choice,) = read_payload(reply).choices
+        scored = score_top_logprobs(choice.segment("answer").steps, clusters)
+        (twin,) = stc.score([prompt], [reply.choices[0].token_ids])
+        assert scored.token_ids == twin.token_ids
+        lower, upper = scored.uncertainty_bounds
+        assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
+        assert upper - lower < 0.5
