@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.results import ScoredResponse
+from semtoken.results import Running, ScoredResponse
 from semtoken.web.wire import ApiError
 
 VERSION = 1
@@ -40,32 +41,56 @@ def reason_block(reason: str) -> dict[str, Any]:
     return {"version": VERSION, "reason": reason}
 
 
-def exact_block(result: ScoredResponse, artifact: str, options: BlockOptions) -> dict[str, Any]:
-    """The block of a complete answer that was scored with its whole distributions."""
-    block = {
+def score_block(
+    result: ScoredResponse, artifact: str, options: BlockOptions, notes: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The block of a complete answer.
+
+    Parameters
+    ----------
+    result
+        The scored answer.
+    artifact
+        Signature of the clusters.
+    options
+        What the client asked for.
+    notes
+        What was noticed about the reply besides the flags of the result, one sentence each.
+    """
+    lower, upper = result.uncertainty_bounds
+    block: dict[str, Any] = {
         "version": VERSION,
         "uncertainty": result.uncertainty,
-        "lower": result.uncertainty,
-        "upper": result.uncertainty,
-        "width": 0.0,
-        "method": "exact",
+        "lower": lower,
+        "upper": upper,
+        "width": result.uncertainty_width,
+        "method": "exact" if result.log_score_bounds is None else "top-k",
         "preset": result.preset,
         "distribution": result.distribution,
         "artifact": artifact,
         "n_tokens": len(result.tokens),
     }
+    flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
+    flags += [{"code": "reply", "message": note} for note in notes]
     if result.neutral_only:
-        block["flags"] = ["The answer holds function words only."]
-    return block | ({"tokens": result.to_dict()["tokens"]} if options.tokens else {})
+        flags.append({"code": "neutral_only", "message": "The answer holds function words only."})
+    if flags:
+        block["flags"] = flags
+    if result.proxy_for is not None:
+        block["proxy_for"] = result.proxy_for
+    if options.tokens:
+        block["tokens"] = result.to_dict()["tokens"]
+    return block
 
 
-def running_block(uncertainty: float, lower: float, upper: float, n_tokens: int) -> dict[str, Any]:
-    """The block of an answer in progress: its score so far."""
+def running_block(running: Running) -> dict[str, Any]:
+    """The block of an answer in progress: its score if it ended here."""
+    lower, upper = running.uncertainty_bounds
     return {
         "version": VERSION,
-        "uncertainty": uncertainty,
+        "uncertainty": running.uncertainty,
         "lower": lower,
         "upper": upper,
-        "n_tokens": n_tokens,
+        "n_tokens": running.n_tokens,
         "final": False,
     }

@@ -40,7 +40,7 @@ def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRu
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
+    scoring = AnswerScoring.prepared(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.relay import Answer, Scoring, is_stream, relay_reply, relay_stream, relay_untouched
 from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request
-from semtoken.web.proxy.scoring import AnswerScoring
+from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.transport import Request, Upstream, failure, forwarded
 from semtoken.web.wire import ApiError
@@ -116,7 +116,7 @@ class ProxyHandler:
             await relay_untouched(answer, client)
             return
         obstacle = asked.obstacle or (REFUSED if not top and asked.kept is None else None)
-        scorer = self._scoring.of(asked, obstacle)
+        scorer = ReplyScorer(self._scoring, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         scoring = Scoring(scorer, hidden, self._settings.max_scored_bytes)
         if is_stream(answer):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semtoken.web.block import read_options
+from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.editing import Hidden
 
 Endpoint = Literal["chat", "completions"]
@@ -24,8 +24,8 @@ class Asked:
     """What the client sent, without the field `semtoken`."""
     sent: bytes
     """The same as it goes to the upstream where nothing is asked for beyond it."""
-    tokens: bool
-    """The client wants the scores of every token."""
+    options: BlockOptions
+    """What the client wants of the block."""
     kept: int | None
     """Log-probabilities a token that the client asked for besides the chosen token's; None: it asked for none."""
 
@@ -34,6 +34,12 @@ class Asked:
         """The model's name, "" if there is none."""
         name = self.body.get("model")
         return name if isinstance(name, str) else ""
+
+    @property
+    def temperature(self) -> float | None:
+        """The temperature, if the request names one."""
+        value = self.body.get("temperature")
+        return value if isinstance(value, int | float) else None
 
     @property
     def obstacle(self) -> str | None:
@@ -87,7 +93,7 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
     kept = _kept_in_chat(found) if endpoint == "chat" else _kept_in_completion(found)
     if kept == "unknown":
         return None
-    return Asked(endpoint, found, _encoded(found) if marked else body, wanted.tokens, kept)
+    return Asked(endpoint, found, _encoded(found) if marked else body, wanted, kept)
 
 
 def _kept_in_chat(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:

@@ -21,6 +21,7 @@ HOP_BY_HOP = frozenset(
 )
 IDLE_SECONDS = 2.0  # most servers close idle connections after five seconds; a request must not meet one that closes
 PROBE_SECONDS = 2.0
+ATTEMPTS = 5  # to send a request on connections that were open before
 
 
 @dataclass(frozen=True)
@@ -61,19 +62,37 @@ class Upstream:
         ApiError
             There is no answer: 502, 503 or 504, with the reason.
         """
-        prepared = httpx.Request(
+        for attempt in range(ATTEMPTS):
+            connecting: list[str] = []
+            try:
+                response = await self._client.send(self._prepared(request, connecting), stream=True)
+                break
+            except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
+                if connecting or attempt == ATTEMPTS - 1:
+                    raise failure(error) from error
+            except (httpx.TransportError, httpx.InvalidURL) as error:
+                raise failure(error) from error
+        stack.push_async_callback(response.aclose)
+        return response
+
+    def _prepared(self, request: Request, connecting: list[str]) -> httpx.Request:
+        """The request for the client; `connecting` gets an entry if it opens a connection of its own.
+
+        On a connection that was open before, no answer at all means that the server had just closed it.
+        """
+
+        async def trace(name: str, _: object) -> None:
+            if name == "connection.connect_tcp.started":
+                connecting.append(name)
+
+        target = self.base.raw_path.rstrip(b"/") + request.target
+        return httpx.Request(
             request.method,
             self.base,
             headers=list(request.headers),
             content=request.body,
-            extensions={"target": self.base.raw_path.rstrip(b"/") + request.target},
+            extensions={"target": target, "trace": trace},
         )
-        try:
-            response = await self._client.send(prepared, stream=True)
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise failure(error) from error
-        stack.push_async_callback(response.aclose)
-        return response
 
     async def answers(self) -> int | None:
         """The status with which the upstream answers a request for its models, None if it does not answer."""

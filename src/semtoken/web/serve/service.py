@@ -9,7 +9,7 @@ from typing import Any
 
 from semtoken.backends._batches import encode_prompt
 from semtoken.errors import SemtokenError
-from semtoken.web.block import exact_block
+from semtoken.web.block import score_block
 from semtoken.web.serve.engine import Ended, Step, Work
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, TokenNames
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
@@ -181,7 +181,7 @@ class Service:
                 yield item
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
-        return exact_block(ended.result, self._stc.clusters.signature, job.request.block)
+        return score_block(ended.result, self._stc.clusters.signature, job.request.block)
 
 
 def sampling(request: GenerationRequest) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from semtoken import TokenClusters
+from tests.web.servers import Behaviour, Upstream, raw_upstream, running
+
+Proxied = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def almanac_clusters() -> TokenClusters:
+    from semtoken.almanac import almanac_clusters_path
+
+    return TokenClusters.from_pretrained(almanac_clusters_path())
+
+
+@pytest.fixture
+def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str, Upstream]]]:
+    """Starts an upstream that behaves in some way, and a proxy in front of it: the proxy's address, what was seen."""
+    from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.settings import ProxySettings
+
+    with ExitStack() as stack:
+
+        def start(behaviour: Behaviour, **settings: Any) -> tuple[str, Upstream]:
+            upstream = stack.enter_context(raw_upstream(behaviour))
+            app = proxy_app(ProxySettings(upstream.url, **settings), almanac_clusters)
+            return stack.enter_context(running(app)), upstream
+
+        yield start
+
+
+@contextmanager
+def proxy_of(url: str, clusters: TokenClusters, **settings: Any) -> Iterator[str]:
+    """A proxy in front of a server that runs; yields its address."""
+    from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.settings import ProxySettings
+
+    with running(proxy_app(ProxySettings(url, **settings), clusters)) as proxy:
+        yield proxy

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semtoken.web.proxy.editing import Hidden, edited
+from semtoken.web.proxy.events import EventSplitter, with_data
+from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
+from semtoken.web.proxy.rewriting import endpoint_of, lower_limit, read_request
+from semtoken.web.proxy.splice import apply, document, elements, members, set_member
+from semtoken.web.wire import ApiError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+SPACES = st.text(" \t\r\n", max_size=3)
+
+
+def spelled(value: Any, draw: Any) -> str:
+    """JSON with blanks wherever they are allowed."""
+    gap = draw(SPACES)
+    if isinstance(value, dict):
+        pairs = (f"{gap}{json.dumps(k)}{gap}:{spelled(v, draw)}" for k, v in value.items())
+        return gap + "{" + ",".join(pairs) + gap + "}" + gap
+    if isinstance(value, list):
+        return gap + "[" + ",".join(spelled(v, draw) for v in value) + gap + "]" + gap
+    return gap + json.dumps(value, ensure_ascii=draw(st.booleans())) + gap
+
+
+class TestSplice:
+    @given(st.data(), st.dictionaries(st.text(), JSON, max_size=4))
+    def test_members_are_found_where_they_stand(self, data: st.DataObject, value: dict[str, Any]) -> None:
+        text = spelled(value, data.draw)
+        found = members(text, document(text))
+        assert {k: json.loads(text[m.start : m.end]) for k, m in found.items()} == value
+        assert {k: m.value for k, m in found.items()} == value
+
+    @given(st.data(), st.lists(JSON, max_size=4))
+    def test_elements_are_found_where_they_stand(self, data: st.DataObject, value: list[Any]) -> None:
+        text = spelled(value, data.draw)
+        assert [json.loads(text[e.start : e.end]) for e in elements(text, document(text))] == value
+
+    @given(st.data(), st.dictionaries(st.text(), JSON, max_size=4), JSON)
+    def test_a_new_member_leaves_all_other_characters(self, data: st.DataObject, value: Any, new: Any) -> None:
+        value.pop("semtoken", None)
+        text = spelled(value, data.draw)
+        parent = document(text)
+        edit = set_member(parent, members(text, parent), "semtoken", new)
+        assert text[: edit.start] + text[edit.end :] == text
+        assert json.loads(apply(text, [edit])) == value | {"semtoken": new}
+
+    def test_a_member_that_is_there_is_replaced(self) -> None:
+        text = '{ "semtoken" : {"uncertainty": 1} , "index":0}'
+        edit = set_member(document(text), members(text, document(text)), "semtoken", 7)
+        assert apply(text, [edit]) == '{ "semtoken" : 7 , "index":0}'
+
+    def test_what_is_no_json(self) -> None:
+        for text in ("", "{", '{"a": 1} x', "nothing"):
+            with pytest.raises(ValueError):
+                document(text)
+
+
+CONTENT = {"content": [{"token": "a", "logprob": -1, "top_logprobs": [{"token": t} for t in "abc"]}]}
+
+
+class TestEditing:
+    REPLY = '{"id":"é\\u00e9","n":1.50e1, "choices" : [ {"logprobs":%s,"index":0}, {"index":1,"logprobs":null}]}'
+
+    def edit(self, text: str, hidden: Hidden | None, blocks: Any = None) -> str:
+        return edited(text, hidden, lambda reply: blocks or {})
+
+    def test_log_probabilities_nobody_asked_for_go(self) -> None:
+        text = self.REPLY % json.dumps(CONTENT)
+        assert self.edit(text, Hidden(None, False)) == self.REPLY % "null"
+        assert self.edit(text, None) == text
+
+    def test_fewer_are_shown_if_fewer_were_asked_for(self) -> None:
+        text = self.REPLY % json.dumps(CONTENT)
+        shown = json.loads(self.edit(text, Hidden(2, False)))["choices"][0]["logprobs"]
+        assert [t["token"] for t in shown["content"][0]["top_logprobs"]] == ["a", "b"]
+        assert self.edit(text, Hidden(0, False)).count('"top_logprobs": []') == 1
+        assert self.edit(text, Hidden(3, False)) == text
+
+    def test_the_chosen_token_of_a_completion_stays(self) -> None:
+        lists = {"tokens": ["z", "b"], "top_logprobs": [{"a": -1.0, "b": -2.0, "z": -9.0}, {"b": -1.0, "c": -2.0}]}
+        shown = json.loads(self.edit(self.REPLY % json.dumps(lists), Hidden(1, False)))["choices"][0]["logprobs"]
+        assert shown["top_logprobs"] == [{"a": -1.0, "z": -9.0}, {"b": -1.0}]
+
+    def test_ids_nobody_asked_for_go(self) -> None:
+        text = '{"prompt_token_ids":[1], "choices":[{"index":0,"token_ids":[1,2]}]}'
+        assert self.edit(text, Hidden(0, True)) == '{"prompt_token_ids":null, "choices":[{"index":0,"token_ids":null}]}'
+        assert self.edit(text, Hidden(0, False)) == text
+
+    def test_blocks_go_to_their_choices(self) -> None:
+        text = '{"choices":[{"index":1},{"index":0}]}'
+        assert self.edit(text, None, {1: {"a": 1}}) == '{"choices":[{"index":1,"semtoken":{"a": 1}},{"index":0}]}'
+
+    @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"choices":3}', '{"choices":[3, null]}', "[" * 100_000])
+    def test_what_is_no_reply_stays(self, text: str) -> None:
+        assert self.edit(text, Hidden(None, True), {0: {}}) == text
+
+
+class TestEvents:
+    STREAM = b': hi\r\n\r\ndata: {"a":1}\n\ndata: {"b":2}\r\rid: 1\r\ndata:{"c":3}\r\n\r\ndata: [DONE]\n\ndata: {"half"'
+
+    @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
+    def test_events_are_the_stream_however_it_is_cut(self, cuts: list[int]) -> None:
+        splitter = EventSplitter()
+        edges = [0, *sorted(cuts), len(self.STREAM)]
+        pieces = [self.STREAM[a:b] for a, b in pairwise(edges)]
+        events = [event for piece in pieces for event in splitter.feed(piece)]
+        assert b"".join(events) + splitter.pending == self.STREAM
+        found: list[str] = []
+        for event in events:
+            assert with_data(event, lambda data: found.append(data) or data) == event  # type: ignore[func-returns-value]
+        assert found == ['{"a":1}', '{"b":2}', '{"c":3}']
+
+    def test_only_the_json_of_an_event_changes(self) -> None:
+        event = b'event: x\r\ndata: {"a": 1}\r\nid: 7\r\n\r\n'
+        assert with_data(event, lambda data: data.replace("1", "2")) == event.replace(b"1", b"2")
+        for same in (b'data: {"a":\ndata: 1}\n\n', b"data: [DONE]\n\n", b'data: {"\xff"}\n\n', b": {}\n\n"):
+            assert with_data(same, lambda data: "other") == same
+
+
+class TestRequests:
+    def test_which_requests_are_scored(self) -> None:
+        assert endpoint_of("POST", "/v1/chat/completions") == "chat"
+        assert endpoint_of("POST", "/openai/deployments/x/completions") == "completions"
+        assert endpoint_of("GET", "/v1/chat/completions") is None
+        assert endpoint_of("POST", "/v1/embeddings") is None
+
+    @pytest.mark.parametrize(
+        ("given", "wanted"),
+        [
+            ({}, {"logprobs": True, "top_logprobs": 20}),
+            ({"logprobs": False}, {"logprobs": True, "top_logprobs": 20}),
+            ({"logprobs": True, "top_logprobs": 3}, {"logprobs": True, "top_logprobs": 20}),
+            ({"logprobs": True, "top_logprobs": 40}, {"logprobs": True, "top_logprobs": 40}),
+            ({"logprobs": True, "top_logprobs": -1}, {"logprobs": True, "top_logprobs": -1}),
+        ],
+    )
+    def test_chat(self, given: dict[str, Any], wanted: dict[str, Any]) -> None:
+        body = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "x": 1.5, **given}
+        asked = read_request("chat", json.dumps(body).encode())
+        assert asked is not None
+        assert json.loads(asked.asking(20, token_ids=False)) == body | wanted
+        assert json.loads(asked.sent) == body
+
+    def test_completions(self) -> None:
+        asked = read_request("completions", b'{"prompt": "a", "logprobs": 2, "semtoken": {"tokens": true}}')
+        assert asked is not None
+        assert (asked.kept, asked.options.tokens) == (2, True)
+        assert json.loads(asked.sent) == {"prompt": "a", "logprobs": 2}
+        assert json.loads(asked.asking(5, token_ids=True)) == {"prompt": "a", "logprobs": 5, "return_token_ids": True}
+
+    def test_ids_as_texts_only_where_the_client_sees_no_texts(self) -> None:
+        asked = read_request("chat", b'{"messages": []}')
+        assert asked is not None
+        assert json.loads(asked.asking(5, token_ids=True))["return_tokens_as_token_ids"] is True
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"[]",
+            b"{",
+            b'"text"',
+            b'{"logprobs": "yes"}',
+            b'{"top_logprobs": 3}',
+            b'{"logprobs": 1}',
+            b"[" * 99_999,
+        ],
+    )
+    def test_what_is_not_understood_is_left_to_the_upstream(self, body: bytes) -> None:
+        assert read_request("chat", body) is None
+
+    @pytest.mark.parametrize("ours", [True, [], {"token": True}, {"tokens": 1}])
+    def test_our_own_field_is_checked(self, ours: Any) -> None:
+        with pytest.raises(ApiError, match="semtoken must be"):
+            read_request("chat", json.dumps({"semtoken": ours}).encode())
+
+
+@pytest.mark.parametrize(
+    ("message", "limit"),
+    [
+        ("Invalid 'top_logprobs': integer above maximum value. Expected a value <= 5, but got 20 instead.", 5),
+        ("Requested sample logprobs of 20, which is greater than max allowed: 10", 10),
+        ("logprobs must be less than or equal to 5", 5),
+        ("logprobs is not supported with this model gpt-4.1", None),
+        ("This model does not give logprobs (request 1234567)", None),
+    ],
+)
+def test_the_limit_that_a_refusal_names(message: str, limit: int | None) -> None:
+    assert lower_limit(message, 20) == limit
+
+
+def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
+    now = [0.0]
+    limits = LearnedLimits(20, lambda: now[0])
+    limits.learn("chat", "a", 5)
+    assert (limits.most("chat", "a"), limits.most("chat", "b"), limits.most("completions", "a")) == (5, 20, 20)
+    for i in range(5000):
+        limits.learn("chat", f"model {i}", 1)
+    assert len(limits._known) <= 1000
+    now[0] = REMEMBERED_SECONDS + 1
+    assert limits.most("chat", "a") == 20
