@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import semtoken as st
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.generation import Generation
-from semtoken.statistics import Decoding, Timings, record_greedy, record_samples
+from semtoken.statistics import Decoding, Timings, prefill, record_greedy, record_samples
 from semtoken.statistics.decoding import SeededDraws, draw_key, middle_layer
 from semtoken.statistics.generations import chosen_first
 from tests import tiny
@@ -82,6 +82,30 @@ def test_stc_scores_come_from_the_same_pass() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 5])
+def test_a_cache_that_cannot_be_repeated_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stc = models.answering()
+    shared = sampled(stc)
+    monkeypatch.setattr(prefill, "REPEATABLE", ())
+    for one, two in zip(shared, sampled(stc), strict=True):
+        assert one.sample_token_ids == two.sample_token_ids
+        np.testing.assert_allclose(one.hidden_states, two.hidden_states, atol=1e-3)
+        for mine, other in zip(one.sample_log_probs or (), two.sample_log_probs or (), strict=True):
+            np.testing.assert_allclose(mine, other, atol=1e-4)
+
+
+def test_a_prompt_is_read_once_for_all_its_samples() -> None:
+    stc = models.answering()
+    rows: list[tuple[int, ...]] = []
+    handle = stc.model.register_forward_pre_hook(
+        lambda _m, _a, given: rows.append(tuple(given["input_ids"].shape)), with_kwargs=True
+    )
+    sampled(stc, ids=prompts(stc)[:2])
+    handle.remove()
+    longest = max(map(len, prompts(stc)[:2]))
+    assert rows[0] == (2, longest - 1)
+    assert set(rows[1:]) == {(2 * DECODING.n_samples, 1)}
+
+
 def test_what_is_recorded_does_not_depend_on_the_batch(batch_size: int) -> None:
     stc = models.answering()
     other = replace(DECODING, batch_size=batch_size)

@@ -47,7 +47,7 @@ def test_probabilities_of_true_and_false(kind: str, spelling: Any) -> None:
             assert value == pytest.approx(expected, abs=1e-3)
 
 
-def test_words_of_one_token_share_a_forward_pass() -> None:
+def test_continuations_share_forward_passes() -> None:
     stc = models.answering()
     calls = 0
 
@@ -57,11 +57,12 @@ def test_words_of_one_token_share_a_forward_pass() -> None:
 
     handle = stc.model.register_forward_hook(count)
     prompts = [[5, 6, 7], [8, 9]]
-    found = continuation_log_probs(stc, prompts, [[3], [4, 10], [11]], batch_size=2)
+    continuations = [[3], [4, 10], [11], [4, 10, 3], [12, 5]]
+    found = continuation_log_probs(stc, prompts, continuations, batch_size=2)
     handle.remove()
-    assert calls == 2  # after nothing, and after token 4
+    assert calls == 2  # after tokens 4 and 10, and after token 12
     for i, prompt in enumerate(prompts):
-        for j, continuation in enumerate(([3], [4, 10], [11])):
+        for j, continuation in enumerate(continuations):
             assert found[i, j] == pytest.approx(direct(stc, prompt, continuation), abs=1e-3)
 
 

@@ -339,7 +339,7 @@ class STC:
             return
         padding = padding_id(self.tokenizer, self._stop_ids(None))
         prompt, reply = pad(prompts, padding, left=True), pad(replies, padding, left=False)
-        output = self._forward(prompt, mask=prompt.mask, cache=None, keep=1)
+        output = self.forward(prompt, mask=prompt.mask, cache=None, keep=1)
         yield output.logits[:, -1:]
         mask = prompt.mask
         width = reply.ids.shape[1] - 1  # nothing is drawn after the last token
@@ -347,10 +347,23 @@ class STC:
             columns = slice(first, min(first + chunk, width))
             part = PaddedBatch(reply.ids[:, columns], np.ones_like(reply.mask[:, columns]))
             mask = np.concatenate([mask, part.mask], axis=1)
-            output = self._forward(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
+            output = self.forward(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
             yield output.logits[:, -part.ids.shape[1] :]
 
-    def _forward(self, part: PaddedBatch, *, mask: np.ndarray[Any, Any], cache: Any, keep: int) -> Any:
+    def forward(self, part: PaddedBatch, *, mask: np.ndarray[Any, Any], cache: Any, keep: int) -> Any:
+        """One pass of the model over a part of some sequences.
+
+        Parameters
+        ----------
+        part
+            The tokens to read.
+        mask
+            Of all tokens so far, those of the part included.
+        cache
+            `past_key_values` of the tokens before; None at the beginning.
+        keep
+            Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
+        """
         positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -part.ids.shape[1] :]
         tensors = self._tensors(PaddedBatch(part.ids, mask))
         accepted = signature(self.model.forward).parameters

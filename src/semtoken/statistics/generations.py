@@ -12,13 +12,14 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
 from semtoken._extras import require
-from semtoken.backends._batches import answer_length, pad
+from semtoken.backends._batches import answer_length
 from semtoken.backends.recorder import ClusterRecorder
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.rules import ScoringRules
 from semtoken.statistics.decoding import Observed, SeededDraws, StepObserver, draw_key
 from semtoken.statistics.pairs import in_batches_by_length
+from semtoken.statistics.prefill import generation_inputs
 from semtoken.statistics.timings import STEPS_OF_FIELD, Timings
 
 require("torch", extra="transformers")
@@ -109,11 +110,12 @@ def _greedy_batch(
     ends = options["eos_token_id"] or ()
     observer = StepObserver(stc.clusters.vocabulary.size, ends, timings, top_k=top_k)
     recorders = {name: TimedRecorder(stc, name, ends, timings) for name in STC_SCORES if name in needs}
+    inputs = generation_inputs(stc, prompts, options["pad_token_id"], 1)
     with ExitStack() as stack:
         stack.enter_context(observer.watching(stc.model))
         for recorder in recorders.values():
             stack.enter_context(recorder.watching(stc.model))
-        sequences, answers = _generate(stc, prompts, options, [observer, *recorders.values()])
+        sequences, answers = _generate(stc, inputs, options, [observer, *recorders.values()])
     lengths = [len(ids) for ids in answers]
     scores = {name: recorder.log_scores(sequences, lengths) for name, recorder in recorders.items()}
     observed = observer.results(sequences, lengths)
@@ -190,8 +192,9 @@ def _sample_batch(
     observer = StepObserver(
         stc.clusters.vocabulary.size, options["eos_token_id"] or (), timings, draws=draws, prefix="sample_"
     )
+    inputs = generation_inputs(stc, prompts, options["pad_token_id"], decoding.n_samples)
     with observer.watching(stc.model, hidden_states=hidden_states):
-        sequences, answers = _generate(stc, [ids for ids, _ in rows], options, [observer])
+        sequences, answers = _generate(stc, inputs, options, [observer])
     observed = observer.results(sequences, [len(ids) for ids in answers])
     return [
         _sample_fields(stc, answers[first : first + decoding.n_samples], observed[first : first + decoding.n_samples])
@@ -239,17 +242,10 @@ class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
 
 
 def _generate(
-    stc: STC, prompts: list[Sequence[int]], options: dict[str, Any], processors: list[Any]
+    stc: STC, inputs: dict[str, Any], options: dict[str, Any], processors: list[Any]
 ) -> tuple[torch.Tensor, list[list[int]]]:
     """Sequences [B, prompt + answer], and the answers up to their terminators."""
-    device = stc.model.get_input_embeddings().weight.device
-    batch = pad(prompts, options["pad_token_id"], left=True)
-    sequences = stc.model.generate(
-        input_ids=torch.from_numpy(batch.ids).to(device),
-        attention_mask=torch.from_numpy(batch.mask).to(device),
-        logits_processor=processors,
-        **options,
-    )
+    sequences = stc.model.generate(**inputs, logits_processor=processors, **options)
     ends = frozenset(options["eos_token_id"] or ())
-    answers = sequences[:, batch.ids.shape[1] :].tolist()
+    answers = sequences[:, inputs["input_ids"].shape[1] :].tolist()
     return sequences, [ids[: answer_length(ids, ends, (), stc.clusters.vocabulary)] for ids in answers]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from inspect import signature
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -90,15 +88,32 @@ def p_true_log_probs(
 def continuation_log_probs(
     stc: STC, prompts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]], batch_size: int
 ) -> FloatArray:
-    """Log-probability of each continuation after each prompt, [n, c]; those of one token share a forward pass."""
+    """Log-probability of each continuation after each prompt, [n, c], in as few forward passes as can be."""
     found = np.empty((len(prompts), len(continuations)))
-    numbered = sorted(enumerate(map(tuple, continuations)), key=lambda item: item[1][:-1])
-    for beginning, group in groupby(numbered, key=lambda item: item[1][:-1]):
-        members = list(group)
+    for beginning, members in shared_beginnings(continuations):
         for batch in in_batches_by_length([len(ids) for ids in prompts], batch_size):
             rows = _next_log_probs(stc, [[*prompts[i], *beginning] for i in batch], len(beginning) + 1)
-            for number, ids in members:
-                found[batch, number] = rows[:, np.arange(len(ids)), list(ids)].sum(axis=1, dtype=np.float64)
+            for number in members:
+                ids = list(continuations[number])
+                found[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
+    return found
+
+
+def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
+    """As few beginnings as can be read for all continuations, each with the numbers of those that it serves.
+
+    A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
+
+    >>> shared_beginnings([(5, 6), (7,), (8, 9)])
+    [((5,), [0, 1]), ((8,), [2])]
+    """
+    left = dict(enumerate(map(tuple, continuations)))
+    found = []
+    while left:
+        beginning = max(left.values(), key=len)[:-1]
+        members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
+        found.append((beginning, members))
+        left = {number: ids for number, ids in left.items() if number not in members}
     return found
 
 
@@ -106,19 +121,8 @@ def continuation_log_probs(
 def _next_log_probs(stc: STC, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
     """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
     batch = pad(sequences, padding_id(stc.tokenizer, [0]), left=True)
-    device = stc.model.get_input_embeddings().weight.device
-    given = {
-        "input_ids": batch.ids,
-        "attention_mask": batch.mask,
-        "position_ids": np.maximum(batch.mask.cumsum(axis=1) - 1, 0),
-    }
-    accepted = signature(stc.model.forward).parameters
-    options: dict[str, Any] = {
-        name: torch.from_numpy(values).to(device) for name, values in given.items() if name in accepted
-    }
-    if "logits_to_keep" in accepted:
-        options["logits_to_keep"] = keep
-    logits = stc.model(**options).logits[:, -keep:, : stc.clusters.vocabulary.size]
+    output = stc.forward(batch, mask=batch.mask, cache=None, keep=keep)
+    logits = output.logits[:, -keep:, : stc.clusters.vocabulary.size]
     if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
         raise InvalidLogits("The model gives NaN or no finite logit after the P(True) prompt.")
     return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
