@@ -127,8 +127,10 @@ class Matcher:
 
 
 def _from_first_byte(pieces: Sequence[Piece], start: int) -> int:
-    """`start` moved back over the steps that begin its first character, and over unknown ones if it is unknown."""
-    while start and (pieces[start - 1].goes_on or (pieces[start].text is None and pieces[start - 1].text is None)):
+    """`start` moved back over the steps that begin its first character."""
+    head = pieces[start].text
+    unknown = head is None or not head[:1].isascii()
+    while start and (pieces[start - 1].goes_on or (unknown and pieces[start - 1].text is None)):
         start -= 1
     return start
 

@@ -48,16 +48,16 @@ class Format:
         """The fields of a request that bring log-probabilities."""
         return _ASK[self.shape]
 
-    def distribution(self, reply: Reply, temperature: float | None) -> Distribution:
+    def distribution(self, reply: Reply, temperature: float | None, *, masked: bool) -> Distribution:
         """Which distribution the engine shows, with its default settings.
 
-        SGLang divides by the temperature, and takes 1 for the greedy 0.
+        SGLang divides by the temperature, and takes 1 for the greedy 0. `masked`: some tokens have no probability.
         """
         if self.engine == "openai":
             return "unknown"
         if self.engine == "sglang":
-            return "raw" if temperature in (0, 1) else "processed"
-        return "processed" if self.shape == "completion" and is_post_sampling(reply) else "raw"
+            return "raw" if temperature in (0, 1) and not masked else "processed"
+        return "processed" if masked or (self.shape == "completion" and is_post_sampling(reply)) else "raw"
 
 
 def _formats() -> Iterator[Format]:

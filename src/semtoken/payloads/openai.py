@@ -20,6 +20,10 @@ RESPONSE_PARTS: Mapping[str, SegmentKind] = {
     "reasoning_text": "reasoning",
     "summary_text": "reasoning",
 }
+ECHO = (
+    "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
+    '("stream_options": {"include_usage": true}).'
+)
 LISTS_APART: Mapping[str, SegmentKind] = {"refusal": "refusal", "reasoning_content": "reasoning"}
 
 
@@ -124,13 +128,16 @@ def completion_choices(reply: Reply) -> Iterator[RawChoice]:
 
 def _without_echo(steps: Steps, text: str, written: int | None) -> tuple[Steps, str]:
     """The answer alone, of a reply that repeats the prompt (`echo`): its first token has no log-probability."""
-    prompt = len(steps.steps) - (written or 0)
-    if written is None or prompt <= 0:
+    if written is None:
+        return replace(steps, missing=(), fault=ECHO), text
+    prompt = len(steps.steps) - written
+    if prompt <= 0:
         return steps, text
     kept = steps.steps[prompt:]
-    answer = joined(pieces_of(kept))
     missing = tuple(i - prompt for i in steps.missing if i >= prompt)
-    return Steps(kept, missing), answer if text.endswith(answer) else text
+    spelled = joined(pieces_of(kept))  # with a terminator, which the text lacks
+    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
+    return Steps(kept, missing), spelled[:length] or text
 
 
 def response_choices(reply: Reply) -> Iterator[RawChoice]:

@@ -7,15 +7,16 @@ tool calls, or the end of the answer (a terminator, a stop string).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from semtoken.payloads.align import find_text, joined, pieces_of
+from semtoken.payloads.align import Piece, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment, SegmentKind
-from semtoken.payloads.tokens import Steps
+from semtoken.payloads.tokens import MISSING, Steps, is_unnamed, without_borrowed_names
 from semtoken.top_logprobs import TopStep
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
+FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
 SHOWN = 60  # characters of a text in a message
 
 
@@ -47,7 +48,7 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
     division = divide(raw.steps.steps, raw.texts)
     main = main_part(raw.texts)
-    flags = [*raw.flags, *division.flags]
+    flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps, ask)]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, Steps())
@@ -56,9 +57,19 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
             continue
         problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
         segments.append(Segment(kind, text, steps, problem or _silence(kind, steps, raw, ask)))
-    if any(segment.steps for segment in segments) and not any(s.top for g in segments for s in g.steps):
-        flags.append(f"No alternatives to the chosen tokens are listed; ask for them ({ask}).")
     return Choice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
+
+
+def _noticed(steps: Sequence[TopStep], ask: str) -> Iterator[str]:
+    """What a reader of a score should know of the steps."""
+    if steps and not any(step.top for step in steps):
+        yield f"No alternatives to the chosen tokens are listed: ask for them ({ask})."
+    named, _ = without_borrowed_names(steps)
+    pieces = sum(step.chosen.id is None and is_unnamed(step.chosen) for step in named)
+    if pieces:
+        yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
+    if any(token.log_prob <= MISSING for step in steps for token in step.top):
+        yield FORBIDDEN
 
 
 def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: str) -> str | None:
@@ -85,6 +96,7 @@ def divide(steps: tuple[TopStep, ...], texts: Mapping[SegmentKind, str]) -> Divi
     if not steps:
         return Division({})
     pieces = pieces_of(steps)
+    steps, _ = without_borrowed_names(steps)
     reasoning = texts.get("reasoning", "")
     found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
     first = 0 if found is None else found[1]
@@ -97,9 +109,16 @@ def divide(steps: tuple[TopStep, ...], texts: Mapping[SegmentKind, str]) -> Divi
     if span is None:
         return Division({"answer": steps}, problem=_mismatch(joined(pieces[first:]), texts["answer"]))
     start, end = first + span[0], first + span[1]
-    if not reasoning and not joined(pieces[:start]).strip():
-        start = 0
+    start = 0 if not reasoning and not joined(pieces[:start]).strip() else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts)
+
+
+def _from_blanks(pieces: Sequence[Piece], start: int, answer: str) -> int:
+    """`start` moved back over the blanks that the answer begins with."""
+    blanks = len(answer) - len(answer.lstrip())
+    while start and (text := pieces[start - 1].text) and not text.strip() and len(text) <= blanks:
+        start, blanks = start - 1, blanks - len(text)
+    return start
 
 
 def _without_answer(steps: tuple[TopStep, ...], spelled: str, main: SegmentKind) -> Division:

@@ -8,7 +8,7 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.payloads.engines import BATCH
 from semtoken.payloads.formats import Reply, detect, format_named
-from semtoken.payloads.parts import assemble
+from semtoken.payloads.parts import FORBIDDEN, assemble
 from semtoken.payloads.plain import parsed, plain
 from semtoken.payloads.records import Payload
 from semtoken.payloads.values import as_text, optional
@@ -69,7 +69,8 @@ def read_reply(reply: Reply, format: str | None, temperature: float | None) -> P
     if len({choice.index for choice in choices}) < len(choices):
         raise InvalidInput("Two choices of the reply have the same index.")
     model = optional(as_text, reply.get("model"), "model")
-    return Payload(found.name, model, found.distribution(reply, temperature), tuple(choices))
+    masked = any(FORBIDDEN in choice.flags for choice in choices)
+    return Payload(found.name, model, found.distribution(reply, temperature, masked=masked), tuple(choices))
 
 
 def is_stream_text(text: str | bytes) -> bool:
@@ -80,9 +81,12 @@ def is_stream_text(text: str | bytes) -> bool:
 
 def _is_batch(values: list[Any]) -> bool:
     """Whether a list holds whole replies (SGLang and llama.cpp answer so to several prompts), not chunks."""
-    return bool(values) and all(
-        isinstance(value, Mapping) and ("meta_info" in value or value.get("stop") is True) for value in values
-    )
+    if not values or not all(isinstance(value, Mapping) for value in values):
+        return False
+    if all(isinstance(value.get("meta_info"), Mapping) for value in values):
+        names = [str(value["meta_info"].get("id", i)) for i, value in enumerate(values)]
+        return len(set(names)) == len(names)  # the chunks of one reply share its id
+    return all(value.get("stop") is True for value in values)
 
 
 def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:

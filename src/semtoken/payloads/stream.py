@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.payloads.align import find_text, pieces_of
+from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats import FORMATS, Shape, error_text, format_named
 from semtoken.payloads.merging import (
     ChatMerger,
@@ -23,6 +23,7 @@ from semtoken.payloads.plain import parsed, plain
 from semtoken.payloads.reading import read_reply
 from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
 from semtoken.payloads.sse import EventReader
+from semtoken.payloads.tokens import without_borrowed_names
 from semtoken.top_logprobs import TopStep
 
 _MERGERS: Mapping[Shape, type[Merger]] = {
@@ -169,6 +170,7 @@ class PartKeeper:
         self.ended = False
         self._kind: SegmentKind | None = None
         self._waiting: tuple[TopStep, ...] = ()
+        self._inside = False  # the last step that was given away ends inside a character
 
     def add(self, delta: Delta) -> list[StreamEvent]:
         """What a chunk adds, part by part."""
@@ -180,9 +182,10 @@ class PartKeeper:
             before = self._kind
             kind = [before or "answer", *delta.texts][-1]
             start = _first_of(steps, delta.texts.get("answer", "")) if kind == "answer" != before else 0
+            named, self._inside = without_borrowed_names(steps, inside=self._inside)
             if start:
-                parts = {before or "reasoning": steps[:start], **parts}
-            parts[kind] = parts.get(kind, ()) + steps[start:]
+                parts = {before or "reasoning": named[:start], **parts}
+            parts[kind] = parts.get(kind, ()) + named[start:]
             self._kind = kind
         else:
             self._waiting = steps
@@ -197,5 +200,6 @@ class PartKeeper:
 
 def _first_of(steps: Sequence[TopStep], text: str) -> int:
     """The first of the steps that spell the beginning of the answer; 0 if they spell something else."""
-    span = find_text(pieces_of(steps), text) if text.strip() else None
-    return 0 if span is None else span[0]
+    pieces = pieces_of(steps)
+    span = find_text(pieces, text) if text.strip() else None
+    return 0 if span is None or not joined(pieces[: span[0]]).strip() else span[0]

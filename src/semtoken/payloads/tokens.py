@@ -39,7 +39,7 @@ class Steps:
     @property
     def problem(self) -> str | None:
         """Why they cannot be scored."""
-        if not self.missing:
+        if self.fault or not self.missing:
             return self.fault
         return (
             f"{len(self.missing)} of {len(self.steps)} steps have no log-probability, the first of them step "
@@ -54,10 +54,11 @@ def steps_from_items(items: Any, where: str) -> Steps:
     for i, value in enumerate(as_list(items, where)):
         here = f"{where}[{i}]"
         item = as_object(value, here)
-        if _log_prob(item, here) is None:
-            missing.append(i)
         top = item.get("top_logprobs", item.get("top_probs"))
         entries = as_list([] if top is None else top, f"{here}.top_logprobs")
+        log_prob = _log_prob(item, here)
+        if log_prob is None or (log_prob == MISSING and not entries):
+            missing.append(i)
         tops = (_token(as_object(e, here), f"{here}.top_logprobs[{j}]") for j, e in enumerate(entries))
         steps.append(TopStep(_token(item, here, chosen=True), tuple(tops)))
     return Steps(tuple(steps), tuple(missing))
@@ -83,8 +84,11 @@ def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
 def named(log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None) -> TopToken:
     """A token by what its engine calls it.
 
-    Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped.
+    Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
+    token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
     """
+    if not text and not spelled and (text is not None or token_id is None):
+        return TopToken(log_prob, token_id, REPLACEMENT if token_id is None else None)
     if text is not None and spelled is not None and _is_name(text) and spelled == _encoded(text):
         spelled = None
     if text is not None and (found := _TOKEN_ID.match(text)):
@@ -148,6 +152,47 @@ def _triple(value: Any, where: str) -> TopToken:
     log_prob = optional(as_log_prob, triple[0], f"{where}[0]")
     text = optional(as_text, triple[2], f"{where}[2]") if len(triple) == 3 else None
     return named(MISSING if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
+
+
+def without_borrowed_names(steps: Sequence[TopStep], *, inside: bool = False) -> tuple[tuple[TopStep, ...], bool]:
+    """The steps without the names of whole characters for the last of their pieces.
+
+    vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
+    their names they would be other tokens.
+
+    Parameters
+    ----------
+    steps
+        As the engine named them.
+    inside
+        The step before the first ends inside a character.
+
+    Returns
+    -------
+    tuple of TopStep
+        The same steps.
+    bool
+        The last of them ends inside a character.
+    """
+    renamed: list[TopStep] = []
+    for step in steps:
+        if inside:
+            step = TopStep(_unborrowed(step.chosen), tuple(map(_unborrowed, step.top)))
+        inside = is_unnamed(step.chosen)
+        renamed.append(step)
+    return tuple(renamed), inside
+
+
+def is_unnamed(token: TopToken) -> bool:
+    """The engine gives no text to tell it by: a piece of a character."""
+    return not token.bytes and (token.text is None or REPLACEMENT in token.text)
+
+
+def _unborrowed(token: TopToken) -> TopToken:
+    text = (token.bytes or b"").decode("utf-8", "replace") if token.text is None else token.text
+    if not text or text[0].isascii():
+        return token
+    return replace(token, text=REPLACEMENT if token.id is None else None, bytes=None)
 
 
 def with_ids(steps: Sequence[TopStep], ids: Sequence[int]) -> tuple[TopStep, ...]:
