@@ -81,7 +81,6 @@ def test_stc_scores_come_from_the_same_pass() -> None:
             assert getattr(generation, field) == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("batch_size", [1, 5])
 def test_a_cache_that_cannot_be_repeated_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stc = models.answering()
     shared = sampled(stc)
@@ -106,6 +105,7 @@ def test_a_prompt_is_read_once_for_all_its_samples() -> None:
     assert set(rows[1:]) == {(2 * DECODING.n_samples, 1)}
 
 
+@pytest.mark.parametrize("batch_size", [1, 5])
 def test_what_is_recorded_does_not_depend_on_the_batch(batch_size: int) -> None:
     stc = models.answering()
     other = replace(DECODING, batch_size=batch_size)
