@@ -6,6 +6,7 @@ row at a time, so `logits_all=True` is not needed. Tested with llama-cpp-python 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -106,8 +107,7 @@ class LlamaCppScorer:
 
     def _generate_one(self, prompt: list[int], length: int, ends: set[int], sampling: dict[str, Any]) -> ScoredResponse:
         llama_cpp = require("llama_cpp", extra="llama-cpp")
-        model = llama_cpp.llama_get_model(self.llama.ctx)
-        vocabulary = llama_cpp.llama_model_get_vocab(model)
+        vocabulary = _vocabulary(self.llama)
         answer = AnswerScorer(scorer_for(self.clusters, self.rules))
         self.llama.reset()
         for token in self.llama.generate(prompt, **({"temp": 0.0} | sampling)):
@@ -228,9 +228,22 @@ def check_spelling(llama: Any, vocabulary: Vocabulary) -> None:
             f"The model has {llama.n_vocab():,} tokens, the vocabulary of the clusters {vocabulary.size:,}."
         )
     for token in np.flatnonzero(~vocabulary.special).tolist():
-        spelled = llama.detokenize([token])
+        spelled = _piece(llama, token)
         if spelled and spelled != vocabulary.pieces[token]:
             raise VocabularyMismatch(
                 f"Token {token} is {spelled!r} in the model and {vocabulary.pieces[token]!r} in the vocabulary of the "
                 "clusters: these clusters belong to another model."
             )
+
+
+def _piece(llama: Any, token: int, room: int = 64) -> bytes:
+    """Bytes of one token in the model's file, whatever tokenizer was given to `Llama`; none for a control token."""
+    llama_cpp = require("llama_cpp", extra="llama-cpp")
+    buffer = ctypes.create_string_buffer(room)
+    length = llama_cpp.llama_token_to_piece(_vocabulary(llama), token, buffer, room, 0, False)
+    return _piece(llama, token, -length) if length < 0 else buffer.raw[:length]
+
+
+def _vocabulary(llama: Any) -> Any:
+    llama_cpp = require("llama_cpp", extra="llama-cpp")
+    return llama_cpp.llama_model_get_vocab(llama_cpp.llama_get_model(llama.ctx))

@@ -1,0 +1,134 @@
+"""llama.cpp through llama-cpp-python, in process and over HTTP, against the same model in transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import llama_cpp
+import numpy as np
+import pytest
+from llama_cpp.llama_tokenizer import BaseLlamaTokenizer
+from tokenizers import Tokenizer
+
+from semtoken import STC, TokenClusters, score_top_logprobs
+from semtoken.almanac import almanac_path
+from semtoken.backends.llama_cpp import LlamaCppScorer
+from semtoken.errors import InvalidInput, VocabularyMismatch
+from semtoken.payloads import read_payload
+from tests.engines.gguf_model import write_gguf
+from tests.engines.servers import running
+
+TOLERANCE = 1e-4
+HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
+NEWLINE = 201
+
+
+class AlmanacTokenizer(BaseLlamaTokenizer):
+    """The model splits words in its own way, which llama.cpp does not know."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer.from_file(str(almanac_path() / "tokenizer.json"))
+
+    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
+        return self._tokenizer.encode(text.decode(), add_special_tokens=add_bos).ids
+
+    def detokenize(self, tokens: list[int], prev_tokens: list[int] | None = None, special: bool = False) -> bytes:
+        return self._tokenizer.decode(tokens, skip_special_tokens=not special).encode()
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf")
+
+
+def load(gguf_file: Path, **options: Any) -> llama_cpp.Llama:
+    return llama_cpp.Llama(str(gguf_file), **({"n_ctx": 256, "n_threads": 1, "verbose": False} | options))
+
+
+@pytest.fixture(scope="module")
+def scorer(gguf_file: Path, clusters: TokenClusters) -> Iterator[LlamaCppScorer]:
+    single = llama_cpp.GGML_TYPE_F32
+    llama = load(gguf_file, tokenizer=AlmanacTokenizer(), type_k=single, type_v=single)
+    yield LlamaCppScorer(llama, clusters)
+    llama.close()
+
+
+def test_greedy_answers_equal_those_of_transformers(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+    for scored, twin in zip(
+        scorer.generate(prompts, 24, stop_token_ids=[NEWLINE]), stc.generate(prompts, max_new_tokens=24), strict=True
+    ):
+        assert scored.token_ids == twin.token_ids
+        assert scored.signature == twin.signature
+        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+        for token, other in zip(scored.tokens, twin.tokens, strict=True):
+            assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=TOLERANCE)
+
+
+def test_sampled_answers_are_scored_at_temperature_one(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+    sampled = scorer.generate(prompts[:8], 12, temp=1.5, top_p=0.9, repeat_penalty=1.3)
+    assert len({scored.text for scored in scorer.generate([prompts[0]] * 8, 6, temp=2.0)}) > 1
+    for scored, twin in zip(sampled, stc.score(prompts[:8], [s.token_ids for s in sampled]), strict=True):
+        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+
+
+def test_text_that_exists(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+    responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
+    for scored, twin in zip(scorer.score(prompts[:10], responses), stc.score(prompts[:10], responses), strict=True):
+        assert scored.token_ids == twin.token_ids
+        assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+
+
+def test_chat_messages_go_through_the_template_in_the_file(scorer: LlamaCppScorer, stc: STC) -> None:
+    chat = [{"role": "user", "content": "What is the capital of Peru?"}]
+    (scored,) = scorer.generate(chat, 8, stop_at_newline=True)
+    (twin,) = stc.generate(chat, max_new_tokens=8, stop_at_newline=True)
+    assert scored.token_ids == twin.token_ids
+    assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
+
+
+def test_the_default_cache_costs_little(gguf_file: Path, clusters: TokenClusters, stc: STC, prompts: list[str]) -> None:
+    llama = load(gguf_file, tokenizer=AlmanacTokenizer())
+    answers = [twin.token_ids for twin in stc.generate(prompts[:8], max_new_tokens=12)]
+    scored = LlamaCppScorer(llama, clusters).score(prompts[:8], answers)
+    for mine, twin in zip(scored, stc.score(prompts[:8], answers), strict=True):
+        assert mine.log_score == pytest.approx(twin.log_score, abs=HALF_CACHE)
+    llama.close()
+
+
+def test_what_cannot_be_used_is_refused(scorer: LlamaCppScorer, clusters: TokenClusters) -> None:
+    with pytest.raises(InvalidInput, match="the context holds 256"):
+        scorer.generate("What? " * 200)
+    with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
+        scorer.generate(["What?", " "])
+    with pytest.raises(InvalidInput, match="2 prompts and 1 responses"):
+        scorer.score(["What?", "Who?"], "Me")
+    texts = list(clusters.vocabulary.texts)
+    texts[300], texts[301] = texts[301], texts[300]
+    pieces = tuple(text.encode() if text else b"" for text in texts)
+    swapped = type(clusters.vocabulary)(
+        tuple(texts), pieces, clusters.vocabulary.neutral, clusters.vocabulary.byte_tokens
+    )
+    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+        LlamaCppScorer(scorer.llama, TokenClusters(np.asarray(clusters.labels), swapped))
+
+
+def test_the_payload_of_the_server_gives_an_interval(
+    gguf_file: Path, clusters: TokenClusters, stc: STC, prompts: list[str], tmp_path: Path
+) -> None:
+    """It names tokens by their texts, of which some are those of several tokens: the interval knows."""
+    arguments = ["-m", "llama_cpp.server", "--model", str(gguf_file), "--model_alias", "almanac", "--n_ctx", "256"]
+    arguments += ["--logits_all", "true", "--n_threads", "1"]
+    question = "Answer these questions:\n\nQuestion:\nWhat is Peru?\nAnswer:\n"
+    with running(arguments, tmp_path / "log", ready="/v1/models") as url:
+        body = {"model": "almanac", "prompt": question, "max_tokens": 6, "temperature": 0.0, "logprobs": 30}
+        reply = httpx.post(f"{url}/v1/completions", json=body, timeout=120).raise_for_status().json()
+    (choice,) = read_payload(reply).choices
+    scored = score_top_logprobs(choice.segment("answer").steps, clusters)
+    llama = load(gguf_file)
+    twin = LlamaCppScorer(llama, clusters).score(question, [scored.token_ids])[0]
+    llama.close()
+    lower, upper = scored.uncertainty_bounds
+    assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
