@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from semtoken._extras import require
+from semtoken.backends._batches import pad
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, in_batches_by_length, with_question
 
@@ -74,18 +75,19 @@ class EntailmentModel:
     def logits(self, pairs: Sequence[Pair]) -> FloatArray:
         """Logits [n, 3] in the order contradiction, neutral, entailment; the first text of a pair is the premise."""
         found = np.empty((len(pairs), 3))
-        for batch in in_batches_by_length([len(a) + len(b) for a, b in pairs], self.batch_size):
-            encoded = self.tokenizer(
-                [pairs[i][0] for i in batch],
-                [pairs[i][1] for i in batch],
-                padding=True,
-                padding_side="right",  # encoders count positions from the left, whatever their tokenizer says
-                truncation=True,
-                max_length=self._max_length,
-                return_tensors="pt",
-            ).to(self.model.device)
-            found[batch] = self.model(**encoded).logits[:, self._columns].double().cpu().numpy()
+        if not pairs:
+            return found
+        first, second = zip(*pairs, strict=True)
+        encoded = self.tokenizer(list(first), list(second), truncation=True, max_length=self._max_length)
+        for batch in in_batches_by_length([len(ids) for ids in encoded["input_ids"]], self.batch_size):
+            inputs = {name: self._padded(name, [rows[i] for i in batch]) for name, rows in encoded.items()}
+            found[batch] = self.model(**inputs).logits[:, self._columns].double().cpu().numpy()
         return found
+
+    def _padded(self, name: str, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """One of the tokenizer's outputs, filled up on the right: encoders count positions from the left."""
+        padding = {"input_ids": self.tokenizer.pad_token_id, "token_type_ids": self.tokenizer.pad_token_type_id}
+        return torch.from_numpy(pad(rows, padding.get(name, 0), left=False).ids).to(self.model.device)
 
 
 def label_columns(config: Any) -> list[int]:
