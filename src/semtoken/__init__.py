@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.scoring import score_logits
     from semtoken.tables import token_table
+    from semtoken.top_logprobs import score_top_logprobs
     from semtoken.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _HOMES = {
     "ScoredToken": "semtoken.results",
     "to_frame": "semtoken.results",
     "score_logits": "semtoken.scoring",
+    "score_top_logprobs": "semtoken.top_logprobs",
     "token_table": "semtoken.tables",
     "Vocabulary": "semtoken.vocabulary",
 }
@@ -56,6 +58,7 @@ __all__ = [
     "methods",
     "metrics",
     "score_logits",
+    "score_top_logprobs",
     "to_frame",
     "token_table",
 ]

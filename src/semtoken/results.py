@@ -33,6 +33,30 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Flag:
+    """Something that was noticed and that a reader of a score should know."""
+
+    code: str
+    """For programs: "no_alternatives", "shared_vocabulary" and so on."""
+    message: str
+    """For people, one sentence."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """An answer in progress: what is known of its score after the tokens so far."""
+
+    uncertainty: float
+    """1 - product over the settled steps, in [0, 1]: of its estimates where only the best tokens are known."""
+    uncertainty_bounds: tuple[float, float]
+    """Around the uncertainty that the answer has if it ends here."""
+    n_settled: int
+    """Steps in a row, from the first, whose clustered probability no later token can change."""
+    n_tokens: int
+    """Tokens so far."""
+
+
+@dataclass(frozen=True)
 class ScoredToken:
     """One token of an answer."""
 
@@ -58,6 +82,12 @@ class ScoredToken:
     """Further mass of neutral tokens."""
     alternatives: tuple[Alternative, ...]
     """The strongest other tokens that count as consistent, most probable first."""
+    log_clustered_bounds: tuple[float, float] | None = None
+    """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
+    ambiguous_probability: float = 0.0
+    """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
+    unmapped_probability: float = 0.0
+    """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
 
     @property
     def probability(self) -> float:
@@ -88,6 +118,12 @@ class ScoredResponse:
     """The answer holds no content token. Under `default`, neutrality was then not applied to it."""
     signature: str
     """Clusters and settings in one line; equal signatures mean comparable numbers."""
+    log_score_bounds: tuple[float, float] | None = None
+    """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
+    flags: tuple[Flag, ...] = ()
+    """What was noticed about the log-probabilities."""
+    proxy_for: str | None = None
+    """The model that answered, where the clusters are those of another model with the same tokenizer."""
 
     @property
     def uncertainty(self) -> float:
@@ -98,6 +134,25 @@ class ScoredResponse:
     def confidence(self) -> float:
         """1 - uncertainty."""
         return math.exp(self.log_score)
+
+    @property
+    def uncertainty_bounds(self) -> tuple[float, float]:
+        """An interval that contains the exact uncertainty; (S, S) where S itself is exact."""
+        low, high = self.log_score_bounds or (self.log_score, self.log_score)
+        return -math.expm1(high) + 0.0, -math.expm1(low) + 0.0
+
+    @property
+    def uncertainty_width(self) -> float:
+        """Width of `uncertainty_bounds`, in [0, 1]."""
+        low, high = self.uncertainty_bounds
+        return high - low
+
+    @property
+    def widest_steps(self) -> tuple[int, ...]:
+        """The steps that cause the width, the one that causes most of it first; none where the score is exact."""
+        bounds = [token.log_clustered_bounds or (0.0, 0.0) for token in self.tokens]
+        ratios = [0.0 if high == low else high - low for low, high in bounds]
+        return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
 
     @property
     def empty(self) -> bool:
@@ -136,8 +191,10 @@ class ScoredResponse:
         summary = {
             "text": self.text,
             "uncertainty": self.uncertainty,
+            "uncertainty_bounds": list(self.uncertainty_bounds),
             "confidence": self.confidence,
             "log_score": self.log_score,
+            "log_score_bounds": self.log_score_bounds,
             "log_probability": self.log_probability,
             "length_normalized_uncertainty": self.length_normalized_uncertainty,
             "neutral_only": self.neutral_only,
@@ -145,6 +202,8 @@ class ScoredResponse:
             "preset": self.preset,
             "distribution": self.distribution,
             "signature": self.signature,
+            "proxy_for": self.proxy_for,
+            "flags": [asdict(flag) for flag in self.flags],
         }
         finite: dict[str, Any] = _without_infinity(summary | {"tokens": tokens})
         return finite
@@ -166,7 +225,7 @@ class ScoredResponse:
 
 
 def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
-    """One row per answer: everything but the tokens.
+    """One row per answer: everything but the tokens; bounds in two columns, flags by their codes.
 
     Raises
     ------
@@ -174,8 +233,14 @@ def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
         pandas is not installed.
     """
     pandas = require("pandas", extra="frames")
-    rows = [response.to_dict() for response in responses]
-    return pandas.DataFrame([{k: v for k, v in row.items() if k != "tokens"} for row in rows])
+    return pandas.DataFrame([_flat(response) for response in responses])
+
+
+def _flat(response: ScoredResponse) -> dict[str, Any]:
+    row = {name: value for name, value in response.to_dict().items() if not name.endswith(("tokens", "_bounds"))}
+    low, high = response.uncertainty_bounds
+    flags = ",".join(flag.code for flag in response.flags)
+    return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
 
 
 def _without_infinity(value: Any) -> Any:

@@ -22,7 +22,7 @@ from semtoken._arrays import FloatArray, IdArray, Rows, as_ids, as_rows, copy_ro
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.prefixes import NO_IDS, PrefixIndex
-from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
+from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.steps import (
     NO_PREFIXES,
@@ -159,6 +159,10 @@ class Scorer:
         """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
         return self._neutral_masks[0 if opening else 1]
 
+    def n_neutral(self, opening: bool) -> int:
+        """How many tokens are neutral there."""
+        return len(self._neutral_ids[0 if opening else 1])
+
     def cluster_of(self, token: int) -> IdArray:
         """T^e: the ids that share the token's label; a numeral (or any token without clustering) has itself only."""
         if not self.rules.clustering or self.vocabulary.numeral[token]:
@@ -207,6 +211,7 @@ class AnswerScorer:
         self._open: list[OpenStep] = []
         self._leading_blanks = 0
         self._has_content = False
+        self._settled: list[float] = []  # log clustered probabilities of the first steps, once nothing can change them
 
     def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
         """Take in the next step: its row of logits, and the token that was chosen from it.
@@ -301,14 +306,40 @@ class AnswerScorer:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
         del self.ids[length:], self._steps[length:]
         self._open = [step for step in self._open if step.position < length]
+        self._settled = []
         self._leading_blanks = min(self._leading_blanks, length)
         self._has_content = not all(step.neutral for step in self._steps)
+
+    @property
+    def _neutrality(self) -> bool:
+        """Whether neutral tokens count as consistent, if the answer ends here."""
+        return self._has_content or self.scorer.rules.preset == "paper"
+
+    def running(self) -> Running:
+        """What is known so far. Before the first content token nothing is settled under the preset `default`."""
+        neutrality = self._neutrality
+        first_open = self._open[0].position if self._open else len(self.ids)
+        for position in range(len(self._settled), first_open if neutrality else 0):
+            prefixes = self._prefixes.get(position, NO_PREFIXES)
+            self._settled.append(log_clustered_probability(self._steps[position], prefixes, neutrality=True))
+        later = range(len(self._settled), len(self.ids))
+        known = math.fsum(self._settled)
+        least = math.fsum(
+            log_clustered_probability(self._steps[i], self._prefixes.get(i, NO_PREFIXES), neutrality=neutrality)
+            for i in later
+        )
+        return Running(
+            uncertainty=-math.expm1(known) + 0.0,
+            uncertainty_bounds=(-math.expm1(known) + 0.0, -math.expm1(known + least) + 0.0),
+            n_settled=len(self._settled),
+            n_tokens=len(self.ids),
+        )
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
         """The result, once the answer is complete."""
         self._advance(complete=True)
         vocabulary = self.scorer.vocabulary
-        neutrality = self._has_content or self.scorer.rules.preset == "paper"
+        neutrality = self._neutrality
         text = vocabulary.decode(self.ids)
         offsets = vocabulary.offsets(self.ids)
         tokens = tuple(
@@ -364,13 +395,19 @@ def add_step(
             raise InvalidLogits(f"Sequence {row} of the batch: {error}") from error
 
 
+def log_clustered_probability(step: StepMass, prefixes: PrefixMass, *, neutrality: bool) -> float:
+    """Log of the mass consistent with a step's token, <= 0; 0 for a neutral token where neutrality counts."""
+    if neutrality and step.neutral:
+        return 0.0
+    cluster, prefix, neutral = consistent_mass(step, prefixes, neutrality=neutrality)
+    return min(float(np.logaddexp(np.logaddexp(cluster, prefix), neutral)), 0.0)
+
+
 def scored_token(
     vocabulary: Vocabulary, step: StepMass, prefixes: PrefixMass, offsets: tuple[int, int], *, neutrality: bool
 ) -> ScoredToken:
     """The record of one step, neutral tokens counted as consistent or not."""
     cluster, prefix, neutral = consistent_mass(step, prefixes, neutrality=neutrality)
-    certain = neutrality and step.neutral
-    total = 0.0 if certain else float(np.logaddexp(np.logaddexp(cluster, prefix), neutral))
     alternatives = strongest_candidates(step, prefixes, neutrality=neutrality)
     return ScoredToken(
         id=step.token,
@@ -378,8 +415,8 @@ def scored_token(
         start=offsets[0],
         end=offsets[1],
         log_probability=min(step.own, 0.0),
-        log_clustered_probability=min(total, 0.0),
-        neutral=certain,
+        log_clustered_probability=log_clustered_probability(step, prefixes, neutrality=neutrality),
+        neutral=neutrality and step.neutral,
         cluster_probability=min(math.exp(cluster), 1.0),
         prefix_probability=min(math.exp(prefix), 1.0),
         neutral_probability=min(math.exp(neutral), 1.0),

@@ -1,0 +1,241 @@
+"""Semantic Token Clustering from the k best log-probabilities a step, as APIs and serving engines show them.
+
+Of the mass that is consistent with a token, the listed part is known: a lower bound. What is not listed can add at
+most the mass that is missing from the list, and at most as many times the smallest listed probability as the
+consistent set has members that are not listed. The product over the steps gives an interval around the exact
+uncertainty. Engines round their numbers; the interval is wider by `ROUNDING` a step for that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from semtoken._arrays import IdArray
+from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput
+from semtoken.results import Alternative, Distribution, Flag, Running, ScoredResponse, ScoredToken
+from semtoken.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring import Scorer, scorer_for
+from semtoken.steps import STRONGEST
+from semtoken.top_logprobs.listed import ListedStep, listed_flags, read_step
+from semtoken.top_logprobs.mass import StepBounds, step_bounds
+from semtoken.top_logprobs.steps import TopStep, TopToken, as_top_steps
+
+__all__ = ["TopAnswerScorer", "TopStep", "TopToken", "score_top_logprobs"]
+
+
+def score_top_logprobs(
+    steps: Any,
+    clusters: TokenClusters,
+    preset: Preset = "default",
+    *,
+    function_words: FunctionWords = "paper",
+    clustering: bool = True,
+    prefix_matching: bool = True,
+    distribution: Distribution = "unknown",
+    token_ids: Sequence[int] | None = None,
+    proxy_for: str | None = None,
+) -> ScoredResponse:
+    """Score one answer of which only the k most probable tokens of each step are known.
+
+    Parameters
+    ----------
+    steps
+        One entry a step: `TopStep`, or one of the forms that `as_top_steps` reads (OpenAI's items, vLLM's dicts).
+        A token is found by its id, else by "token_id:N", else by its bytes, else by its string.
+    clusters
+        Clusters of the tokenizer that the engine uses.
+    preset, function_words, clustering, prefix_matching
+        As in `score_logits`.
+    distribution
+        What the log-probabilities are: `raw`, `processed` or `unknown` (an API that does not say).
+    token_ids
+        Ids of the chosen tokens, where the steps do not name them.
+    proxy_for
+        Name of the model that answered, where the clusters are another model's with the same tokenizer: the result
+        is labelled with it. `check_shared_vocabulary` says whether the tokenizers agree.
+
+    Returns
+    -------
+    ScoredResponse
+        `uncertainty_bounds` contain the exact uncertainty, `uncertainty` is an estimate between them, `widest_steps`
+        names the steps that cause the width. `flags` hold what was noticed.
+
+    Raises
+    ------
+    InvalidInput
+        No steps, steps of an unknown form, or a chosen token that is unknown or not clear.
+    InvalidLogits
+        Numbers that are no log-probabilities; the message names the step.
+    VocabularyMismatch
+        Ids and names of the tokens disagree with the vocabulary of the clusters.
+    """
+    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    answer = TopAnswerScorer(scorer_for(clusters, rules))
+    read = as_top_steps(steps, token_ids)
+    if not read:
+        raise InvalidInput(
+            "There are no steps to score. Were log-probabilities asked for (`logprobs`, `top_logprobs`)? Some servers "
+            "accept the request and leave them out."
+        )
+    for step in read:
+        answer.add(step)
+    return answer.finish(distribution, proxy_for=proxy_for)
+
+
+@dataclass(eq=False)
+class _Open:
+    """A step whose prefix set depends on tokens to come."""
+
+    position: int
+    look_again: int
+    """Tokens of the answer at which the text to come is looked at again."""
+
+
+class TopAnswerScorer:
+    """One answer in progress: steps go in one by one, and what is known of its score can be asked at any time."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.ids: list[int] = []
+        self._steps: list[ListedStep] = []
+        self._prefixes: dict[int, IdArray] = {}
+        self._open: list[_Open] = []
+        self._leading_blanks = 0
+        self._has_content = False
+        self._settled: list[StepBounds] = []
+
+    def add(self, step: TopStep) -> None:
+        """Take in the next step.
+
+        Raises
+        ------
+        InvalidInput, InvalidLogits, VocabularyMismatch
+            See `score_top_logprobs`.
+        """
+        position = len(self.ids)
+        listed = read_step(step, self.scorer.vocabulary, position)
+        opening = position <= self._leading_blanks
+        listed = replace(listed, opening=opening, neutral=bool(self.scorer.neutral_mask(opening)[listed.token]))
+        self._leading_blanks += opening and bool(self.scorer.vocabulary.blank[listed.token])
+        self._has_content = self._has_content or not listed.neutral
+        self.ids.append(listed.token)
+        self._steps.append(listed)
+        if self.scorer.rules.prefix_matching:
+            self._open.append(_Open(position, position + 1))
+        self._decide(complete=False)
+
+    def _decide(self, *, complete: bool) -> None:
+        """Decide every prefix set that the tokens so far can decide."""
+        waiting: list[_Open] = []
+        for step in self._open:
+            if self._neutrality and self._steps[step.position].neutral:
+                continue  # it counts as 1 whatever follows
+            if len(self.ids) < step.look_again and not complete:
+                waiting.append(step)
+                continue
+            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
+            if self.scorer.index.is_decided(heads, complete=complete):
+                self._prefixes[step.position] = self.scorer.index.beginnings(heads[0])
+            else:
+                later = 2 * len(self.ids) - step.position if all(heads) else len(self.ids) + 1
+                waiting.append(_Open(step.position, later))
+        self._open = waiting
+
+    @property
+    def _neutrality(self) -> bool:
+        """Whether neutral tokens count as consistent, if the answer ends here."""
+        return self._has_content or self.scorer.rules.preset == "paper"
+
+    def _bounds(self, position: int, *, neutrality: bool) -> StepBounds:
+        prefixes = self._prefixes.get(position)
+        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=neutrality)
+
+    def running(self) -> Running:
+        """What is known so far. Before the first content token nothing is settled under the preset `default`."""
+        first_open = self._open[0].position if self._open else len(self.ids)
+        settled = first_open if self._neutrality else 0
+        while len(self._settled) < settled:
+            self._settled.append(self._bounds(len(self._settled), neutrality=True))
+        open_steps = [self._around(position) for position in range(settled, len(self.ids))]
+        low = math.fsum([*(step.lower for step in self._settled), *(step.lower for step in open_steps)])
+        high = math.fsum([*(step.upper for step in self._settled), *(step.upper for step in open_steps)])
+        estimate = math.fsum(step.estimate for step in self._settled)
+        return Running(
+            uncertainty=-math.expm1(estimate) + 0.0,
+            uncertainty_bounds=(-math.expm1(high) + 0.0, -math.expm1(low) + 0.0),
+            n_settled=settled,
+            n_tokens=len(self.ids),
+        )
+
+    def _around(self, position: int) -> StepBounds:
+        """Bounds of a step that later tokens can still change."""
+        found = self._bounds(position, neutrality=self._neutrality)
+        if self._neutrality and self._steps[position].neutral:
+            return found
+        upper = found.upper if position in self._prefixes or not self.scorer.rules.prefix_matching else 0.0
+        return replace(found, upper=upper if self._neutrality else 0.0)
+
+    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
+        """The result, once the answer is complete.
+
+        Raises
+        ------
+        BackendError
+            All log-probabilities are zero: the engine reports none.
+        """
+        self._decide(complete=True)
+        vocabulary = self.scorer.vocabulary
+        text = vocabulary.decode(self.ids)
+        offsets = vocabulary.offsets(self.ids)
+        neutrality = self._neutrality
+        bounds = [self._bounds(position, neutrality=neutrality) for position in range(len(self.ids))]
+        blank = not text.strip()
+        totals = [math.fsum(getattr(step, name) for step in bounds) for name in ("lower", "estimate", "upper")]
+        low, estimate, high = [-math.inf] * 3 if blank else totals
+        return ScoredResponse(
+            text=text,
+            tokens=tuple(
+                _scored(self.scorer, listed, found, span)
+                for listed, found, span in zip(self._steps, bounds, offsets, strict=True)
+            ),
+            log_score=estimate,
+            preset=self.scorer.rules.preset,
+            distribution=distribution,
+            neutral_only=not self._has_content and not blank,
+            signature=self.scorer.signature,
+            log_score_bounds=(low, high),
+            flags=(*listed_flags(self._steps), *_proxy_flags(proxy_for)),
+            proxy_for=proxy_for,
+        )
+
+
+def _proxy_flags(proxy_for: str | None) -> list[Flag]:
+    if proxy_for is None:
+        return []
+    message = f"The clusters are another model's than {proxy_for}, with the same tokenizer: a proxy for its own."
+    return [Flag("shared_vocabulary", message)]
+
+
+def _scored(scorer: Scorer, step: ListedStep, found: StepBounds, span: tuple[int, int]) -> ScoredToken:
+    texts = scorer.vocabulary.texts
+    strongest = sorted(found.consistent, key=lambda one: (-one.probability, one.id))[:STRONGEST]
+    return ScoredToken(
+        id=step.token,
+        text=texts[step.token],
+        start=span[0],
+        end=span[1],
+        log_probability=step.log_prob,
+        log_clustered_probability=found.estimate,
+        neutral=found.certain,
+        cluster_probability=found.cluster,
+        prefix_probability=found.prefix,
+        neutral_probability=found.neutral,
+        alternatives=tuple(Alternative(one.id, texts[one.id], one.probability, one.source) for one in strongest),
+        log_clustered_bounds=(found.lower, found.upper),
+        ambiguous_probability=found.ambiguous,
+        unmapped_probability=step.unmapped,
+    )

@@ -1,0 +1,144 @@
+"""The mass consistent with a chosen token where only the best tokens are listed: at least, at most, and probably."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from semtoken._arrays import IdArray
+from semtoken.prefixes import NO_IDS
+from semtoken.results import Source
+from semtoken.scoring import Scorer
+from semtoken.top_logprobs.listed import ListedStep
+from semtoken.vocabulary import BoolArray
+
+ROUNDING = 1e-5  # natural log, a step: engines print few digits, and compute in float32
+UNKNOWN_SHARE = 0.5  # of the mass that may be missing, where no alternative is listed
+
+
+@dataclass(frozen=True)
+class Consistent:
+    """A listed token that is consistent with the chosen one."""
+
+    id: int
+    probability: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class StepBounds:
+    """Natural logs of a step's clustered probability, and what it is made of (probabilities)."""
+
+    lower: float
+    estimate: float
+    upper: float
+    certain: bool
+    """The chosen token is neutral, so the step counts as 1."""
+    cluster: float
+    prefix: float
+    neutral: float
+    ambiguous: float
+    """Mass of entries that may be consistent or not."""
+    consistent: tuple[Consistent, ...]
+    """Listed tokens other than the chosen one."""
+
+
+def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool) -> StepBounds:
+    """Bounds of one step.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules.
+    step
+        The list.
+    prefixes
+        Prefix set of the step; None while it is open, which leaves the upper bound too low.
+    neutrality
+        Whether neutral tokens count as consistent.
+    """
+    found = NO_IDS if prefixes is None else prefixes
+    union = _Union(scorer, step, found, neutrality)
+    sources = union.sources_of(step.ids)
+    masses = {name: float(step.probabilities[[s == name for s in sources]].sum()) for name in _SOURCES}
+    certain = neutrality and step.neutral
+    inside, ambiguous = union.unclear_mass()
+    lower = math.fsum([*masses.values(), inside])
+    unseen = union.size - sum(source is not None for source in sources)
+    most = min(step.missing, max(unseen, 0) * step.smallest)
+    upper = lower + ambiguous + step.unmapped + most
+    probable = lower + _share(step, sources) * (upper - lower)
+    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, probable, upper, exact=step.complete)
+    entries = zip(step.ids.tolist(), step.probabilities.tolist(), sources, strict=True)
+    return StepBounds(
+        *logs,
+        certain=certain,
+        cluster=min(masses["cluster"], 1.0),
+        prefix=min(masses["prefix"], 1.0),
+        neutral=min(masses["neutral"], 1.0),
+        ambiguous=min(ambiguous, 1.0),
+        consistent=tuple(Consistent(i, p, s) for i, p, s in entries if s is not None and i != step.token and p > 0),
+    )
+
+
+def _share(step: ListedStep, sources: Sequence[Source | None]) -> float:
+    """Which part of the mass that may be missing is probably there: as of the less probable half of the alternatives.
+
+    What is not listed resembles the end of the list more than its beginning.
+    """
+    entries = zip(step.probabilities.tolist(), step.ids.tolist(), sources, strict=True)
+    alternatives = sorted((p, source is not None) for p, token, source in entries if token != step.token and p > 0)
+    tail = alternatives[: (len(alternatives) + 1) // 2]
+    mass = math.fsum(p for p, _ in tail)
+    return math.fsum(p for p, inside in tail if inside) / mass if mass > 0 else UNKNOWN_SHARE
+
+
+_SOURCES: tuple[Source, ...] = ("cluster", "prefix", "neutral")
+
+
+def _logs(lower: float, estimate: float, upper: float, *, exact: bool) -> tuple[float, float, float]:
+    slack = 0.0 if exact else ROUNDING
+    low, middle, high = (min(math.log(mass), 0.0) if mass > 0 else -math.inf for mass in (lower, estimate, upper))
+    return low - slack, middle, min(high + slack, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Union:
+    """The tokens that are consistent with the chosen one: cluster, prefix set and neutral tokens."""
+
+    scorer: Scorer
+    step: ListedStep
+    prefixes: IdArray
+    neutrality: bool
+
+    def sources_of(self, ids: IdArray) -> list[Source | None]:
+        """Why each token counts; None for those that do not."""
+        neutral = self._neutral(ids) & (ids != self.step.token)
+        cluster = self.scorer.in_cluster(self.step.token, ids)
+        prefix = np.isin(ids, self.prefixes)
+        kinds = np.select([neutral, cluster, prefix], [3, 1, 2], 0)
+        return [(None, *_SOURCES)[kind] for kind in kinds.tolist()]
+
+    def _neutral(self, ids: IdArray) -> BoolArray:
+        if not self.neutrality:
+            return np.zeros(len(ids), dtype=bool)
+        return np.asarray(self.scorer.neutral_mask(self.step.opening)[ids])
+
+    @property
+    def size(self) -> int:
+        """Its members."""
+        members = np.union1d(self.scorer.cluster_of(self.step.token), self.prefixes)
+        others = int(np.count_nonzero(~self._neutral(members)))
+        return others + (self.scorer.n_neutral(self.step.opening) if self.neutrality else 0)
+
+    def unclear_mass(self) -> tuple[float, float]:
+        """Mass of entries whose possible tokens are all members, and of those of which only some are."""
+        inside = mixed = 0.0
+        for candidates, probability in self.step.ambiguous:
+            members = [s is not None for s in self.sources_of(np.array(candidates, dtype=np.int64))]
+            inside += probability * all(members)
+            mixed += probability * (any(members) and not all(members))
+        return inside, mixed
