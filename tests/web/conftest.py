@@ -43,3 +43,23 @@ def proxy_of(url: str, clusters: TokenClusters, **settings: Any) -> Iterator[str
 
     with running(proxy_app(ProxySettings(url, **settings), clusters)) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def almanac() -> Any:
+    """The embedded model, ready to score."""
+    from semtoken import STC
+
+    return STC.from_pretrained()
+
+
+@pytest.fixture(scope="session")
+def served(almanac: Any) -> Iterator[str]:
+    """`semtoken serve` in this process; its address."""
+    from semtoken.almanac.questions import PROMPT
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    with running(serve_app(Engine(almanac), Offer("almanac", PROMPT, stop_at_newline=True, max_logprobs=50))) as url:
+        yield url

@@ -1,0 +1,336 @@
+"""`semtoken serve` as the official client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from threading import Event
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+from semtoken import STC, TokenClusters, Vocabulary
+from semtoken.almanac.questions import PROMPT
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests import tiny
+from tests.web.servers import running
+
+QUESTION = "Which city is the capital of Peru?"
+ASKED: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
+ROUNDING = 1e-5
+
+
+@pytest.fixture(scope="module")
+def client(served: str) -> OpenAI:
+    return OpenAI(base_url=served + "/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def expected(almanac: Any) -> Any:
+    [result] = almanac.generate(PROMPT.format(question=QUESTION), 24, stop_at_newline=True)
+    return result
+
+
+def text_of(result: Any) -> str:
+    return str(result.text).partition("\n")[0]
+
+
+def check_block(block: Any, expected: Any, *, final: bool | None = None) -> None:
+    assert block["uncertainty"] == pytest.approx(expected.uncertainty, abs=ROUNDING)
+    assert block["lower"] == block["uncertainty"] == block["upper"]
+    assert (block["width"], block["method"], block["distribution"]) == (0.0, "exact", "raw")
+    assert block["n_tokens"] == len(expected.tokens)
+    assert expected.signature.startswith(block["artifact"])
+    assert block.get("final") == final
+    assert "reason" not in block
+
+
+class TestChat:
+    def test_answer_and_score_are_those_of_the_library(self, client: OpenAI, expected: Any) -> None:
+        reply = client.chat.completions.create(model="almanac", messages=ASKED)
+        [choice] = reply.choices
+        assert choice.message.content == text_of(expected)
+        assert choice.finish_reason == "stop"
+        assert choice.logprobs is None
+        check_block(choice.semtoken, expected)
+        assert "tokens" not in choice.semtoken
+        assert reply.usage is not None
+        assert reply.usage.completion_tokens == len(expected.tokens)
+
+    def test_a_stream_says_the_same(self, client: OpenAI, expected: Any) -> None:
+        chunks = list(
+            client.chat.completions.create(
+                model="almanac", messages=ASKED, stream=True, stream_options={"include_usage": True}
+            )
+        )
+        *said, last, usage = chunks
+        assert "".join(c.choices[0].delta.content or "" for c in said) == text_of(expected)
+        assert said[0].choices[0].delta.role == "assistant"
+        assert [c.choices[0].finish_reason for c in said] == [None] * len(said)
+        assert last.choices[0].finish_reason == "stop"
+        check_block(last.choices[0].semtoken, expected, final=True)
+        assert usage.choices == []
+        assert usage.usage is not None
+        assert usage.usage.completion_tokens == len(expected.tokens)
+        assert len({c.id for c in chunks}) == 1
+
+    def test_log_probabilities_are_raw_and_name_their_tokens(self, client: OpenAI, almanac: Any) -> None:
+        reply = client.chat.completions.create(
+            model="almanac", messages=ASKED, logprobs=True, top_logprobs=7, temperature=0.7, seed=3
+        )
+        content = reply.choices[0].logprobs.content  # type: ignore[union-attr]
+        assert content is not None
+        ids = [item.id for item in content]  # type: ignore[attr-defined]
+        [scored] = almanac.score(PROMPT.format(question=QUESTION), [ids])
+        assert [item.logprob for item in content] == pytest.approx(
+            [t.log_probability for t in scored.tokens], abs=ROUNDING
+        )
+        check_block(reply.choices[0].semtoken, scored)  # type: ignore[attr-defined]
+        assert (
+            b"".join(bytes(item.bytes or []) for item in content)
+            .decode()
+            .startswith(reply.choices[0].message.content or "?")
+        )
+        for item in content:
+            best = [t.logprob for t in item.top_logprobs]
+            assert len(best) == 7
+            assert best == sorted(best, reverse=True)
+            assert sum(map(math.exp, best)) <= 1 + ROUNDING
+
+    def test_tokens_on_request(self, client: OpenAI, expected: Any) -> None:
+        asked = {"model": "almanac", "messages": ASKED, "extra_body": {"semtoken": {"tokens": True}}}
+        reply = client.chat.completions.create(**asked)
+        *_, last = client.chat.completions.create(**asked, stream=True)
+        for block in (reply.choices[0].semtoken, last.choices[0].semtoken):
+            assert [t["id"] for t in block["tokens"]] == expected.token_ids
+            assert [t["clustered_probability"] for t in block["tokens"]] == pytest.approx(
+                [t.clustered_probability for t in expected.tokens], abs=ROUNDING
+            )
+
+    def test_chance_is_repeatable_and_differs_between_choices(self, client: OpenAI) -> None:
+        asked: Any = {"model": "almanac", "messages": ASKED, "temperature": 1.5, "n": 8}
+        first, second, third = (client.chat.completions.create(**asked, seed=seed) for seed in (1, 1, 2))
+        texts = [[c.message.content for c in reply.choices] for reply in (first, second, third)]
+        assert texts[0] == texts[1] != texts[2]
+        assert len(set(texts[0])) > 1
+        assert [c.index for c in first.choices] == list(range(8))
+        narrow = client.chat.completions.create(**asked, top_p=0.0001)
+        assert len({c.message.content for c in narrow.choices}) == 1
+
+    def test_length(self, client: OpenAI, expected: Any) -> None:
+        for name in ("max_tokens", "max_completion_tokens"):
+            reply = client.chat.completions.create(model="almanac", messages=ASKED, **{name: 1})  # type: ignore[call-overload]
+            assert reply.choices[0].finish_reason == "length"
+            assert reply.usage.completion_tokens == 1
+
+    def test_parts_of_text(self, client: OpenAI, expected: Any) -> None:
+        parts = [{"type": "text", "text": QUESTION[:9]}, {"type": "text", "text": QUESTION[9:]}]
+        reply = client.chat.completions.create(model="almanac", messages=[{"role": "user", "content": parts}])  # type: ignore[list-item]
+        assert reply.choices[0].message.content == text_of(expected)
+
+
+class TestCompletions:
+    PROMPT = PROMPT.format(question=QUESTION)
+
+    def test_prompts_as_texts_and_ids(self, client: OpenAI, almanac: Any, expected: Any) -> None:
+        ids = almanac.tokenizer(self.PROMPT).input_ids
+        for prompt in (self.PROMPT, ids, [self.PROMPT, self.PROMPT], [ids]):
+            reply = client.completions.create(model="almanac", prompt=prompt, n=2)
+            assert len(reply.choices) == 2 * (2 if prompt == [self.PROMPT] * 2 else 1)
+            for choice in reply.choices:
+                assert choice.text == text_of(expected)
+                check_block(choice.semtoken, expected)  # type: ignore[attr-defined]
+            assert reply.usage is not None
+            assert reply.usage.prompt_tokens == len(ids) * len(reply.choices) // 2
+
+    def test_log_probabilities(self, client: OpenAI, expected: Any) -> None:
+        reply = client.completions.create(model="almanac", prompt=self.PROMPT, logprobs=3)
+        lists = reply.choices[0].logprobs
+        assert lists is not None
+        assert lists.token_logprobs == pytest.approx([t.log_probability for t in expected.tokens], abs=ROUNDING)
+        assert "".join(lists.tokens or []) == expected.text
+        assert lists.text_offset == [expected.text.index(t.text, t.start) for t in expected.tokens]
+        assert all(3 <= len(top) <= 4 for top in lists.top_logprobs or [])
+
+    def test_a_stream_says_the_same(self, client: OpenAI, expected: Any) -> None:
+        *said, last = client.completions.create(model="almanac", prompt=self.PROMPT, stream=True, logprobs=0)
+        assert "".join(c.choices[0].text for c in said) == text_of(expected)
+        assert [c.choices[0].logprobs.text_offset for c in said] == [[t.start] for t in expected.tokens]  # type: ignore[union-attr]
+        check_block(last.choices[0].semtoken, expected, final=True)  # type: ignore[attr-defined]
+
+    def test_stop(self, client: OpenAI, expected: Any) -> None:
+        word = text_of(expected)
+        reply = client.completions.create(model="almanac", prompt=self.PROMPT, stop=[word[2:4], "zzz"])
+        assert (reply.choices[0].text, reply.choices[0].finish_reason) == (word[:2], "stop")
+
+    def test_tokens_as_ids(self, client: OpenAI, expected: Any) -> None:
+        reply = client.completions.create(
+            model="almanac", prompt=self.PROMPT, logprobs=1, extra_body={"return_tokens_as_token_ids": True}
+        )
+        assert reply.choices[0].logprobs is not None
+        assert reply.choices[0].logprobs.tokens == [f"token_id:{token}" for token in expected.token_ids]
+
+
+class TestOtherPages:
+    def test_models(self, client: OpenAI) -> None:
+        assert [model.id for model in client.models.list()] == ["almanac"]
+        assert client.models.retrieve("almanac").id == "almanac"
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve("gpt-4o")
+
+    def test_health(self, served: str, almanac: Any) -> None:
+        health = httpx.get(served + "/health").json()
+        assert health == {"status": "ok", "model": "almanac", "clusters": almanac.clusters.signature}
+
+    def test_many_at_once(self, served: str, expected: Any) -> None:
+        async def ask_all() -> list[Any]:
+            async with AsyncOpenAI(base_url=served + "/v1", api_key="none") as client:
+                return await asyncio.gather(
+                    *(client.chat.completions.create(model="almanac", messages=ASKED) for _ in range(12))
+                )
+
+        for reply in asyncio.run(ask_all()):
+            check_block(reply.choices[0].semtoken, expected)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("fields", "param"),
+        [
+            ({"temperature": 3}, "temperature"),
+            ({"temperature": "hot"}, "temperature"),
+            ({"n": 0}, "n"),
+            ({"top_p": 0}, "top_p"),
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"max_tokens": 10_000}, "messages"),
+            ({"top_logprobs": 2}, "top_logprobs"),
+            ({"logprobs": True, "top_logprobs": 51}, "top_logprobs"),
+            ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+            ({"response_format": {"type": "json_object"}}, "response_format"),
+            ({"frequency_penalty": 0.5}, "frequency_penalty"),
+            ({"extra_body": {"echo": True}}, "echo"),
+            ({"extra_body": {"beam_width": 4}}, "beam_width"),
+            ({"extra_body": {"semtoken": {"all": True}}}, "semtoken"),
+            ({"messages": []}, "messages"),
+            ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ],
+    )
+    def test_what_cannot_be_answered_is_refused_by_name(self, client: OpenAI, fields: Any, param: str) -> None:
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(**({"model": "almanac", "messages": ASKED} | fields))
+        assert caught.value.param == param
+        assert caught.value.type == "invalid_request_error"
+
+    def test_fields_that_change_nothing_are_taken(self, client: OpenAI) -> None:
+        client.chat.completions.create(
+            model="almanac",
+            messages=ASKED,
+            user="me",
+            frequency_penalty=0,
+            response_format={"type": "text"},
+            store=False,
+        )
+
+    def test_prompts(self, client: OpenAI) -> None:
+        for prompt in ("", [10**6], ["x" * 9000]):
+            with pytest.raises(openai.BadRequestError):
+                client.completions.create(model="almanac", prompt=prompt)
+
+    def test_unknown_model(self, client: OpenAI) -> None:
+        with pytest.raises(openai.NotFoundError, match="'gpt-4o' does not exist; this server has 'almanac'"):
+            client.chat.completions.create(model="gpt-4o", messages=ASKED)
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'"\xff"'])
+    def test_what_is_no_json(self, served: str, body: bytes) -> None:
+        answer = httpx.post(served + "/v1/chat/completions", content=body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+
+    def test_unknown_pages(self, served: str) -> None:
+        assert httpx.get(served + "/v2").json()["error"]["message"].startswith("There is no GET /v2")
+        assert httpx.get(served + "/v1/chat/completions").status_code == 405
+
+
+def small(broken: bool = False) -> STC:
+    """A tiny random model that never ends an answer by itself; broken: it gives NaN."""
+    import numpy as np
+    import torch
+
+    tokenizer = tiny.byte_level_bpe()
+    model = tiny.llama(len(tokenizer))
+    model.generation_config.eos_token_id = None
+    tokenizer_without_end = type(tokenizer)(tokenizer_object=tokenizer.backend_tokenizer, pad_token="<|pad|>")
+    if broken:
+        with torch.no_grad():
+            model.lm_head.weight[7] = float("nan")
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    clusters = TokenClusters(np.random.default_rng(0).integers(0, 100, vocabulary.size), vocabulary)
+    return STC(model, tokenizer_without_end, clusters)
+
+
+def test_a_model_that_fails_says_so() -> None:
+    with running(serve_app(Engine(small(broken=True)), Offer("tiny", "{question}"))) as url:
+        client = OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+        with pytest.raises(openai.InternalServerError, match="NaN"):
+            client.chat.completions.create(model="tiny", messages=ASKED)
+        with pytest.raises(openai.APIError, match="NaN"):
+            list(client.chat.completions.create(model="tiny", messages=ASKED, stream=True))
+
+
+class CountingEngine(Engine):
+    """Counts the steps that were made."""
+
+    steps = 0
+    finished = 0
+
+    def run(self, work: Any, emit: Any, cancelled: Event) -> None:
+        def counted(item: Any) -> None:
+            self.steps += 1
+            time.sleep(0.01)
+            emit(item)
+
+        super().run(work, counted, cancelled)
+        self.finished += 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
+    engine = CountingEngine(small())
+    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 200, "stream": stream}
+    with running(serve_app(engine, Offer("tiny", "{question}"))) as url:
+        if stream:
+            with httpx.stream("POST", url + "/v1/chat/completions", json=asked) as answer:
+                next(answer.iter_raw())
+        else:
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(url + "/v1/chat/completions", json=asked, timeout=0.3)
+        deadline = time.monotonic() + 10
+        while not engine.finished and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert engine.finished == 1
+        assert engine.steps < 200
+        again = httpx.post(url + "/v1/chat/completions", json=asked | {"max_tokens": 2, "stream": False}, timeout=20)
+        assert again.json()["choices"][0]["semtoken"]["n_tokens"] == 2
+
+
+def test_waiting_requests_whose_clients_left_are_not_run() -> None:
+    engine = CountingEngine(small())
+    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60}
+    with running(serve_app(engine, Offer("tiny", "{question}"))) as url, httpx.Client(base_url=url) as http:
+        with http.stream("POST", "/v1/chat/completions", json=asked | {"stream": True}) as first:
+            lines = first.iter_lines()
+            next(lines)
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(url + "/v1/chat/completions", json=asked, timeout=0.1)
+            assert json.loads([line for line in lines if line][-2].removeprefix("data: "))["choices"]
+        deadline = time.monotonic() + 10
+        while engine.finished < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert engine.steps == 61
