@@ -19,6 +19,17 @@ from __future__ import annotations
 from semtoken.payloads.formats import FORMATS
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind, StreamEvent
+from semtoken.payloads.scored import score_payload
 from semtoken.payloads.stream import PayloadStream
 
-__all__ = ["FORMATS", "Choice", "Payload", "PayloadStream", "Segment", "SegmentKind", "StreamEvent", "read_payload"]
+__all__ = [
+    "FORMATS",
+    "Choice",
+    "Payload",
+    "PayloadStream",
+    "Segment",
+    "SegmentKind",
+    "StreamEvent",
+    "read_payload",
+    "score_payload",
+]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from semtoken.payloads.align import Piece, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment, SegmentKind
-from semtoken.payloads.tokens import MISSING, Steps, is_unnamed, without_borrowed_names
+from semtoken.payloads.tokens import MISSING, Steps, is_special_by_name, is_unnamed, without_borrowed_names
 from semtoken.top_logprobs import TopStep
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
@@ -48,7 +48,7 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
     division = divide(raw.steps.steps, raw.texts)
     main = main_part(raw.texts)
-    flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps, ask)]
+    flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps)]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, Steps())
@@ -60,10 +60,8 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
     return Choice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
 
 
-def _noticed(steps: Sequence[TopStep], ask: str) -> Iterator[str]:
+def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps."""
-    if steps and not any(step.top for step in steps):
-        yield f"No alternatives to the chosen tokens are listed: ask for them ({ask})."
     named, _ = without_borrowed_names(steps)
     pieces = sum(step.chosen.id is None and is_unnamed(step.chosen) for step in named)
     if pieces:
@@ -135,10 +133,22 @@ def _around_answer(steps: tuple[TopStep, ...], start: int, end: int, texts: Mapp
     if texts.get("tool_call"):
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
-        parts = {"answer": steps[start:]}
-        if len(steps) - end > 1:
-            flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
+        kept = without_end_tokens(steps, end)
+        parts = {"answer": kept[start:]}
+        if kept[end + 1 :]:
+            flags.append(f"The last {len(kept) - end} tokens are not in the message: they are taken as its end.")
     return Division(parts | {"reasoning": steps[:start]}, tuple(flags))
+
+
+def without_end_tokens(steps: tuple[TopStep, ...], first: int) -> tuple[TopStep, ...]:
+    """The steps without the special tokens at the end, from step `first` on, that have a name only.
+
+    Vocabularies know special tokens by their ids. They count as certain, so that the score loses nothing.
+    """
+    end = len(steps)
+    while end > max(first, 1) and is_special_by_name(steps[end - 1].chosen):
+        end -= 1
+    return steps[:end]
 
 
 def _mismatch(spelled: str, answer: str) -> str:

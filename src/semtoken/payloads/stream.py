@@ -19,6 +19,7 @@ from semtoken.payloads.merging import (
     ResponseMerger,
     SGLangMerger,
 )
+from semtoken.payloads.parts import without_end_tokens
 from semtoken.payloads.plain import parsed, plain
 from semtoken.payloads.reading import read_reply
 from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
@@ -182,6 +183,8 @@ class PartKeeper:
             before = self._kind
             kind = [before or "answer", *delta.texts][-1]
             start = _first_of(steps, delta.texts.get("answer", "")) if kind == "answer" != before else 0
+            if delta.ended and kind == "answer":
+                steps = without_end_tokens(steps, _past(steps, delta.texts.get("answer", "")))
             named, self._inside = without_borrowed_names(steps, inside=self._inside)
             if start:
                 parts = {before or "reasoning": named[:start], **parts}
@@ -196,6 +199,12 @@ class PartKeeper:
             for kind, own in parts.items()
             if own or delta.texts.get(kind)
         ]
+
+
+def _past(steps: Sequence[TopStep], text: str) -> int:
+    """One past the steps that spell the end of the answer."""
+    span = find_text(pieces_of(steps), text) if text.strip() else (0, 0)
+    return len(steps) if span is None else span[1]
 
 
 def _first_of(steps: Sequence[TopStep], text: str) -> int:

@@ -22,6 +22,7 @@ from semtoken.top_logprobs import TopStep, TopToken
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MISSING = -9999.0  # what vLLM itself writes for a token without a log-probability
+_SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 
@@ -176,11 +177,15 @@ def without_borrowed_names(steps: Sequence[TopStep], *, inside: bool = False) ->
     """
     renamed: list[TopStep] = []
     for step in steps:
-        if inside:
-            step = TopStep(_unborrowed(step.chosen), tuple(map(_unborrowed, step.top)))
-        inside = is_unnamed(step.chosen)
-        renamed.append(step)
+        change = _unborrowed if inside else _without_no_bytes
+        inside = is_unnamed(change(step.chosen))
+        renamed.append(TopStep(change(step.chosen), tuple(map(change, step.top))))
     return tuple(renamed), inside
+
+
+def is_special_by_name(token: TopToken) -> bool:
+    """It looks like `<|im_end|>` or `</s>`, and the engine gives no id."""
+    return token.id is None and token.text is not None and _SPECIAL.fullmatch(token.text) is not None
 
 
 def is_unnamed(token: TopToken) -> bool:
@@ -188,7 +193,12 @@ def is_unnamed(token: TopToken) -> bool:
     return not token.bytes and (token.text is None or REPLACEMENT in token.text)
 
 
+def _without_no_bytes(token: TopToken) -> TopToken:
+    return replace(token, bytes=None) if token.bytes == b"" else token
+
+
 def _unborrowed(token: TopToken) -> TopToken:
+    token = _without_no_bytes(token)
     text = (token.bytes or b"").decode("utf-8", "replace") if token.text is None else token.text
     if not text or text[0].isascii():
         return token

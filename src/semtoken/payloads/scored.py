@@ -1,0 +1,104 @@
+"""`score_payload`: a reply of any engine -> its answers with their uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.payloads.reading import read_payload
+from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
+from semtoken.payloads.tokens import REPLACEMENT
+from semtoken.results import Distribution, Flag, ScoredResponse
+from semtoken.rules import FunctionWords, Preset
+from semtoken.top_logprobs import score_top_logprobs
+
+
+def score_payload(
+    reply: Any,
+    clusters: TokenClusters,
+    preset: Preset = "default",
+    *,
+    format: str | None = None,
+    segment: SegmentKind = "answer",
+    temperature: float | None = None,
+    distribution: Distribution | None = None,
+    function_words: FunctionWords = "paper",
+    clustering: bool = True,
+    prefix_matching: bool = True,
+    proxy_for: str | None = None,
+) -> list[ScoredResponse]:
+    """Score every choice of a reply from the log-probabilities in it.
+
+    Parameters
+    ----------
+    reply
+        Whatever `read_payload` reads, or what it made of it.
+    clusters
+        Clusters of the tokenizer that the engine uses.
+    preset, function_words, clustering, prefix_matching, proxy_for
+        As in `score_top_logprobs`.
+    format, temperature
+        As in `read_payload`.
+    segment : {"answer", "reasoning", "refusal", "tool_call"}
+        The part to score.
+    distribution : {"raw", "processed", "unknown"}, optional
+        What the log-probabilities are, if you know it better than the reply tells.
+
+    Returns
+    -------
+    list of ScoredResponse
+        One a choice, in the order of their index. `uncertainty_bounds` contain the exact uncertainty.
+
+    Raises
+    ------
+    InvalidInput
+        The reply cannot be read, or a choice has no such part.
+    BackendError
+        The log-probabilities of a part are missing or do not spell it; the message says what to do.
+    VocabularyMismatch
+        The clusters belong to another tokenizer.
+    """
+    payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
+    scored: list[ScoredResponse] = []
+    for choice in payload.choices:
+        part = _scorable(choice, segment)
+        try:
+            result = score_top_logprobs(
+                part.steps,
+                clusters,
+                preset,
+                function_words=function_words,
+                clustering=clustering,
+                prefix_matching=prefix_matching,
+                distribution=distribution or payload.distribution,
+                proxy_for=proxy_for,
+            )
+            if segment == "answer":
+                _require_same_text(result, part)
+        except SemtokenError as error:
+            raise type(error)(f"Choice {choice.index}: {error}") from error
+        notes = tuple(Flag("reply", flag) for flag in choice.flags)
+        scored.append(replace(result, flags=(*result.flags, *notes)))
+    return scored
+
+
+def _scorable(choice: Choice, kind: SegmentKind) -> Segment:
+    part = choice.segment(kind)
+    if part is None:
+        parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
+        raise InvalidInput(f"Choice {choice.index} has no {kind} to score: it holds {parts}. Name another segment.")
+    if part.problem is not None:
+        raise BackendError(f"Choice {choice.index}: {part.problem}")
+    return part
+
+
+def _require_same_text(result: ScoredResponse, part: Segment) -> None:
+    """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
+    spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
+    if not spelled.startswith(said) and not said.startswith(spelled):
+        raise VocabularyMismatch(
+            f"The tokens spell {result.text[:60]!r} in the vocabulary of the clusters, the message says "
+            f"{part.text[:60]!r}. These clusters belong to another model."
+        )
