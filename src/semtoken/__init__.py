@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from semtoken.clusters import TokenClusters
     from semtoken.errors import SemtokenError
     from semtoken.generation import Generation
+    from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.scoring import score_logits
     from semtoken.tables import token_table
@@ -37,6 +38,7 @@ _HOMES = {
     "ScoredToken": "semtoken.results",
     "to_frame": "semtoken.results",
     "score_logits": "semtoken.scoring",
+    "score_payload": "semtoken.payloads",
     "score_top_logprobs": "semtoken.top_logprobs",
     "token_table": "semtoken.tables",
     "Vocabulary": "semtoken.vocabulary",
@@ -58,6 +60,7 @@ __all__ = [
     "methods",
     "metrics",
     "score_logits",
+    "score_payload",
     "score_top_logprobs",
     "to_frame",
     "token_table",

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from semtoken import __version__
-from semtoken.cli import ask, bench, cluster, clusters, compare, demo, proxy, score, serve
+from semtoken.cli import ask, bench, cluster, clusters, compare, demo, payload, proxy, score, serve
 from semtoken.cli.console import tell
 from semtoken.errors import SemtokenError
 
@@ -63,6 +63,7 @@ def semtoken(
 
 app.command()(ask.ask)
 app.command()(score.score)
+app.command()(payload.score_payload)
 app.command()(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
 app.command()(compare.compare)

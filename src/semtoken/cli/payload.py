@@ -1,0 +1,157 @@
+"""`semtoken score-payload`: replies of engines and APIs in, the uncertainty of their answers out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import out
+from semtoken.cli.models import ALMANAC
+from semtoken.cli.options import FunctionWords, FunctionWordsOption, JsonOption, Preset, PresetOption, RevisionOption
+from semtoken.errors import InvalidInput, SemtokenError
+
+if TYPE_CHECKING:
+    from semtoken.payloads import Payload
+    from semtoken.results import ScoredResponse
+
+
+class Part(str, Enum):
+    """Which part of a choice is scored."""
+
+    answer = "answer"
+    reasoning = "reasoning"
+    refusal = "refusal"
+    tool_call = "tool_call"
+
+
+def score_payload(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A reply as JSON, replies as JSON lines, or a saved stream; '-': stdin."),
+    ],
+    clusters: Annotated[
+        str,
+        typer.Option(
+            "--clusters", "-c", help="Clusters of the engine's tokenizer: a directory, a hub id, or 'almanac'."
+        ),
+    ],
+    format: Annotated[
+        str | None, typer.Option("--format", help="Shape of the replies. Default: told from their fields.")
+    ] = None,
+    segment: Annotated[Part, typer.Option(help="The part of each choice to score.")] = Part.answer,
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Temperature of the request: SGLang's log-probabilities follow it.")
+    ] = None,
+    preset: PresetOption = Preset.default,
+    function_words: FunctionWordsOption = FunctionWords.paper,
+    proxy_for: Annotated[
+        str | None,
+        typer.Option(help="Model that answered, if the clusters are another model's with the same tokenizer."),
+    ] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
+    ] = False,
+    as_json: JsonOption = False,
+    revision: RevisionOption = None,
+) -> None:
+    """Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.
+
+    Of each step only the best tokens are known, so the uncertainty comes with an interval that contains the exact one.
+    A reply without log-probabilities, or with some that do not spell its text, is refused with the reason.
+
+    For example:
+
+    - `semtoken score-payload reply.json --clusters ./my-clusters`
+    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken score-payload - -c ./my-clusters --json`
+    """
+    from semtoken.payloads import read_payload
+    from semtoken.payloads import score_payload as score
+
+    loaded = _clusters(clusters, revision)
+    for number, reply in enumerate(_replies(_text(source)), start=1):
+        try:
+            payload = read_payload(reply, format, temperature=temperature)
+            results = score(
+                payload,
+                loaded,
+                preset.value,
+                segment=segment.value,
+                function_words=function_words.value,
+                proxy_for=proxy_for,
+            )
+        except SemtokenError as error:
+            raise type(error)(f"Reply {number}: {error}") from error
+        for choice, result in zip(payload.choices, results, strict=True):
+            if as_json:
+                place = {"reply": number, "choice": choice.index, "format": payload.format, "model": payload.model}
+                typer.echo(json.dumps(place | result.to_dict(), ensure_ascii=False, allow_nan=False))
+            else:
+                _print(payload, result, tokens=tokens)
+    if not as_json:
+        from semtoken.view import legend
+
+        out.print(legend())
+
+
+def _clusters(name: str, revision: str | None) -> Any:
+    from semtoken import TokenClusters
+
+    if name != ALMANAC:
+        return TokenClusters.from_pretrained(name, revision=revision)
+    from semtoken.almanac import almanac_clusters_path
+
+    return TokenClusters.from_pretrained(almanac_clusters_path())
+
+
+def _text(source: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"{source} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{source} is not UTF-8 at byte {error.start}.") from error
+
+
+def _replies(text: str) -> Iterator[str]:
+    """The replies of a file: one of JSON or a stream, else one a line."""
+    from semtoken.payloads.reading import is_stream_text
+
+    if not text.strip():
+        raise InvalidInput("The file is empty; give one with a reply.")
+    if is_stream_text(text) or _is_json(text):
+        yield text
+    else:
+        yield from (line for line in text.splitlines() if line.strip())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
+    from rich.text import Text
+
+    from semtoken.view import shaded_text, token_table
+
+    low, high = result.uncertainty_bounds
+    out.print(shaded_text(result))
+    facts = [f"uncertainty {result.uncertainty:.3f}", f"between {low:.3f} and {high:.3f}", payload.format]
+    out.print(Text("  " + " · ".join([*facts, f"distribution {result.distribution}"]), style="dim"))
+    for flag in result.flags:
+        out.print(Text(f"  {flag.message}", style="yellow"))
+    if tokens:
+        from rich.padding import Padding
+
+        out.print(Padding(token_table(result), (0, 0, 0, 2)))
+    out.print()
