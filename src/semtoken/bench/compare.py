@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,10 @@ import numpy.typing as npt
 from semtoken.almanac import Question
 from semtoken.bench.judges import Judged, correctness
 from semtoken.bench.judges.texts import ExactJudge
+from semtoken.bench.stages.scores import uncertainties
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
-from semtoken.methods import METHODS, Method, score
+from semtoken.methods import METHODS, Method
 from semtoken.metrics import Difference, Estimate, bootstrap, paired_difference
 from semtoken.statistics import Decoding, EntailmentModel, SimilarityModel, Timings, record
 from semtoken.statistics.entailment import DEFAULT_NLI
@@ -184,7 +184,7 @@ def compare_methods(
     if not generations or len(generations) != len(correct):
         raise InvalidInput(f"There are {len(generations)} answers and {len(correct)} judgements; give one for each.")
     judged = np.asarray(correct, dtype=np.float64)
-    scored = {method.name: _uncertainties(method, generations) for method in methods}
+    scored = {method.name: uncertainties(method.name, generations) for method in methods}
     reference = scored.get(REFERENCE, (None, 0.0))[0]
     results = []
     for method in methods:
@@ -202,13 +202,6 @@ def compare_methods(
         steps=steps,
         settings=dict(settings or {}),
     )
-
-
-def _uncertainties(method: Method, generations: Sequence[Generation]) -> tuple[FloatArray, float]:
-    """The method's value of every answer, and the seconds that took."""
-    start = time.perf_counter()
-    values = np.array([score(method.name, generation) for generation in generations], dtype=np.float64)
-    return values, time.perf_counter() - start
 
 
 def _result(

@@ -75,7 +75,7 @@ class ModelSettings(Strict):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str | None = None
     """"cpu", "cuda:1", ... By default a GPU where there is one."""
-    batch_size: PositiveInt = 64
+    batch_size: PositiveInt = 32
     """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None
     """A directory or hub id of clusters, or how to make them. By default the paper's way (the almanac: its own)."""
