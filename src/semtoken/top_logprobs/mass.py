@@ -78,7 +78,7 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
         certain=certain,
         cluster=min(masses["cluster"], 1.0),
         prefix=min(masses["prefix"], 1.0),
-        neutral=min(masses["neutral"], 1.0),
+        neutral=min(masses["neutral"] + certain * math.exp(step.log_prob), 1.0),
         ambiguous=min(ambiguous, 1.0),
         consistent=tuple(Consistent(i, p, s) for i, p, s in entries if s is not None and i != step.token and p > 0),
     )

@@ -1,0 +1,390 @@
+"""Scores from the k best log-probabilities: the interval holds the exact score, names are resolved, junk is told."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import semtoken
+from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.top_logprobs import TopStep, TopToken, as_top_steps, check_shared_vocabulary
+from semtoken.top_logprobs.mass import ROUNDING
+from tests import tiny
+from tests.test_scoring import Kind, small_kind
+
+RULES: tuple[dict[str, Any], ...] = (
+    {"preset": "paper"},
+    {},
+    {"function_words": "whole-word"},
+    {"function_words": "off"},
+    {"clustering": False},
+    {"prefix_matching": False},
+    {"clustering": False, "prefix_matching": False},
+)
+
+
+def log_probs(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    wide = logits.astype(np.float64)
+    return wide - np.log(np.exp(wide - wide.max(1, keepdims=True)).sum(1, keepdims=True)) - wide.max(1, keepdims=True)
+
+
+def best(rows: np.ndarray[Any, Any], ids: list[int], k: int) -> list[tuple[int, dict[int, float]]]:
+    """The k best of each row, and the chosen token behind them where it is not among them, as engines do."""
+    steps = []
+    for row, token in zip(rows, ids, strict=True):
+        order = np.argsort(-row, kind="stable")[:k].tolist()
+        steps.append((token, {i: float(row[i]) for i in dict.fromkeys([*order, token])}))
+    return steps
+
+
+def drawn(kind: Kind, data: st.DataObject) -> tuple[np.ndarray[Any, Any], list[int]]:
+    """Logits from flat to peaked, and ids of which some are likely and some are not."""
+    size = kind.clusters.vocabulary.size
+    seed = data.draw(st.integers(0, 10**6))
+    random = np.random.default_rng(seed)
+    n = data.draw(st.integers(1, 5))
+    logits = random.normal(size=(n, size)) * data.draw(st.sampled_from([0.1, 1.0, 3.0, 10.0]))
+    likely = logits.argmax(1)
+    ids = [int(likely[i]) if random.random() < 0.6 else int(random.integers(size)) for i in range(n)]
+    return logits.astype(np.float32), ids
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules = data.draw(st.sampled_from(RULES))
+    size = kind.clusters.vocabulary.size
+    exact = score_logits(logits, ids, kind.clusters, **rules)
+    rows = log_probs(logits[:, :size])
+    former = (0.0, 1.0)
+    for k in (1, 2, 3, 5, 8, 20, 60, size // 2, size - 1, size):
+        scored = score_top_logprobs(best(rows, ids, k), kind.clusters, **rules)
+        low, high = scored.uncertainty_bounds
+        slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to the rounding of float32 logits
+        assert low - slack <= exact.uncertainty <= high + slack, k
+        assert low <= scored.uncertainty <= high
+        assert low >= former[0] - 1e-9 and high <= former[1] + 1e-9, f"wider with k = {k}"
+        former = (low, high)
+    assert scored.uncertainty_width == pytest.approx(0, abs=1e-12)
+    assert scored.uncertainty == pytest.approx(exact.uncertainty, abs=2e-6)
+    for token, twin in zip(scored.tokens, exact.tokens, strict=True):
+        assert token.clustered_probability == pytest.approx(twin.clustered_probability, abs=2e-6)
+        assert token.cluster_probability == pytest.approx(twin.cluster_probability, abs=2e-6)
+        assert token.prefix_probability == pytest.approx(twin.prefix_probability, abs=2e-6)
+        assert token.neutral_probability == pytest.approx(twin.neutral_probability, abs=2e-6)
+        assert (token.neutral, token.start, token.end) == (twin.neutral, twin.start, twin.end)
+        if not twin.neutral:  # a neutral token takes one of its own places there
+            close = [(a.id, a.source) for a in twin.alternatives if a.probability > 1e-6]
+            assert [(a.id, a.source) for a in token.alternatives][: len(close)] == close
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@pytest.mark.parametrize("seed", range(4))
+def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, seed: int) -> None:
+    """Give what is missing to unlisted members of the consistent set, each as much as the list allows."""
+    kind = small_kind(name)
+    vocabulary = kind.clusters.vocabulary
+    size, k = vocabulary.size, 6
+    random = np.random.default_rng(seed)
+    content = np.flatnonzero(~vocabulary.neutral & ~vocabulary.numeral & ~vocabulary.broken & ~vocabulary.byte_tokens)
+    token = int(random.choice(content))
+    listed = {token: 0.3} | {int(i): 0.02 for i in random.choice(np.setdiff1d(content, [token]), k, replace=False)}
+    steps = [(token, {i: math.log(p) for i, p in listed.items()})]
+    scored = score_top_logprobs(steps, kind.clusters)
+
+    uniform = score_logits(np.zeros((1, size)), [token], kind.clusters)
+    members = round(uniform.tokens[0].clustered_probability * size)
+    rest = np.full(size, np.nan)
+    for i, p in listed.items():
+        rest[i] = p
+    inside = consistent_ids(kind, token)
+    assert len(inside) == members
+    missing = 1 - sum(listed.values())
+    for i in [*inside, *range(size)]:
+        if np.isnan(rest[i]):
+            rest[i] = min(missing, 0.02)
+            missing -= rest[i]
+    if missing > 1e-12:
+        pytest.skip("the vocabulary is too small to take what is missing")
+    with np.errstate(divide="ignore"):
+        worst = score_logits(np.log(rest)[None], [token], kind.clusters)
+    assert scored.tokens[0].log_clustered_bounds is not None
+    upper = scored.tokens[0].log_clustered_bounds[1]
+    assert worst.tokens[0].log_clustered_probability == pytest.approx(upper, abs=2 * ROUNDING)
+
+
+def consistent_ids(kind: Kind, token: int) -> list[int]:
+    """Tokens that count for a token: each of them alone given all the mass makes the step certain."""
+    size = kind.clusters.vocabulary.size
+    found = []
+    for i in range(size):
+        logits = np.full((1, size), -np.inf)
+        logits[0, i] = 0.0
+        scored = score_logits(logits, [token], kind.clusters)
+        if scored.tokens[0].clustered_probability > 0.5:
+            found.append(i)
+    return found
+
+
+# --- forms and names -------------------------------------------------------------------------------------------------
+
+WORDS = ["<eos>", " TV", " television", " the", " t", "17", " Paris", "\ufffd", "x", "y"]
+
+
+@cache
+def clusters() -> TokenClusters:
+    """{" TV", " television"} mean the same; token 7 and 8 are the two halves of one character."""
+    texts = tuple("" if word == "<eos>" else word for word in WORDS)
+    pieces = [word.encode() for word in texts]
+    pieces[7] = b"\xc3"
+    pieces[8] = b"\xa9"
+    texts = (*texts[:8], "\ufffd", *texts[9:])
+    neutral = np.array([not t.strip() or t.strip() == "the" for t in texts])
+    vocabulary = Vocabulary(texts, tuple(pieces), neutral, np.zeros(len(texts), dtype=bool))
+    return TokenClusters(np.array([0, 1, 1, 2, 3, 4, 5, 6, 7, 8], dtype=np.int32), vocabulary)
+
+
+TOP = {1: 0.5, 2: 0.2, 3: 0.1, 6: 0.05}
+
+
+def by_hand() -> tuple[float, float]:
+    """Consistent with " TV": itself, " television", " t" (a prefix), the neutral " the" and the end; 0.8 is listed.
+
+    Unlisted are " t" and the end, at most 0.05 each; 0.15 is missing, so at most 0.1 is added.
+    """
+    return 0.8, 0.9
+
+
+FORMS = {
+    "pairs": [(1, {i: math.log(p) for i, p in TOP.items()})],
+    "vllm": [{i: SimpleNamespace(logprob=math.log(p), rank=1, decoded_token=WORDS[i]) for i, p in TOP.items()}],
+    "records": [
+        TopStep(TopToken(math.log(0.5), 1), tuple(TopToken(math.log(p), i) for i, p in TOP.items())),
+    ],
+    "bytes": [
+        {
+            "token": " TV",
+            "logprob": math.log(0.5),
+            "bytes": list(b" TV"),
+            "top_logprobs": [
+                {"token": WORDS[i], "logprob": math.log(p), "bytes": list(WORDS[i].encode())} for i, p in TOP.items()
+            ],
+        }
+    ],
+    "token_id": [
+        {
+            "token": "token_id:1",
+            "logprob": math.log(0.5),
+            "bytes": list(b" TV"),
+            "top_logprobs": [
+                {"token": f"token_id:{i}", "logprob": math.log(p), "bytes": list(f"token_id:{i}".encode())}
+                for i, p in TOP.items()
+            ],
+        }
+    ],
+    "objects": [
+        SimpleNamespace(
+            token=" TV",
+            logprob=math.log(0.5),
+            bytes=None,
+            top_logprobs=[SimpleNamespace(token=WORDS[i], logprob=math.log(p), bytes=None) for i, p in TOP.items()],
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_score_by_hand(form: str) -> None:
+    scored = score_top_logprobs(FORMS[form], clusters())
+    low, high = by_hand()
+    assert scored.uncertainty_bounds == pytest.approx((1 - high, 1 - low), abs=2 * ROUNDING)
+    assert 1 - high <= scored.uncertainty <= 1 - low
+    assert scored.distribution == "unknown"
+    assert scored.widest_steps == (0,)
+    assert scored.flags == ()
+    assert [a.text for a in scored.tokens[0].alternatives] == [" television", " the"]
+
+
+def test_it_is_a_public_name() -> None:
+    assert semtoken.score_top_logprobs is score_top_logprobs
+
+
+def test_token_ids_say_which_token_was_chosen() -> None:
+    steps = [{2: -0.7, 1: -0.9}]
+    assert score_top_logprobs(steps, clusters()).text.strip() == "television"
+    assert score_top_logprobs(steps, clusters(), token_ids=[1]).text.strip() == "TV"
+    with pytest.raises(InvalidInput, match="1 steps and 2 token ids"):
+        score_top_logprobs(steps, clusters(), token_ids=[1, 2])
+
+
+def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:
+    """The engine lists the two best and the chosen one behind them: unlisted tokens may be more probable than it."""
+    steps = [(1, {6: math.log(0.6), 5: math.log(0.2), 1: math.log(0.001)})]
+    scored = score_top_logprobs(steps, clusters())
+    low, high = scored.uncertainty_bounds
+    assert 1 - low == pytest.approx(0.001 + 0.199, abs=1e-4)  # all that is missing: 4 unlisted members, 0.2 each
+    assert 1 - high == pytest.approx(0.001, abs=1e-4)
+
+
+def test_a_list_with_the_chosen_token_only_is_wide_and_flagged() -> None:
+    scored = score_top_logprobs([(1, {1: math.log(0.7)})], clusters())
+    assert scored.uncertainty_bounds == pytest.approx((0.0, 0.3), abs=1e-4)
+    assert [flag.code for flag in scored.flags] == ["no_alternatives"]
+
+
+def test_halves_of_a_character_need_ids_or_bytes() -> None:
+    by_text = TopStep(TopToken(-0.1, text="\ufffd"), ())
+    with pytest.raises(InvalidInput, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
+        score_top_logprobs([by_text], clusters())
+    halves = [TopStep(TopToken(-0.1, bytes=half), ()) for half in (b"\xc3", b"\xa9")]
+    assert score_top_logprobs(halves, clusters()).text == "é"
+
+
+def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
+    top = (TopToken(math.log(0.4), 1), TopToken(math.log(0.3), text="\ufffd"), TopToken(math.log(0.2), text="<zzz>"))
+    scored = score_top_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters())
+    token = scored.tokens[0]
+    assert token.unmapped_probability == pytest.approx(0.2)
+    assert token.ambiguous_probability == 0  # neither half of the character is consistent with " TV"
+    low, high = scored.uncertainty_bounds
+    assert 1 - high == pytest.approx(0.4, abs=1e-4)
+    assert 1 - low == pytest.approx(0.4 + 0.2 + 0.1, abs=1e-4)  # 0.1 is missing, the list is keyed by strings
+    assert {flag.code for flag in scored.flags} == {"ambiguous_names", "unmapped_names"}
+
+
+def test_an_ambiguous_name_that_may_be_consistent() -> None:
+    halves = [TopToken(-1.0, bytes=b"\xc3"), TopToken(-1.0, text="\ufffd")]
+    character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
+    scored = score_top_logprobs(character, clusters())
+    assert scored.text == "é"
+    assert scored.tokens[0].ambiguous_probability == pytest.approx(math.exp(-1))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "known"),
+    [
+        (TopToken(-1.0, text="nowhere"), "not in the vocabulary"),
+        (TopToken(-1.0, id=10), "beyond its 10 tokens"),
+        (TopToken(-1.0, id=6, text=" London"), "' Paris'"),
+        (TopToken(-1.0, id=6, bytes=b" London"), "' Paris'"),
+    ],
+)
+def test_names_of_another_vocabulary_are_refused(chosen: TopToken, known: str) -> None:
+    with pytest.raises((InvalidInput, VocabularyMismatch), match=known):
+        score_top_logprobs([TopStep(chosen, ())], clusters())
+
+
+def test_spellings_of_tokenizer_files_are_understood() -> None:
+    kinds = {name: small_kind(name).clusters for name in ("byte-level", "sentencepiece")}
+    for name, spelled in (("byte-level", "\u0120Paris"), ("sentencepiece", "\u2581Paris")):
+        scored = score_top_logprobs([TopStep(TopToken(-0.1, text=spelled), ())], kinds[name])
+        assert scored.text.strip() == "Paris"
+        assert (
+            scored.token_ids == score_top_logprobs([TopStep(TopToken(-0.1, text=" Paris"), ())], kinds[name]).token_ids
+        )
+
+
+# --- numbers that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [math.nan, 0.7, math.inf])
+def test_no_log_probability(value: float) -> None:
+    steps = [TopStep(TopToken(-0.1, 1), (TopToken(-0.1, 1),)), TopStep(TopToken(value, 6), ())]
+    with pytest.raises(InvalidLogits, match="step 1"):
+        score_top_logprobs(steps, clusters())
+
+
+def test_logits_are_no_log_probabilities() -> None:
+    top = tuple(TopToken(-0.2 * i, i) for i in range(1, 6))
+    with pytest.raises(InvalidLogits, match=r"step 0 add up to 2\.\d"):
+        score_top_logprobs([TopStep(top[0], top)], clusters())
+
+
+def test_the_sentinel_is_no_smallest_probability() -> None:
+    """-9999 stands for "very unlikely" or "not known": it bounds nothing, and adds nothing."""
+    entries = {i: math.log(p) for i, p in TOP.items()}
+    with_sentinel = score_top_logprobs([(1, {**entries, 4: -9999.0})], clusters())
+    low, high = with_sentinel.uncertainty_bounds
+    assert 1 - high == pytest.approx(0.8, abs=1e-4)
+    assert 1 - low == pytest.approx(0.95, abs=1e-4)
+    unknown = score_top_logprobs([(1, {**entries, 1: -9999.0})], clusters())
+    assert [flag.code for flag in unknown.flags] == ["missing_log_probability"]
+    assert 1 - unknown.uncertainty_bounds[1] == pytest.approx(0.3, abs=1e-4)
+
+
+def test_minus_infinity_is_a_probability_of_zero() -> None:
+    scored = score_top_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters())
+    assert scored.uncertainty_bounds == pytest.approx((0.1, 0.1), abs=1e-4)
+
+
+def test_nothing_but_zeros_is_refused() -> None:
+    zeros = [TopStep(TopToken(0.0, 6), ())] * 6
+    with pytest.raises(BackendError, match="does not report log-probabilities"):
+        score_top_logprobs(zeros, clusters())
+    assert score_top_logprobs([TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters())
+
+
+@pytest.mark.parametrize(
+    "steps", [[], [None], ["x"], [{}], [(99, {1: -0.1})], [{"token": "x"}], [7], [{"logprob": -1.0}]]
+)
+def test_what_is_no_step_is_refused(steps: list[Any]) -> None:
+    with pytest.raises(InvalidInput):
+        score_top_logprobs(steps, clusters())
+
+
+def test_an_empty_answer_and_one_of_neutral_tokens() -> None:
+    ended = score_top_logprobs([(0, {0: -0.1, 6: -2.5})], clusters())
+    assert ended.uncertainty == 1 and ended.uncertainty_bounds == (1, 1)
+    the = [(3, {3: math.log(0.6), 6: math.log(0.3)})]
+    assert score_top_logprobs(the, clusters(), "paper").uncertainty_bounds == (0, 0)
+    default = score_top_logprobs(the, clusters())
+    assert default.neutral_only
+    assert 1 - default.uncertainty_bounds[1] == pytest.approx(0.6, abs=1e-4)
+
+
+def test_results_carry_the_interval_to_files() -> None:
+    pytest.importorskip("pandas")
+    scored = score_top_logprobs(FORMS["pairs"], clusters(), proxy_for="gpt-x")
+    found = scored.to_dict()
+    assert found["uncertainty_bounds"] == list(scored.uncertainty_bounds)
+    assert found["proxy_for"] == "gpt-x"
+    assert [flag["code"] for flag in found["flags"]] == ["shared_vocabulary"]
+    frame = semtoken.to_frame([scored])
+    assert frame.loc[0, "uncertainty_low"] == scored.uncertainty_bounds[0]
+    assert frame.loc[0, "flags"] == "shared_vocabulary"
+
+
+# --- shared tokenizers -----------------------------------------------------------------------------------------------
+
+
+def test_tokens_of_the_same_tokenizer_fit_and_those_of_another_do_not() -> None:
+    own, other = small_kind("byte-level").clusters.vocabulary, small_kind("wordpiece").clusters.vocabulary
+    steps = [
+        TopStep(TopToken(-1.0, bytes=piece), ()) for piece in dict.fromkeys(own.pieces) if piece and piece != b"<tool>"
+    ]
+    fitting = check_shared_vocabulary(steps, own)
+    assert fitting.fits and fitting.n_tokens == fitting.n_fitting == len(steps)
+    assert fitting.enough == (fitting.n_long * 4 >= len(steps))
+    fitting.require("some-model")
+    found = check_shared_vocabulary(steps, other)
+    assert not found.fits and not found.enough and 0 < len(found.misfits) <= 10
+    with pytest.raises(VocabularyMismatch, match=r"tokens of some-model are not in the vocabulary"):
+        found.require("some-model")
+
+
+def test_strings_count_where_they_are_clear() -> None:
+    steps = as_top_steps([{"token": "\ufffd", "logprob": -1.0, "bytes": None, "top_logprobs": []}])
+    assert check_shared_vocabulary(steps, clusters().vocabulary).n_tokens == 0
+    special = [TopStep(TopToken(-1.0, text="<|end|>"), ())]
+    assert check_shared_vocabulary(special, clusters().vocabulary).n_tokens == 0
