@@ -46,11 +46,16 @@ def proxy_of(url: str, clusters: TokenClusters, **settings: Any) -> Iterator[str
 
 
 @pytest.fixture(scope="session")
-def almanac() -> Any:
-    """The embedded model, ready to score."""
+def almanac() -> Iterator[Any]:
+    """The embedded model, ready to score, on one thread: on a busy machine two wait for each other."""
+    import torch
+
     from semtoken import STC
 
-    return STC.from_pretrained()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield STC.from_pretrained()
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from semtoken.web.proxy.editing import Hidden, edited
 from semtoken.web.proxy.events import EventSplitter, with_data
 from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
 from semtoken.web.proxy.rewriting import endpoint_of, lower_limit, read_request
-from semtoken.web.proxy.splice import apply, document, elements, members, set_member
+from semtoken.web.proxy.splice import apply, document, elements, keep_entries, members, set_member
 from semtoken.web.wire import ApiError
 
 JSON = st.recursive(
@@ -87,6 +87,13 @@ class TestEditing:
         assert [t["token"] for t in shown["content"][0]["top_logprobs"]] == ["a", "b"]
         assert self.edit(text, Hidden(0, False)).count('"top_logprobs": []') == 1
         assert self.edit(text, Hidden(3, False)) == text
+
+    @given(st.data(), st.lists(JSON, max_size=5), st.lists(st.booleans(), min_size=5, max_size=5))
+    def test_entries_are_left_out_in_place(self, data: st.DataObject, value: list[Any], kept: list[bool]) -> None:
+        text, kept = spelled(value, data.draw), kept[: len(value)]
+        edit = keep_entries(text, document(text), elements(text, document(text)), kept)
+        left = text if edit is None else apply(text, [edit])
+        assert json.loads(left) == [entry for entry, keep in zip(value, kept, strict=True) if keep]
 
     def test_the_chosen_token_of_a_completion_stays(self) -> None:
         lists = {"tokens": ["z", "b"], "top_logprobs": [{"a": -1.0, "b": -2.0, "z": -9.0}, {"b": -1.0, "c": -2.0}]}

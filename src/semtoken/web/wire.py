@@ -55,4 +55,4 @@ class ApiError(Exception):
 
 def event(value: Any) -> bytes:
     """A server-sent event that carries a JSON value."""
-    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False).encode() + b"\n\n"
+    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.web.proxy.splice import Edit, Located, apply, document, elements, members, set_member
+from semtoken.web.proxy.splice import Edit, Located, apply, document, elements, keep_entries, members, set_member
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""
 IDS = ("token_ids", "prompt_token_ids")
+ITEM_LISTS = ("content", "refusal", "reasoning_content")
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,8 @@ def _choice_edits(text: str, choice: Located, hidden: Hidden | None, blocks: Blo
     if isinstance(index, int) and index in blocks:
         yield set_member(choice, inside, "semtoken", blocks[index])
     yield from _hidden_ids(inside, hidden)
-    logprobs = inside.get("logprobs")
-    if hidden is None or logprobs is None or logprobs.value is None:
-        return
-    shown = shown_logprobs(logprobs.value, hidden.kept)
-    if shown != logprobs.value:
-        yield Edit(logprobs.start, logprobs.end, json.dumps(shown))
+    if hidden is not None and "logprobs" in inside and isinstance(inside["logprobs"].value, dict):
+        yield from _hidden_logprobs(text, inside["logprobs"], hidden.kept)
 
 
 def _hidden_ids(inside: Mapping[str, Located], hidden: Hidden | None) -> Iterator[Edit]:
@@ -71,38 +67,40 @@ def _hidden_ids(inside: Mapping[str, Located], hidden: Hidden | None) -> Iterato
                 yield Edit(inside[name].start, inside[name].end, "null")
 
 
-def shown_logprobs(logprobs: Any, kept: int | None) -> Any:
-    """What the client asked for of the log-probabilities of a choice: none, or fewer a token."""
+def _hidden_logprobs(text: str, logprobs: Located, kept: int | None) -> Iterator[Edit]:
+    """Edits that leave what the client asked for: no log-probabilities, or fewer a token."""
     if kept is None:
-        return None
-    if not isinstance(logprobs, dict):
-        return logprobs
-    shown = dict(logprobs)
-    for name in ("content", "refusal", "reasoning_content"):
-        if isinstance(shown.get(name), list):
-            shown[name] = [_shortened_item(item, kept) for item in shown[name]]
-    if isinstance(shown.get("top_logprobs"), list):
-        chosen = shown.get("tokens")
-        names = chosen if isinstance(chosen, list) else []
-        shown["top_logprobs"] = [
-            _shortened_step(step, names[i] if i < len(names) else None, kept)
-            for i, step in enumerate(shown["top_logprobs"])
-        ]
-    return shown
+        yield Edit(logprobs.start, logprobs.end, "null")
+        return
+    inside = members(text, logprobs)
+    for name in ITEM_LISTS:
+        if name in inside and isinstance(inside[name].value, list):
+            for item in elements(text, inside[name]):
+                yield from _shorter_item(text, item, kept)
+    if "top_logprobs" in inside and isinstance(inside["top_logprobs"].value, list):
+        names = logprobs.value.get("tokens")
+        for i, step in enumerate(elements(text, inside["top_logprobs"])):
+            chosen = names[i] if isinstance(names, list) and i < len(names) else None
+            yield from _shorter_step(text, step, chosen, kept)
 
 
-def _shortened_item(item: Any, kept: int) -> Any:
-    if isinstance(item, dict) and isinstance(item.get("top_logprobs"), list):
-        return {**item, "top_logprobs": item["top_logprobs"][:kept]}
-    return item
+def _shorter_item(text: str, item: Located, kept: int) -> Iterator[Edit]:
+    """The first best tokens of an item of a chat."""
+    best = item.value.get("top_logprobs") if isinstance(item.value, dict) else None
+    if isinstance(best, list) and len(best) > kept:
+        listed = members(text, item)["top_logprobs"]
+        edit = keep_entries(text, listed, elements(text, listed), [i < kept for i in range(len(best))])
+        yield from filter(None, [edit])
 
 
-def _shortened_step(step: Any, chosen: Any, kept: int) -> Any:
+def _shorter_step(text: str, step: Located, chosen: Any, kept: int) -> Iterator[Edit]:
     """The best tokens of a step of a legacy completion; the chosen one stays, as OpenAI has it."""
-    if not isinstance(step, dict):
-        return step
+    if not isinstance(step.value, dict):
+        return
     try:
-        best = set(sorted(step, key=lambda name: -step[name])[:kept])
+        best = set(sorted(step.value, key=lambda name: -step.value[name])[:kept]) | {chosen}
     except TypeError:  # no numbers: not ours to judge
-        return step
-    return {name: value for name, value in step.items() if name in best or name == chosen}
+        return
+    inside = members(text, step)
+    edit = keep_entries(text, step, list(inside.values()), [name in best for name in inside])
+    yield from filter(None, [edit])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,29 @@ def set_member(parent: Located, inside: dict[str, Located], name: str, value: An
         return Edit(inside[name].start, inside[name].end, written)
     last = max((member.end for member in inside.values()), default=parent.start + 1)
     return Edit(last, last, f"{',' if inside else ''}{json.dumps(name)}:{written}")
+
+
+def keep_entries(text: str, parent: Located, entries: Sequence[Located], kept: Sequence[bool]) -> Edit | None:
+    """The edit that leaves only some entries of an object or array, or None where all stay.
+
+    Parameters
+    ----------
+    text
+        The whole text.
+    parent
+        The object or array.
+    entries
+        All that it holds, in order; of an object's members their values.
+    kept
+        Which ones stay.
+    """
+    if all(kept):
+        return None
+    starts = [parent.start + 1, *(entry.end for entry in entries[:-1])]
+    parts = [text[start : entry.end] for start, entry in zip(starts, entries, strict=True)]
+    parts[1:] = [part.partition(",")[2] for part in parts[1:]]
+    left = [part for part, keep in zip(parts, kept, strict=True) if keep]
+    return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:

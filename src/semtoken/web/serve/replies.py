@@ -58,6 +58,16 @@ class Row:
         return None if self.ended is None else self.ended.finish_reason
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a client asked for beside the text."""
+
+    logprobs: bool = False
+    token_ids: bool = False
+    usage: bool = False
+    """In a stream; a whole reply always has it."""
+
+
 class Reply(Protocol):
     """One of the two forms."""
 
@@ -84,14 +94,17 @@ class _Form:
     object = ""
     chunk_object = ""
 
-    def __init__(self, model: str, names: TokenNames, *, logprobs: bool, usage: bool = False) -> None:
+    def __init__(self, model: str, names: TokenNames, shown: Shown) -> None:
         self.names = names
-        self.logprobs = logprobs
-        self._usage_later = {"usage": None} if usage else {}
+        self.shown = shown
+        self._usage_later = {"usage": None} if shown.usage else {}
         self._head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
     def _chunk(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._head, "object": self.chunk_object, "choices": [choice], **self._usage_later}
+
+    def _ids(self, steps: Sequence[Step]) -> dict[str, Any]:
+        return {"token_ids": [step.token for step in steps]} if self.shown.token_ids else {}
 
     def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
         """The chunk behind all choices, with the numbers of tokens."""
@@ -117,6 +130,7 @@ class ChatReply(_Form):
             "delta": {"content": step.text},
             "logprobs": self._logprobs([step]),
             "finish_reason": None,
+            **self._ids([step]),
         }
         return self._chunk(choice if block is None else {**choice, "semtoken": block})
 
@@ -141,6 +155,7 @@ class ChatReply(_Form):
                 "message": {"role": "assistant", "content": row.text, "refusal": None},
                 "logprobs": self._logprobs(row.steps),
                 "finish_reason": row.finish_reason,
+                **self._ids(row.steps),
                 "semtoken": block,
             }
             for row, block in zip(rows, blocks, strict=True)
@@ -148,7 +163,7 @@ class ChatReply(_Form):
         return {**self._head, "object": self.object, "choices": choices, "usage": usage}
 
     def _logprobs(self, steps: Sequence[Step]) -> dict[str, Any] | None:
-        if not self.logprobs:
+        if not self.shown.logprobs:
             return None
         item = self.names.item
         content = [
@@ -169,7 +184,7 @@ class CompletionReply(_Form):
     def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
         """The chunk of a token."""
         offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1])
-        choice = self._choice(row.index, step.text, self._logprobs([step], offset), None)
+        choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
         return self._chunk(choice if block is None else {**choice, "semtoken": block})
 
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
@@ -181,6 +196,7 @@ class CompletionReply(_Form):
         choices = [
             {
                 **self._choice(row.index, row.text, self._logprobs(row.steps, 0), row.finish_reason),
+                **self._ids(row.steps),
                 "semtoken": block,
             }
             for row, block in zip(rows, blocks, strict=True)
@@ -193,7 +209,7 @@ class CompletionReply(_Form):
 
     def _logprobs(self, steps: Sequence[Step], offset: int) -> dict[str, Any] | None:
         """Lists, one entry a token. Of tokens with one name the most probable is shown, the chosen one always."""
-        if not self.logprobs:
+        if not self.shown.logprobs:
             return None
         name = self.names.name
         tokens = [name(step.token) for step in steps]

@@ -91,6 +91,7 @@ class GenerationRequest(BaseModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     return_tokens_as_token_ids: bool = False
+    return_token_ids: bool = False
     semtoken: Any = None
 
     @property

@@ -11,7 +11,7 @@ from semtoken.backends._batches import encode_prompt
 from semtoken.errors import SemtokenError
 from semtoken.web.block import score_block
 from semtoken.web.serve.engine import Ended, Step, Work
-from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, TokenNames
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenNames
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
@@ -69,10 +69,7 @@ class Service:
         prompts = self._encoded([self._rendered(request)], "messages")
         limit = request.max_completion_tokens or request.max_tokens
         work = self._work(request, prompts, limit, CHAT_TOKENS, request.top)
-        reply = ChatReply(
-            self._offer.name, self._names(request), logprobs=request.top is not None, usage=request.shows_usage
-        )
-        return Job(work, reply, request)
+        return Job(work, ChatReply(self._offer.name, self._names(request), shown_of(request)), request)
 
     def completion(self, request: CompletionRequest) -> Job:
         """A completion as a job.
@@ -84,10 +81,7 @@ class Service:
         """
         prompts = self._encoded(request.prompts, "prompt")
         work = self._work(request, prompts, request.max_tokens, COMPLETION_TOKENS, request.top)
-        reply = CompletionReply(
-            self._offer.name, self._names(request), logprobs=request.top is not None, usage=request.shows_usage
-        )
-        return Job(work, reply, request)
+        return Job(work, CompletionReply(self._offer.name, self._names(request), shown_of(request)), request)
 
     def _names(self, request: GenerationRequest) -> TokenNames:
         vocabulary = self._stc.clusters.vocabulary
@@ -196,6 +190,11 @@ def sampling(request: GenerationRequest) -> dict[str, Any]:
         "top_k": request.top_k or 0,
     }
     return options if request.min_p is None else options | {"min_p": float(request.min_p)}
+
+
+def shown_of(request: ChatRequest | CompletionRequest) -> Shown:
+    """What the request wants to see beside the text."""
+    return Shown(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
 
 
 def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
