@@ -12,7 +12,7 @@ from semtoken.bench.collected import Cell, ClusteringRecord, RunResults
 from semtoken.methods import METHODS
 
 SEPARATION = {name: 2.2 - 0.1 * place for place, name in enumerate(METHODS)}
-"""Distance of wrong answers from right ones in standard deviations: STC is the best, the last of the table the worst."""
+"""Distance of wrong answers from right ones in standard deviations: STC is the best, the last the worst."""
 MAIN = {
     "algorithm": "agglomerative",
     "linkage": "complete",
@@ -69,7 +69,10 @@ def clustering(
 
 
 def results(
-    *cells: Cell, clusterings: Sequence[ClusteringRecord] = (), settings: Mapping[str, Any] | None = None, **changes: Any
+    *cells: Cell,
+    clusterings: Sequence[ClusteringRecord] = (),
+    settings: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> RunResults:
     content: dict[str, Any] = {
         "path": Path("runs/example"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from semtoken.bench.report.content import Report
 
-OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best method", "AUROC of STC", "Overhead of STC, %")
+OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC of STC", "Overhead, %")
 """Columns that fit a terminal."""
 
 
@@ -81,11 +81,11 @@ def _show(made: Report) -> None:
     for section in made.sections:
         if section.name in ("headline", "paper"):
             for line in section.lines:
-                out.print(Text(f"- {line}"))
+                out.print(Text(f"- {line}"), soft_wrap=True)
     overview = next(table for table in made.tables if table.name == "overview")
-    shown = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    shown = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
     for name in OVERVIEW:
-        shown.add_column(name, justify=overview.alignments[overview.header.index(name)])
+        shown.add_column(name, overflow="fold", justify=overview.alignments[overview.header.index(name)])
     for row in overview.groups[0].rows:
         shown.add_row(*(Text(row[overview.header.index(name)].text) for name in OVERVIEW))
     out.print(shown)

@@ -42,6 +42,11 @@ class Compared:
     """NaN if the paper has no such figure."""
 
     @property
+    def has_counterpart(self) -> bool:
+        """Whether the paper has such a figure."""
+        return not math.isnan(self.published)
+
+    @property
     def difference(self) -> float:
         """Measured minus published; NaN without either."""
         return self.figure.value - self.published
@@ -71,6 +76,8 @@ def against_paper(
 ) -> AgainstPaper:
     """Set the paper's figures beside measured ones, matched by data set, model, and method or setting.
 
+    Tables hold the pairs of a model and a data set that the paper has; the summary names the others.
+
     Parameters
     ----------
     results
@@ -82,15 +89,17 @@ def against_paper(
     figures
         From `measured_figures`.
     """
+    labels = dict.fromkeys([*(cell.model for cell in cells), *(figure.model for figure in figures)])
     found = _Counterparts(
-        {label: paper_model(label, results.settings) for label in dict.fromkeys(f.model for f in figures)},
-        {label: paper_dataset(label, results.settings) for label in dict.fromkeys(c.dataset for c in cells)},
+        {label: paper_model(label, results.settings) for label in labels},
+        {label: paper_dataset(label, results.settings) for label in dict.fromkeys(cell.dataset for cell in cells)},
     )
     compared = tuple(Compared(figure, found.published(figure)) for figure in figures)
+    shared = [cell for cell in cells if found.models[cell.model] and found.datasets[cell.dataset]]
     return AgainstPaper(
         compared=compared,
-        summary=(*_summary(compared), *found.unknown(), *found.unmeasured(cells, figures)),
-        caveats=tuple(dict.fromkeys((*found.doubts(), *_differences(results, judge, cells, found)))),
+        summary=(*_summary(compared), *found.unknown(), *found.unmeasured(shared, figures)),
+        caveats=tuple(dict.fromkeys((*found.doubts(), *_differences(results, judge, shared, found)))),
         tables=tuple(table for name in _TABLES if (table := _table(name, compared)).groups),
     )
 
@@ -134,9 +143,8 @@ class _Counterparts:
         held = {self.key(figure) for figure in figures}
         missing: dict[str, list[str]] = {}
         for cell in cells:
-            model, dataset = self.models.get(cell.model), self.datasets[cell.dataset]
-            if model is None or dataset is None:
-                continue
+            model, dataset = self.models[cell.model], self.datasets[cell.dataset]
+            assert model is not None and dataset is not None
             settings: dict[str, list[str]] = {}
             for key, figure in published().items():
                 if key[1] == dataset.label and key[3:] == (model.label, "AUROC") and key not in held:
@@ -149,27 +157,35 @@ class _Counterparts:
 
 
 def _summary(compared: Sequence[Compared]) -> Iterator[str]:
-    found = [one for one in compared if not math.isnan(one.published)]
-    yield f"{len(found):,} of the {len(compared):,} figures of this run have a counterpart in the paper ({SOURCE})."
-    tested = [one for one in found if one.within is not None]
+    measured = [one for one in compared if not math.isnan(one.figure.value)]
+    found = [one for one in measured if one.has_counterpart]
+    yield f"{len(found):,} of the {len(measured):,} figures of this run have a counterpart in the paper ({SOURCE})."
+    # STC stands in several tables with one and the same figure: it counts once
+    tested = {
+        (one.figure.dataset, one.figure.model, one.figure.metric, one.figure.value, one.published): one.within
+        for one in found
+        if one.within is not None
+    }
     if tested:
-        inside = sum(one.within is True for one in tested)
+        inside = sum(within is True for within in tested.values())
         yield (
-            f"{inside:,} of the {len(tested):,} published AUROC and PRR figures with a counterpart "
-            f"({share(inside / len(tested))}) lie within the 95 % interval of the measured one."
+            f"{inside:,} of {len(tested):,} published AUROC and PRR figures ({share(inside / len(tested))}) lie within "
+            "the 95 % interval of the measured one."
         )
 
 
 def _differences(results: RunResults, judge: str, cells: Sequence[CellFigures], found: _Counterparts) -> Iterator[str]:
-    """Where the set-up is not the paper's."""
+    """Where the set-up is not the paper's, for cells that both have."""
+    if not cells:
+        return
     for cell in cells:
         dataset = found.datasets[cell.dataset]
         if dataset is not None and cell.n != QUESTIONS[dataset.label]:
             yield (
-                f"{cell.title}: {cell.n:,} questions, the paper asked {QUESTIONS[dataset.label]:,}; seconds are of all "
-                "questions, so compare percentages."
+                f"{cell.dataset}: {cell.n:,} questions, the paper asked {QUESTIONS[dataset.label]:,}; seconds are of "
+                "all questions, so compare percentages."
             )
-    for model in (label for label, counterpart in found.models.items() if counterpart is not None):
+    for model in dict.fromkeys(cell.model for cell in cells):
         settings = settings_of(model, results.clusterings)
         other = [f"{name} {settings[name]}" for name, value in CLUSTERING.items() if settings.get(name, value) != value]
         if other:
@@ -225,6 +241,7 @@ def _table(name: str, compared: Sequence[Compared]) -> Table:
                 ),
             )
             for heading, rows in groups.items()
+            if any(one.has_counterpart for row in rows.values() for one in row.values())
         ),
         note="Difference: measured minus published. 'outside': the published figure is not within the 95 % interval of "
         "the measured one.",
@@ -239,7 +256,7 @@ def _entries(one: Compared | None) -> tuple[Entry, Entry, Entry]:
     number, difference = (metric, signed) if quality else (amount, signed_amount)
     value = one.figure.value
     measured = Entry(MISSING if math.isnan(value) else number(value), interval(one.figure.low, one.figure.high))
-    if math.isnan(one.published):
+    if not one.has_counterpart:
         return measured, Entry(MISSING, "not in the paper"), Entry(MISSING)
     return (
         measured,

@@ -13,6 +13,7 @@ from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 
 NAMES = {"auroc": "AUROC", "prr": "PRR"}
+UNDEFINED = "undefined"
 NOT_RUN = Entry(MISSING, "not in this run")
 MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
@@ -71,9 +72,8 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
     """Every method of every cell beside STC and beside the best, with corrected p-values."""
     groups = []
     for cell in cells:
-        ranked = cell.ranked(name)
-        rest = [m for m in cell.compared if m not in ranked]
-        groups.append(Group(cell.title, tuple(_test_row(m, name) for m in (*ranked, *rest))))
+        if ranked := cell.ranked(name):
+            groups.append(Group(cell.title, tuple(_test_row(method, name) for method in ranked)))
     return Table(
         name=f"tests_{name}",
         title=f"Differences of {NAMES[name]} on the same answers",
@@ -127,9 +127,9 @@ def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
 
 
 def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
-    """A value with its interval, or why there is none."""
+    """A value with its interval."""
     if math.isnan(estimate.value):
-        return Entry("undefined", estimate.reason)
+        return Entry(UNDEFINED)
     return Entry(metric(estimate.value), interval(estimate.low, estimate.high), estimate.value, sign=sign)
 
 

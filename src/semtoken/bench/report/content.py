@@ -22,7 +22,7 @@ from semtoken.bench.report.measures import (
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
-from semtoken.bench.report.sentences import headline, notes
+from semtoken.bench.report.sentences import headline, notes, too_few
 from semtoken.bench.report.table import Table
 
 
@@ -104,7 +104,7 @@ def build_report(
         "clusterings": plain.clusterings_csv(results.clusterings),
         "clusters": plain.examples_csv(results.clusterings),
     }
-    sections = [*_sections(results, cells, used, drawn)]
+    sections = [*_sections(results, cells, used, drawn, n_resamples)]
     if paper:
         beside = against_paper(results, used, cells, figures)
         csv["paper"] = plain.paper_csv(beside.compared)
@@ -122,12 +122,13 @@ def build_report(
 
 
 def _sections(
-    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot]
+    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot], n_resamples: int
 ) -> Iterator[Section]:
     def plots_of(kind: str) -> tuple[Plot, ...]:
         return tuple(plot for plot in drawn if plot.name.startswith(kind))
 
-    yield Section("headline", "Headline", tuple(headline(cells)), (overview(cells, judge),), plots_of("best_methods"))
+    lines = (*headline(cells), *too_few(cells, n_resamples))
+    yield Section("headline", "Headline", lines, (overview(cells, judge),), plots_of("best_methods"))
     yield Section(
         "methods",
         "Methods",

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from semtoken._extras import require
 from semtoken.bench.formatting import one_line
 from semtoken.bench.report.table import Entry, Table
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|$~#!&])")
+_SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")
 
 
 def escaped(text: str) -> str:
     """Text of others as Markdown that shows it as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", one_line(text))
+    return _SPECIAL.sub(r"\\\1", html.escape(one_line(text), quote=False))
 
 
 def markdown_table(table: Table) -> str:

@@ -23,8 +23,7 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
             (
                 *texts(cell.model, cell.dataset, f"{cell.n:,}", f"{cell.counts.missing:,}"),
                 *texts(share(cell.counts.accuracy), amount(cell.greedy_seconds)),
-                Entry(ranked[0].title) if ranked else Entry(MISSING),
-                estimate_entry(ranked[0].quality["auroc"].estimate) if ranked else Entry(MISSING),
+                Entry(ranked[0].title, metric(ranked[0].quality["auroc"].estimate.value)) if ranked else Entry(MISSING),
                 estimate_entry(stc.quality["auroc"].estimate) if stc else NOT_RUN,
                 Entry(f"{place} of {len(ranked)}" if place else MISSING),
                 Entry(amount(stc.percent)) if stc else NOT_RUN,
@@ -34,11 +33,13 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
         name="overview",
         title="What was measured",
         header=(
-            *("Model", "Data set", "Questions", "No verdict", "Accuracy", "Greedy generation, s"),
-            *("Best method", "its AUROC", "AUROC of STC", "Place of STC", "Overhead of STC, %"),
+            *("Model", "Data set", "Questions", "No verdict", "Accuracy", "Greedy, s"),
+            *("Best AUROC", "AUROC of STC", "Place", "Overhead, %"),
         ),
         groups=(Group("", tuple(rows)),),
-        note=f"Correct is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure.",
+        note=f"Correct is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
+        "Greedy: seconds of the greedy generation. Place and overhead are those of STC, the latter "
+        "in percent of that.",
         left=2,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import metric, one_line
 from semtoken.bench.report.comparison import datasets_of, models_of
 from semtoken.bench.report.measures import CellFigures, MethodFigures, title_of
-from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown
+from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
 from semtoken.bench.settings import folder_name
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BEST = 7
 """Bars of each panel."""
+CHANCE = 0.5
+"""AUROC of guessing."""
 PANELS = 3
 """Side by side."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
@@ -73,8 +75,8 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
                 bars(ranked),
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
-                "AUROC with 95 % intervals, the best at the top. STC in blue; where it is not among them it is added "
-                "below with its place.",
+                "AUROC with 95 % intervals, the best at the top; bars begin at chance, 0.5. STC is blue; where "
+                "it is not among them it is added below with its place.",
             )
         if timed := [cell for cell in own if _timed(cell)]:
             yield _plot(
@@ -86,7 +88,7 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
             )
     if any(cell.variants for cell in cells):
         yield _plot(
-            sensitivity_lines(cells, clusterings),
+            sensitivity_panels(cells, clusterings),
             "sensitivity",
             "AUROC of STC by clustering",
             "One setting is changed at a time; 95 % intervals.",
@@ -102,34 +104,34 @@ def _plot(figure: Figure, name: str, title: str, caption: str) -> Plot:
 
 
 def bars(cells: Sequence[CellFigures]) -> Figure:
-    """Horizontal bars of the best methods, a panel for each model."""
-    figure, axes = _panels(len(cells), width=4.2, height=2.9)
+    """Horizontal bars of the best methods, a panel for each model; they begin at chance."""
+    figure, axes = _panels(len(cells), width=4.2, height=2.9, sharex=True)
     for axis, cell in zip(axes, cells, strict=True):
-        ranked = cell.ranked("auroc")
-        chosen = list(enumerate(ranked, start=1))[:BEST]
-        chosen += [(place, m) for place, m in enumerate(ranked, start=1) if m.name == REFERENCE and place > BEST]
+        ranked = list(enumerate(cell.ranked("auroc"), start=1))
+        chosen = ranked[:BEST] + [(place, method) for place, method in ranked[BEST:] if method.name == REFERENCE]
         estimates = [method.quality["auroc"].estimate for _, method in chosen]
-        values = [estimate.value for estimate in estimates]
+        lengths = _lengths(estimates)
         rows = range(len(chosen))
         axis.barh(
             rows,
-            values,
-            xerr=_lengths(estimates),
+            [estimate.value - CHANCE for estimate in estimates],
+            left=CHANCE,
+            xerr=lengths,
             color=[OURS if method.name == REFERENCE else OTHERS for _, method in chosen],
             error_kw={"elinewidth": 1, "capsize": 2.5, "ecolor": "#333333"},
         )
-        labels = [f"{one_line(m.title)} (place {i})" if i > BEST else one_line(m.title) for i, m in chosen]
-        axis.set_yticks(rows, labels)
+        for row, estimate, length in zip(rows, estimates, lengths[1], strict=True):
+            place = (estimate.value + length, row)
+            axis.annotate(metric(estimate.value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
+        names = [one_line(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
+        axis.set_yticks(rows, names)
         axis.invert_yaxis()
-        below, above = _lengths(estimates)
-        low = min(value - length for value, length in zip(values, below, strict=True))
-        high = max(value + length for value, length in zip(values, above, strict=True))
-        axis.set_xlim(max(0.0, low - 0.25 * (high - low) - 0.01), min(1.0, high) + 0.3 * (high - low) + 0.01)
-        for row, value, length in zip(rows, values, above, strict=True):
-            place = (value + length, row)
-            axis.annotate(metric(value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
+        axis.axvline(CHANCE, color="#333333", linewidth=0.8)
         axis.set_title(one_line(cell.model))
         axis.set_xlabel("AUROC")
+    left, right = axes[0].get_xlim()
+    axes[0].set_xlim(left, right + 0.15 * (right - left))  # room for the numbers
+    axes[0].set_xticks([tick for tick in axes[0].get_xticks() if tick <= 1])
     return figure
 
 
@@ -151,7 +153,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
                 estimate.value,
                 yerr=_lengths([estimate]),
                 fmt="*" if ours else MARKERS[number % 9],
-                markersize=13 if ours else 6,
+                markersize=13 if ours else 7,
                 color=OURS if ours else COLOURS[number % 7],
                 ecolor="#bbbbbb",
                 elinewidth=0.8,
@@ -160,6 +162,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
                 zorder=4 if ours else 3,
             )
         axis.set_xscale("log")
+        _plain_ticks(axis)
         axis.grid(color="#e6e6e6", linewidth=0.6)
         axis.set_axisbelow(True)
         axis.set_title(one_line(cell.model))
@@ -176,8 +179,8 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
     return figure
 
 
-def sensitivity_lines(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Figure:
-    """Rows for data sets, columns for settings, a line for each model."""
+def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Figure:
+    """Rows for data sets, columns for settings, a colour for each model."""
     from matplotlib.figure import Figure
 
     found = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
@@ -189,11 +192,8 @@ def sensitivity_lines(cells: Sequence[CellFigures], clusterings: Sequence[Cluste
     for row, dataset in enumerate(datasets):
         for column, setting in enumerate(settings):
             axis = grid[row][column]
-            for number, model in enumerate(models_of(cells)):
-                own = [p for p in found.get((dataset, model), ()) if p.setting == setting]
-                if own:
-                    handles[model] = _line(axis, own, number)
-            axis.margins(x=0.25)
+            own = {m: [p for p in found.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)}
+            handles |= _settings_panel(axis, own)
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
             axis.set_title(f"{one_line(dataset)}: {STUDIES[setting].lower()}")
         grid[row][0].set_ylabel("AUROC of STC")
@@ -203,20 +203,27 @@ def sensitivity_lines(cells: Sequence[CellFigures], clusterings: Sequence[Cluste
     return figure
 
 
-def _line(axis: Axes, own: Sequence[Point], number: int) -> Any:
-    """The values of one setting for one model."""
-    estimates = [point.quality.estimate for point in own]
-    return axis.errorbar(
-        [shown(point.value) for point in own],
-        [estimate.value for estimate in estimates],
-        yerr=_lengths(estimates),
-        fmt=f"{MARKERS[number % 9]}-",
-        color=COLOURS[number % len(COLOURS)],
-        markersize=5,
-        linewidth=1.2,
-        elinewidth=0.8,
-        capsize=2,
-    )
+def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict[str, Any]:
+    """The values of one setting side by side, models beside each other; numbers are joined by lines."""
+    values = dict.fromkeys(point.value for point in sorted_points([p for own in by_model.values() for p in own]))
+    handles = {}
+    for number, (model, own) in enumerate(by_model.items()):
+        shift = 0.6 * ((number + 0.5) / len(by_model) - 0.5)
+        if own:
+            handles[model] = axis.errorbar(
+                [list(values).index(point.value) + shift for point in own],
+                [point.quality.estimate.value for point in own],
+                yerr=_lengths([point.quality.estimate for point in own]),
+                fmt=MARKERS[number % 9] + ("-" if all(point.value.isdigit() for point in own) else ""),
+                color=COLOURS[number % len(COLOURS)],
+                markersize=5,
+                linewidth=0.8,
+                elinewidth=0.8,
+                capsize=2,
+            )
+    axis.set_xticks(range(len(values)), [one_line(shown(value)) for value in values])
+    axis.set_xlim(-0.6, len(values) - 0.4)
+    return handles
 
 
 def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
@@ -230,14 +237,26 @@ def _timed(cell: CellFigures) -> list[MethodFigures]:
     return [method for method in cell.ranked("auroc") if not math.isnan(method.percent)]
 
 
-def _panels(count: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+def _plain_ticks(axis: Axes) -> None:
+    """0.1, 1, 10 rather than powers; more of them where the axis spans little."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1,) if high / low > 30 else (1, 2, 5)))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _panels(count: int, *, width: float, height: float, sharex: bool = False) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
     columns = min(count, PANELS)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(width * columns, height * rows + 0.6), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
     axes = list(grid.flat)
     for axis in axes[count:]:
-        axis.set_visible(False)
+        axis.remove()
+    for axis in axes[:count]:
+        axis.tick_params(labelbottom=True)
     return figure, axes[:count]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +53,12 @@ def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterat
         if varied and setting in main and REFERENCE in cell.methods:
             value = str(main[setting])
             varied[value] = Point(setting, value, cell.methods[REFERENCE].quality["auroc"], main=True)
-        yield from sorted(varied.values(), key=_by_value)
+        yield from sorted_points(varied.values())
 
 
-def _by_value(point: Point) -> tuple[float, str]:
-    return (float(point.value), "") if point.value.isdigit() else (math.inf, point.value)
+def sorted_points(found: Iterable[Point]) -> list[Point]:
+    """By value: numbers ascending, words by the alphabet."""
+    return sorted(found, key=lambda p: (float(p.value), "") if p.value.isdigit() else (math.inf, p.value))
 
 
 def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Table | None:
@@ -71,7 +72,7 @@ def sensitivity(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRe
                 {key[1]: p for key, p in found.get((dataset, model), {}).items() if key[0] == setting}
                 for model in models
             ]
-            values = dict.fromkeys(p.value for p in sorted((p for c in columns for p in c.values()), key=_by_value))
+            values = dict.fromkeys(p.value for p in sorted_points(p for c in columns for p in c.values()))
             rows = [(Entry(shown(value)), *(_point_entry(c.get(value)) for c in columns)) for value in values]
             if rows:
                 groups.append(Group(f"{dataset}: {name.lower()}", marked_rows(rows)))

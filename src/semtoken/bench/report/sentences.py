@@ -14,6 +14,9 @@ from semtoken.bench.report.measures import SEED, SIGNIFICANT, CellFigures, Metho
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     """What the run says of STC, in sentences."""
+    for cell in cells:
+        if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
+            yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
     held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
     if not held:
         yield "This run holds no AUROC of STC; the tables compare the other methods."
@@ -30,6 +33,16 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
         )
     yield from _best_rival(held)
     yield from _cost(held)
+
+
+def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
+    """A warning where so few resamples can find nothing significant."""
+    family = max((len(cell.compared) for cell in cells), default=1) - 1
+    if (least := 2 * family / (n_resamples + 1)) > SIGNIFICANT:
+        yield (
+            f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
+            "that nothing is significant: use more with --n-resamples."
+        )
 
 
 def _differs(method: MethodFigures, sign: int) -> bool:
@@ -52,7 +65,7 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
     tested = held[0].methods[rival].quality["auroc"].to_stc
     if len(held) == 1 and tested is not None:
-        sentence += f" ({signed(tested.difference.value)} to STC, p {p_value(tested.p_adjusted)})"
+        sentence += f" (difference {signed(tested.difference.value)}, p {p_value(tested.p_adjusted)})"
     yield f"{sentence}."
 
 
@@ -62,7 +75,7 @@ def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
     known = [value for value in percents if not math.isnan(value)]
     if known:
         yield (
-            f"STC took {amount(statistics.median(known))} % of the time of the greedy generation beyond it"
+            f"STC adds {amount(statistics.median(known))} % to the time of the greedy generation"
             f"{' (median)' if len(known) > 1 else ''}."
         )
 
@@ -71,19 +84,12 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
     """What a reader must know of the figures, and what is missing."""
     yield from results.notes
     yield from _missing(results, cells, judge)
-    for cell in cells:
-        if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
-            yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
+    if limit := results.settings.get("limit"):
+        yield f"Of each data set a random part was asked, {limit:,} questions at most."
     yield (
         f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
         "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
     )
-    family = max((len(cell.compared) for cell in cells), default=1) - 1
-    if (least := 2 * family / (n_resamples + 1)) > SIGNIFICANT:
-        yield (
-            f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
-            "that nothing is significant: use more with --n-resamples."
-        )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
 

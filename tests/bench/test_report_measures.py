@@ -1,0 +1,188 @@
+"""Figures of the report: against scikit-learn, `semtoken.metrics` and sums by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+
+from semtoken import metrics
+from semtoken.bench.report.comparison import method_tests
+from semtoken.bench.report.measured import measured_figures, paired_tests
+from semtoken.bench.report.measures import ABLATIONS, CellFigures, chosen_judge, measure
+from semtoken.bench.report.sentences import headline, notes, too_few
+from semtoken.errors import InvalidInput
+from tests.bench.report_runs import cell, clustering, results
+
+NAMES = ("stc", "stc_no_prefix", "sequence_probability", "perplexity", "sar", "ccp")
+
+
+def measured(one, judge: str = "exact", n_resamples: int = 200, **changes) -> CellFigures:
+    return measure(results(one, **changes), judge, n_resamples=n_resamples)[0]
+
+
+def test_values_are_those_of_scikit_learn_and_of_the_metrics() -> None:
+    one = cell(methods=NAMES)
+    found = measured(one)
+    wrong = 1 - one.judgements["exact"]
+    assert list(found.methods) == list(NAMES)
+    for name, method in found.methods.items():
+        assert method.quality["auroc"].estimate.value == pytest.approx(roc_auc_score(wrong, one.uncertainty[name]))
+        expected = metrics.bootstrap("prr", one.uncertainty[name], one.judgements["exact"], n_resamples=200)
+        assert method.quality["prr"].estimate == expected
+
+
+def test_differences_are_paired_and_corrected_within_their_family() -> None:
+    one = cell(methods=NAMES)
+    found = measured(one)
+    correct = one.judgements["exact"]
+    for family in (("perplexity", "sar", "ccp"), ("stc_no_prefix", "sequence_probability")):
+        differences = [
+            metrics.paired_difference("auroc", one.uncertainty[name], one.uncertainty["stc"], correct, n_resamples=200)
+            for name in family
+        ]
+        for name, difference, p in zip(
+            family, differences, metrics.holm([d.p_value for d in differences]), strict=True
+        ):
+            tested = found.methods[name].quality["auroc"].to_stc
+            assert tested is not None
+            assert (tested.difference, tested.p_adjusted) == (difference, p)
+    assert found.methods["stc"].quality["auroc"].to_stc is None
+
+
+def test_the_best_is_one_of_the_compared_methods() -> None:
+    one = cell(methods=NAMES)
+    one.uncertainty["sequence_probability"][:] = 1 - one.judgements["exact"]  # perfect, but an ablation
+    found = measured(one)
+    assert found.ranked("auroc")[0].name == "stc"
+    assert {name for name, method in found.methods.items() if method.quality["auroc"].to_best is not None} == {
+        "perplexity",
+        "sar",
+        "ccp",
+    }
+    assert set(ABLATIONS).isdisjoint(method.name for method in found.compared)
+
+
+def test_what_is_undefined_or_unjudged_is_counted_and_never_a_number() -> None:
+    one = cell(methods=("stc", "sar"))
+    one.uncertainty["sar"][:4] = [np.nan, np.inf, -np.inf, np.nan]
+    found = measured(one, judge="llm")
+    assert (found.methods["stc"].undefined, found.methods["sar"].undefined) == (0, 3)
+    assert (found.n, found.counts.missing) == (120, 12)
+    assert found.methods["stc"].quality["auroc"].estimate.n == 108
+    judged = ~np.isnan(one.judgements["llm"])
+    expected = roc_auc_score(1 - one.judgements["llm"][judged], one.uncertainty["stc"][judged])
+    assert found.methods["stc"].quality["auroc"].estimate.value == pytest.approx(expected)
+
+
+def test_overhead_is_in_percent_of_the_greedy_generation() -> None:
+    found = measured(cell(methods=NAMES, greedy_seconds=50.0, seconds={"stc": 0.25, "sar": 125.0}))
+    assert (found.methods["stc"].percent, found.methods["sar"].percent) == (0.5, 250.0)
+    assert np.isnan(found.methods["ccp"].seconds)
+    assert np.isnan(measured(cell(greedy_seconds=0.0, methods=NAMES)).methods["stc"].percent)
+
+
+def test_judges_are_compared() -> None:
+    one = cell(methods=("stc",))
+    (pair,) = measured(one).agreements
+    judged = ~np.isnan(one.judgements["llm"])
+    expected = cohen_kappa_score(one.judgements["exact"][judged], one.judgements["llm"][judged])
+    assert (pair.first, pair.second, pair.n) == ("exact", "llm", 108)
+    assert pair.kappa == pytest.approx(expected)
+
+
+def test_clusterings_of_the_study_are_tested_against_the_main_one() -> None:
+    one = cell(methods=("stc",), variants=("metric=euclidean", "linkage=single", "linkage=complete"))
+    run = results(one, clusterings=[clustering()])
+    (found,) = measure(run, "exact", n_resamples=200)
+    assert list(found.variants) == ["metric=euclidean", "linkage=single"]  # complete is what the methods use
+    expected = metrics.paired_difference(
+        "auroc", one.variants["linkage=single"], one.uncertainty["stc"], one.judgements["exact"], n_resamples=200
+    )
+    tested = found.variants["linkage=single"].to_stc
+    assert tested is not None
+    assert tested.difference == expected
+    places = {(f.table, f.setting, f.metric): f.value for f in measured_figures([found], run.clusterings)}
+    assert places["linkage", "complete", "AUROC"] == places["distance", "cosine", "AUROC"]
+    assert places["distance", "cosine", "AUROC"] == places["comparison", "STC", "AUROC"]
+    assert places["distance", "euclidean", "AUROC"] == found.variants["metric=euclidean"].estimate.value
+    assert places["pre-computation", "agglomerative clustering", "seconds"] == 80.0
+    assert {(t.table, t.setting) for t in paired_tests([found])} == {("distance", "euclidean"), ("linkage", "single")}
+
+
+def test_the_judge_is_the_primary_one_unless_another_is_asked_for() -> None:
+    run = results(cell(methods=("stc",)))
+    assert chosen_judge(run, None) == "exact"
+    assert chosen_judge(run, "llm") == "llm"
+    with pytest.raises(InvalidInput, match="judge 'people'; there are those of exact, llm"):
+        chosen_judge(run, "people")
+    with pytest.raises(InvalidInput, match=r"'rouge'.*--judge.*resume"):
+        chosen_judge(replace(run, primary_judge="rouge"), None)
+
+
+@pytest.mark.parametrize(
+    "cells", [(), (cell(methods=()),), (cell(judgements={}),)], ids=["none", "no method", "no judge"]
+)
+def test_a_run_with_nothing_complete_says_what_to_do(cells) -> None:
+    run = results(*cells)
+    with pytest.raises(InvalidInput, match=r"nothing complete.*semtoken bench run"):
+        measure(run, chosen_judge(run, None))
+
+
+def test_cells_without_verdicts_of_the_judge_are_left_out_and_named() -> None:
+    run = results(cell(methods=NAMES), cell(dataset="TQA", judgements={"llm": np.ones(120)}), notes=("Beware.",))
+    found = measure(run, "exact", n_resamples=20)
+    assert [one.dataset for one in found] == ["NQ"]
+    said = list(notes(run, found, "exact", 20))
+    assert "Beware." in said
+    assert "Qwen2.5-7B on TQA is left out: no verdicts of exact." in said
+
+
+def test_missing_methods_are_named() -> None:
+    run = results(cell(methods=NAMES), cell(dataset="TQA", methods=NAMES[:-1]), settings={"limit": 120})
+    said = list(notes(run, measure(run, "exact", n_resamples=20), "exact", 20))
+    assert "Qwen2.5-7B on TQA: not there are ccp." in said
+    assert "Of each data set a random part was asked, 120 questions at most." in said
+
+
+def test_one_class_has_no_auroc_and_the_headline_says_so() -> None:
+    found = measured(cell(methods=NAMES, judgements={"exact": np.ones(120)}))
+    assert found.ranked("auroc") == []
+    assert list(headline([found])) == [
+        "Qwen2.5-7B on NQ: AUROC and PRR are undefined, no answer is wrong.",
+        "This run holds no AUROC of STC; the tables compare the other methods.",
+    ]
+    assert method_tests([found], "auroc").groups == ()
+
+
+def test_the_headline_counts_what_the_tables_show() -> None:
+    cells = measure(results(cell(methods=NAMES, n=400), cell(dataset="TQA", methods=NAMES, n=400, seed=1)), "exact")
+    lines = list(headline(cells))
+    assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
+    tested = [m.quality["auroc"].to_stc for one in cells for m in one.compared if m.name != "stc"]
+    worse = sum(t is not None and t.p_adjusted < 0.05 and t.difference.value < 0 for t in tested)
+    assert 0 < worse <= 6
+    assert lines[1].startswith(
+        f"Of 6 differences to other methods, {worse} are significant in favour of STC, 0 against"
+    )
+    means = {n: np.mean([c.methods[n].quality["auroc"].estimate.value for c in cells]) for n in ("stc", "perplexity")}
+    assert f"STC {means['stc']:.3f}, the best other method, Perplexity, {means['perplexity']:.3f}" in lines[2]
+    assert lines[3] == "STC adds 0.250 % to the time of the greedy generation (median)."  # 0.5 of 200 seconds
+
+
+def test_too_few_resamples_are_told() -> None:
+    found = measured(cell(), n_resamples=100)
+    (line,) = too_few([found], 100)
+    assert "below 0.277" in line  # 14 comparisons, each at least 2 / 101
+    assert list(too_few([found], 1000)) == []
+
+
+def test_methods_of_ones_own_are_compared_too() -> None:
+    one = cell(methods=("stc",))
+    own = replace(one, uncertainty={**one.uncertainty, "mine": -one.uncertainty["stc"]})
+    found = measured(own)
+    assert found.methods["mine"].title == "mine"
+    values = [found.methods[name].quality["auroc"].estimate.value for name in ("stc", "mine")]
+    assert sum(values) == pytest.approx(1.0)

@@ -1,0 +1,244 @@
+"""Tables of the report: marks, entries, and what becomes of hostile names in each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from semtoken.bench import formatting
+from semtoken.bench.report import latex, markdown
+from semtoken.bench.report.comparison import ablation, comparison, method_tests, overhead
+from semtoken.bench.report.measured import measured_figures
+from semtoken.bench.report.measures import measure
+from semtoken.bench.report.overview import judges, overview, properties
+from semtoken.bench.report.plain import cells_csv, examples_csv, figures_csv, judges_csv
+from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
+from semtoken.bench.report.table import Entry, Group, Table, marked_rows
+from semtoken.methods import METHODS
+from tests.bench.report_runs import cell, clustering, results
+
+HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g](h)"
+
+
+def column(*values: float) -> list[tuple[Entry, ...]]:
+    return [(Entry("row"), Entry(formatting.metric(v), value=v)) for v in values]
+
+
+def marks(*values: float, smallest: bool = False) -> list[str]:
+    return [row[1].mark for row in marked_rows(column(*values), smallest=smallest)]
+
+
+def test_best_and_second_are_marked() -> None:
+    assert marks(0.7, 0.9, 0.8) == ["", "best", "second"]
+    assert marks(0.7, 0.9, 0.8, smallest=True) == ["best", "", "second"]
+    assert marks(0.7) == ["best"]
+    assert marks() == []
+
+
+def test_what_reads_the_same_shares_its_mark() -> None:
+    assert marks(0.9001, 0.9004, 0.8) == ["best", "best", ""]  # both read 0.900: there is no second place
+    assert marks(0.9, 0.8001, 0.8004, 0.7) == ["best", "second", "second", ""]
+    assert marks(0.5, 0.5) == ["best", "best"]
+
+
+def test_no_number_is_never_marked() -> None:
+    assert marks(math.nan, 0.8, math.nan, 0.7) == ["", "best", "", "second"]
+    assert marks(math.nan, math.nan) == ["", ""]
+
+
+def test_numbers_have_sensible_digits() -> None:
+    assert [formatting.amount(v) for v in (0, 0.0001, 0.0231, 0.9996, 3.0281, 9.996, 50.86, 99.96, 1373.9)] == [
+        *("0", "<0.001", "0.023", "1.00", "3.03", "10.0", "50.9", "100", "1,374")
+    ]
+    assert formatting.signed(-0.0001) == "0.000"
+    assert formatting.signed(0.0126) == "+0.013"
+    assert formatting.signed_amount(-2.5) == "-2.50"
+    assert formatting.metric(math.nan) == formatting.p_value(math.nan) == formatting.share(math.nan) == "–"
+    assert formatting.interval(math.nan, math.nan) == ""
+    assert formatting.one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
+
+
+def two_models(**changes):
+    names = ("stc", "stc_no_clustering", "sequence_probability", "perplexity", "sar")
+    cells = [
+        cell("A", "NQ", methods=names, **changes),
+        cell("B", "NQ", methods=names[:-1], seed=1, **changes),
+        cell("A", "TQA", methods=names, seed=2, **changes),
+    ]
+    return cells, measure(results(*cells), "exact", n_resamples=100)
+
+
+def test_the_comparison_holds_scikit_learns_numbers_where_they_belong() -> None:
+    cells, found = two_models()
+    table = comparison(found, "auroc")
+    assert table.header == ("Method", "A", "B")
+    assert [group.title for group in table.groups] == ["NQ", "TQA"]
+    nq = {row[0].text: row[1:] for row in table.groups[0].rows}
+    assert list(nq) == ["STC", "Perplexity", "SAR"]
+    for one, place in ((cells[0], 0), (cells[1], 1)):
+        expected = roc_auc_score(1 - one.judgements["exact"], one.uncertainty["perplexity"])
+        assert nq["Perplexity"][place].text == f"{expected:.3f}"
+    assert nq["SAR"][1] == Entry("–", "not in this run")
+    tqa = table.groups[1].rows
+    assert [row[2].text for row in tqa] == ["–", "–", "–"]
+
+
+def test_what_is_level_with_the_best_has_a_sign() -> None:
+    _, found = two_models()
+    table = comparison(found, "auroc")
+    for row, name in zip(table.groups[0].rows, ("stc", "perplexity", "sar"), strict=True):
+        tested = found[0].methods[name].quality["auroc"].to_best
+        assert row[1].sign == ("≈" if tested is not None and tested.p_adjusted >= 0.05 else "")
+
+
+def test_ablations_and_overheads() -> None:
+    _, found = two_models()
+    titles = [row[0].text for row in ablation(found, "prr").groups[0].rows]
+    assert titles == ["STC", "STC without clustering", "Sequence probability"]
+    seconds = {row[0].text: row[1] for row in overhead(found, relative=False).groups[0].rows}
+    assert [seconds[name].text for name in ("STC", "Perplexity", "SAR")] == ["0.500", "2.05", "3.28"]  # 0.5 x 1.6^k
+    assert [seconds[name].mark for name in ("STC", "Perplexity", "SAR")] == ["best", "second", ""]
+    percent = {row[0].text: row[1].text for row in overhead(found, relative=True).groups[0].rows}
+    assert percent["SAR"] == "1.64"  # of 200 seconds
+
+
+def test_tests_stand_beside_the_values() -> None:
+    _, found = two_models()
+    first = method_tests(found, "auroc").groups[0]
+    rows = {row[0].text: row for row in first.rows}
+    tested = found[0].methods["sar"].quality["auroc"].to_stc
+    assert first.title == "A on NQ"
+    assert rows["SAR"][2].text == f"{tested.difference.value:+.3f}"
+    assert rows["SAR"][3].text == f"{tested.p_adjusted:.3f}"
+    assert rows["STC"][2].text == ""
+
+
+def test_overview_properties_and_judges() -> None:
+    cells, found = two_models()
+    (row, *_) = overview(found, "exact").groups[0].rows
+    accuracy = cells[0].judgements["exact"].mean()
+    assert [entry.text for entry in row[:5]] == ["A", "NQ", "120", "0", f"{100 * accuracy:.1f} %"]
+    assert row[-2].text == "1 of 3"
+    table = {r[0].text: [entry.text for entry in r[1:]] for r in properties(found).groups[0].rows}
+    assert table == {
+        "STC": ["yes", "yes", "yes", "low"],
+        "Perplexity": ["no", "yes", "yes", "low"],
+        "SAR": ["yes", "no", "no", "high"],
+    }
+    verdicts, agreement = judges(found)
+    assert [entry.text for entry in verdicts.groups[0].rows[1]][:3] == ["A", "NQ", "llm"]
+    assert agreement.groups[0].rows[0][2].text == "exact, llm"
+    assert (
+        judges(measure(results(cell(judgements={"exact": cells[0].judgements["exact"]})), "exact", n_resamples=5)) != ()
+    )
+
+
+def test_sensitivity_clusters_and_their_time() -> None:
+    one = cell(methods=("stc",), variants=("n_clusters=8000", "n_clusters=12000", "linkage=single"))
+    made = [clustering(), clustering(variant="linkage=single", linkage="single", seconds=None)]
+    found = measure(results(one, clusterings=made), "exact", n_resamples=50)
+    table = sensitivity(found, made)
+    assert table is not None
+    assert [group.title for group in table.groups] == ["NQ: number of clusters", "NQ: linkage"]
+    assert [row[0].text for row in table.groups[0].rows] == ["8,000", "12,000", "16,000"]
+    assert [row[1].sign for row in table.groups[0].rows] == ["", "", "*"]
+    tested = sensitivity_tests(found)
+    assert tested is not None
+    assert [row[0].text for row in tested.groups[0].rows][2] == "Linkage: single"
+    shown = examples(made)
+    assert shown is not None
+    assert [row[0].text for row in shown.groups[0].rows] == ["TV, ␣tv, ␣Television", "Cold, ␣chilly"]
+    times = precomputation(made)
+    assert times is not None
+    assert [row[-1].text for row in times.groups[0].rows] == ["80.0", "–"]
+    without = measure(results(cell(methods=("stc",))), "exact", n_resamples=5)
+    assert (sensitivity(without, []), sensitivity_tests(without), examples([]), precomputation([])) == (None,) * 4
+
+
+# --- formats -----------------------------------------------------------------------------------------------------
+
+
+def hostile_table() -> Table:
+    entry = Entry("0.900", "[0.8, 1.0]", 0.9, "best", "≈")
+    return Table("t_1", HOSTILE, ("Method", HOSTILE), (Group(HOSTILE, ((Entry(HOSTILE), entry),)),), HOSTILE)
+
+
+def test_latex_escapes_every_special_character() -> None:
+    assert latex.escaped("a_b & 50% #1 {c} $") == r"a\_b \& 50\% \#1 \{c\} \$"
+    assert latex.escaped("\\ ~ ^") == r"\textbackslash{} \textasciitilde{} \textasciicircum{}"
+    assert latex.escaped("--- é 中 ␣") == r"-{}-{}-{} é \texttt{U+4E2D} \textvisiblespace{}"
+
+
+def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
+    text = latex.latex_table(hostile_table())
+    body = text[text.index(r"\begin{table}") :]
+    plain = re.sub(r"\\[\\{}%&_#$]", "", body)
+    assert plain.count("{") == plain.count("}")
+    assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [
+        *(("begin", "table"), ("begin", "tabular"), ("end", "tabular"), ("end", "table"))
+    ]
+    assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
+    assert r"\begin{tabular}{lr}" in text
+    rows = [line for line in body.splitlines() if line.endswith(r" \\")]
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [1, 0, 1]  # header, group over all columns, row
+    assert r"\best{0.900}\levelsign{} \detail{[0.8, 1.0]}" in rows[2]
+    for character in "%#$^~":  # unescaped, they would be commands
+        assert not re.search(r"(?<!\\)" + re.escape(character), body.replace(r"$^{\approx}$", ""))
+
+
+def test_latex_of_a_report_has_every_table(tmp_path) -> None:
+    text = latex.latex_document([hostile_table()], HOSTILE)
+    assert r"\input{t_1}" in text
+    assert r"\usepackage{booktabs}" in text
+    assert "<script>" not in text
+
+
+def test_markdown_shows_hostile_names_as_they_are() -> None:
+    text = markdown.markdown_table(hostile_table())
+    assert "<script" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(rows) == 3
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3, 3, 3]
+    assert "**0.900**≈ \\[0.8, 1.0\\]" in rows[2]
+
+
+def test_csv_files_hold_plain_numbers() -> None:
+    cells, found = two_models()
+    rows = list(csv.DictReader(io.StringIO(figures_csv(measured_figures(found, [clustering("A", seconds=7.5)])))))
+    by_place = {tuple(row[k] for k in ("table", "dataset", "setting", "model", "metric")): row for row in rows}
+    assert list(rows[0])[:6] == ["table", "dataset", "setting", "model", "metric", "value"]
+    value = float(by_place["comparison", "NQ", "SAR", "A", "AUROC"]["value"])
+    assert value == pytest.approx(roc_auc_score(1 - cells[0].judgements["exact"], cells[0].uncertainty["sar"]))
+    assert by_place["pre-computation", "", "agglomerative clustering", "A", "seconds"]["value"] == "7.5"
+    assert by_place["comparison", "NQ", "SAR", "A", "seconds"]["low"] == ""
+    (first, *_) = csv.DictReader(io.StringIO(cells_csv(found)))
+    assert (first["questions"], first["method"], first["undefined"]) == ("120", "stc", "0")
+    assert len(list(csv.DictReader(io.StringIO(judges_csv(found))))) == 3
+    tokens = list(csv.DictReader(io.StringIO(examples_csv([clustering("A")]))))
+    assert [(row["cluster"], row["token"]) for row in tokens[:4]] == [
+        ("1", "TV"),
+        ("1", " tv"),
+        ("1", " Television"),
+        ("2", "Cold"),
+    ]
+
+
+def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:
+    found = measure(results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)})), "exact", n_resamples=5)
+    (row, *_) = csv.DictReader(io.StringIO(figures_csv(measured_figures(found, []))))
+    assert (row["metric"], row["value"], row["low"]) == ("AUROC", "", "")
+    assert {r[1].text for r in comparison(found, "prr").groups[0].rows} == {"undefined"}
+    assert "nan" not in figures_csv(measured_figures(found, [])).lower()
+
+
+def test_every_method_of_the_library_has_a_row() -> None:
+    found = measure(results(cell()), "exact", n_resamples=5)
+    shown = {row[0].text for row in comparison(found, "auroc").groups[0].rows}
+    shown |= {row[0].text for row in ablation(found, "auroc").groups[0].rows}
+    assert shown == {method.title for method in METHODS.values()}

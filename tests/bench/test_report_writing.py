@@ -1,0 +1,245 @@
+"""The folder of a report: what is in it, that nothing is lost, and that the same run gives the same bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.bench.report import writing
+from semtoken.bench.report.content import Report, build_report
+from semtoken.bench.report.measures import measure
+from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
+from semtoken.bench.report.writing import write_report
+from semtoken.errors import InvalidInput
+from tests.bench.report_runs import cell, clustering, results
+
+HOSTILE = "<script>alert(1)</script> $x$ \x1b[31m"
+VARIANTS = ("n_clusters=8000", "linkage=single")
+
+
+@cache
+def report(*, paper: bool = True) -> Report:
+    run = results(
+        cell(variants=VARIANTS),
+        cell(HOSTILE, "TQA", seed=1),
+        clusterings=[clustering()],
+        notes=(f"{HOSTILE} is a note.",),
+        settings={"models": [{"name": HOSTILE}]},
+    )
+    return build_report(run, n_resamples=20, paper=paper)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(report(), tmp_path_factory.mktemp("out") / "report").parent
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def test_all_formats_are_there(folder: Path) -> None:
+    found = contents(folder)
+    for name in (
+        *("index.html", "report.md", "report.json", "csv/figures.csv", "csv/tests.csv", "csv/paper.csv"),
+        *("latex/all.tex", "latex/comparison_auroc.tex", "latex/paper_quality.tex"),
+        *("figures/best_methods_1_NQ.png", "figures/best_methods_1_NQ.svg", "figures/sensitivity.svg"),
+    ):
+        assert name in found
+    assert all(found.values())
+    assert json.loads(found["report.json"])["files"] == sorted(set(found) - {"report.json"})
+    included = re.findall(r"\\input\{(\w+)\}", found["latex/all.tex"].decode())
+    assert {f"latex/{name}.tex" for name in included} == {n for n in found if n.startswith("latex/")} - {
+        "latex/all.tex"
+    }
+    linked = set(re.findall(r"\]\((figures/[^)]+)\)", found["report.md"].decode()))
+    assert linked == {name for name in found if name.endswith(".png")}
+
+
+def test_the_same_run_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    report.cache_clear()
+    again = write_report(report(), tmp_path / "elsewhere").parent
+    assert contents(again) == contents(folder)
+
+
+class Page(HTMLParser):
+    """Tags, addresses and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src", "action", "data")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in ("meta", "img", "br", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_stands_alone_and_runs_nothing(folder: Path) -> None:
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert {"script", "iframe", "object", "link"}.isdisjoint(page.tags)
+    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in page.addresses)
+    assert {a.removeprefix("#") for a in page.addresses if a.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "<script>alert(1)</script>" in page.text  # shown, as text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
+    page = Page((folder / "index.html").read_text(encoding="utf-8"))
+    for part in (
+        "Headline",
+        "AUROC of the methods",
+        "Overhead in seconds",
+        "Beside the paper",
+        "Manifest",
+        "a processor",
+    ):
+        assert part in page.text
+    images = [a for a in page.addresses if a.startswith("data:")]
+    inlined = {base64.b64decode(image.partition(",")[2]) for image in images}
+    assert inlined == {path.read_bytes() for path in (folder / "figures").glob("*.svg")}
+
+
+def test_figures_and_markdown_escape_names(folder: Path) -> None:
+    for path in (folder / "figures").glob("*.svg"):
+        assert "<script" not in path.read_text(encoding="utf-8")
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    outside_code = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
+    assert "<script" not in outside_code
+    assert "\x1b" not in text
+
+
+def test_a_former_report_is_replaced_and_stale_files_go(tmp_path: Path) -> None:
+    target = write_report(report(), tmp_path / "report").parent
+    assert (target / "csv/paper.csv").exists()
+    write_report(report(paper=False), target)
+    assert not (target / "csv/paper.csv").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+
+def test_other_files_are_never_lost(tmp_path: Path) -> None:
+    target = write_report(report(), tmp_path / "report").parent
+    (target / "figures" / "mine.txt").write_text("mine")
+    before = contents(target)
+    with pytest.raises(InvalidInput, match=r"figures/mine\.txt.*--out"):
+        write_report(report(), target)
+    assert contents(target) == before
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.html").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"index\.html"):
+        write_report(report(), other)
+    with pytest.raises(InvalidInput, match="is a file"):
+        write_report(report(), other / "index.html")
+
+
+def test_a_report_that_fails_halfway_leaves_the_former_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = write_report(report(), tmp_path / "report").parent
+    before = contents(target)
+    made = report()
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writing, "latex_document", full)
+    with pytest.raises(InvalidInput, match="No space left"):
+        write_report(made, target)
+    assert contents(target) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX engine is installed")
+def test_latex_compiles(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "latex", tmp_path / "latex")
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "all.tex"]
+    done = subprocess.run(command, cwd=tmp_path / "latex", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+# --- figures -----------------------------------------------------------------------------------------------------
+
+
+def measured(*cells, **changes: Any):
+    return measure(results(*cells, **changes), "exact", n_resamples=20)
+
+
+def test_bars_show_the_best_seven_in_order() -> None:
+    (found,) = measured(cell())
+    (axis,) = bars([found]).axes
+    best = found.ranked("auroc")[:7]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [method.title for method in best]
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    assert ends == pytest.approx([method.quality["auroc"].estimate.value for method in best])
+    assert axis.yaxis_inverted()
+    assert axis.get_title() == "Qwen2.5-7B"
+
+
+def test_stc_is_added_where_it_is_not_among_the_best() -> None:
+    one = cell()
+    one.uncertainty["stc"][:] = -one.uncertainty["stc"]
+    (axis,) = bars(measured(one)).axes
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert (len(labels), labels[-1]) == (8, "STC (place 15)")
+
+
+def test_overhead_is_on_a_logarithmic_scale() -> None:
+    names = ("stc", "perplexity", "sar")
+    (found,) = measured(cell(methods=names, seconds={"stc": 0.0, "perplexity": 1.0, "sar": 400.0}))
+    figure = against_overhead([found])
+    (axis,) = figure.axes
+    assert axis.get_xscale() == "log"
+    shown = [
+        (float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in axis.lines if len(line.get_xdata()) == 1
+    ]
+    values = [method.quality["auroc"].estimate.value for method in found.methods.values()]
+    assert shown == [(pytest.approx(x), pytest.approx(y)) for x, y in zip((0.5 / 3, 0.5, 200.0), values, strict=True)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["STC", "Perplexity", "SAR"]
+
+
+def test_the_sensitivity_study_has_a_panel_for_each_setting() -> None:
+    made = [clustering(), clustering("B")]
+    found = measured(cell(variants=VARIANTS), cell("B", variants=VARIANTS), clusterings=made)
+    figure = sensitivity_panels(found, made)
+    assert [axis.get_title() for axis in figure.axes] == ["NQ: number of clusters", "NQ: linkage"]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["8,000", "16,000"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Qwen2.5-7B", "B"]
+
+
+def test_figures_without_numbers_are_left_out() -> None:
+    found = measured(cell(judgements={"exact": np.ones(120)}))
+    assert plots(found, []) == []
+    (only,) = plots(measured(cell(methods=("stc",), seconds={})), [])
+    assert only.name == "best_methods_1_NQ"
+
+
+def test_two_data_sets_with_like_names_have_figures_of_their_own() -> None:
+    names = [plot.name for plot in plots(measured(cell(dataset="a b"), cell(dataset="a/b")), [])]
+    assert len(names) == len(set(names)) == 4
