@@ -24,9 +24,15 @@ from semtoken.vocabulary import Vocabulary, clean_up_spaces, normalize
 IdArray = npt.NDArray[np.int64]
 
 FIRST_WINDOW = 4  # tokens decoded at first; doubled until the prefix set is decided
+EAGER_LOOKS = 16  # tokens behind a step of an answer in progress at each of which it is looked at again
 CLEAN_UP_REACH = 8  # characters at the end that a later token may still change by cleaning up blanks
 LAST_CHARACTER = chr(0x10FFFF)
 NO_IDS: IdArray = np.empty(0, dtype=np.int64)
+
+
+def next_look(waited: int) -> int:
+    """Tokens after which a suffix that is still open is looked at again: soon at first, then ever less often."""
+    return waited + 1 if waited < EAGER_LOOKS else 2 * waited
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ import numpy as np
 from semtoken._arrays import FloatArray, IdArray, Rows, as_ids, as_rows, copy_row, gather, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from semtoken.prefixes import NO_IDS, PrefixIndex
+from semtoken.prefixes import NO_IDS, PrefixIndex, next_look
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.steps import (
@@ -296,7 +296,7 @@ class AnswerScorer:
         """The same step, to be looked at later; without the whole row once something is known of the text to come."""
         if not all(heads):
             return step
-        later = 2 * len(self.ids) - step.position
+        later = step.position + next_look(len(self.ids) - step.position)
         if step.row is None:
             return replace(step, look_again=later)
         candidates = self.scorer.candidates(heads)

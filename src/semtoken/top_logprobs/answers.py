@@ -16,6 +16,7 @@ from typing import Any
 from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
+from semtoken.prefixes import next_look
 from semtoken.results import Alternative, Distribution, Flag, Running, ScoredResponse, ScoredToken
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.scoring import Scorer, scorer_for
@@ -141,8 +142,7 @@ class TopAnswerScorer:
             if self.scorer.index.is_decided(heads, complete=complete):
                 self._prefixes[step.position] = self.scorer.index.beginnings(heads[0])
             else:
-                later = 2 * len(self.ids) - step.position if all(heads) else len(self.ids) + 1
-                waiting.append(_Open(step.position, later))
+                waiting.append(_Open(step.position, step.position + next_look(len(self.ids) - step.position)))
         self._open = waiting
 
     @property
