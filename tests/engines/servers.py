@@ -40,6 +40,14 @@ def running(arguments: list[str], log: Path, ready: str = "/health", **environme
             stop(process)
 
 
+@contextmanager
+def proxied(upstream: str, clusters: Path, log: Path, *options: str) -> Iterator[str]:
+    """The base URL of a `semtoken proxy` in front of a server."""
+    command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", upstream]
+    with running([*command, "--clusters", str(clusters), *options], log) as url:
+        yield url
+
+
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

@@ -14,12 +14,13 @@ from llama_cpp.llama_tokenizer import BaseLlamaTokenizer
 from tokenizers import Tokenizer
 
 from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.almanac import almanac_path
+from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.backends.llama_cpp import LlamaCppScorer
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
+from semtoken.results import ScoredResponse
 from tests.engines.gguf_model import write_gguf
-from tests.engines.servers import running
+from tests.engines.servers import proxied, running
 
 TOLERANCE = 1e-4
 HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
@@ -115,20 +116,47 @@ def test_what_cannot_be_used_is_refused(scorer: LlamaCppScorer, clusters: TokenC
         LlamaCppScorer(scorer.llama, TokenClusters(np.asarray(clusters.labels), swapped))
 
 
-def test_the_payload_of_the_server_gives_an_interval(
-    gguf_file: Path, clusters: TokenClusters, stc: STC, prompts: list[str], tmp_path: Path
-) -> None:
-    """It names tokens by their texts, of which some are those of several tokens: the interval knows."""
+@pytest.fixture(scope="module")
+def server(gguf_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     arguments = ["-m", "llama_cpp.server", "--model", str(gguf_file), "--model_alias", "almanac", "--n_ctx", "256"]
     arguments += ["--logits_all", "true", "--n_threads", "1"]
-    question = "Answer these questions:\n\nQuestion:\nWhat is Peru?\nAnswer:\n"
-    with running(arguments, tmp_path / "log", ready="/v1/models") as url:
-        body = {"model": "almanac", "prompt": question, "max_tokens": 6, "temperature": 0.0, "logprobs": 30}
-        reply = httpx.post(f"{url}/v1/completions", json=body, timeout=120).raise_for_status().json()
-    (choice,) = read_payload(reply).choices
-    scored = score_top_logprobs(choice.segment("answer").steps, clusters)
+    with running(arguments, tmp_path_factory.mktemp("llama") / "log", ready="/v1/models") as url:
+        yield url
+
+
+QUESTION = "Answer these questions:\n\nQuestion:\nWhat is Peru?\nAnswer:\n"
+REQUEST = {"model": "almanac", "prompt": QUESTION, "max_tokens": 6, "temperature": 0.0}
+
+
+def ask(url: str, **changes: Any) -> dict[str, Any]:
+    return httpx.post(f"{url}/v1/completions", json=REQUEST | changes, timeout=120).raise_for_status().json()
+
+
+def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredResponse:
     llama = load(gguf_file)
-    twin = LlamaCppScorer(llama, clusters).score(question, [scored.token_ids])[0]
+    (scored,) = LlamaCppScorer(llama, clusters).generate(QUESTION, 6)
     llama.close()
+    return scored
+
+
+def test_the_payload_of_the_server_gives_an_interval(server: str, gguf_file: Path, clusters: TokenClusters) -> None:
+    """It names tokens by their texts, of which some are those of several tokens: the interval knows."""
+    (choice,) = read_payload(ask(server, logprobs=30)).choices
+    scored = score_top_logprobs(choice.segment("answer").steps, clusters)
     lower, upper = scored.uncertainty_bounds
-    assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
+    exact = exact_score(gguf_file, clusters)
+    assert scored.token_ids == exact.token_ids
+    assert lower - TOLERANCE <= exact.uncertainty <= upper + TOLERANCE
+    assert upper - lower < 0.5
+
+
+def test_a_proxy_in_front_of_it_adds_the_uncertainty(
+    server: str, gguf_file: Path, clusters: TokenClusters, tmp_path: Path
+) -> None:
+    with proxied(server, almanac_clusters_path(), tmp_path / "log") as url:
+        choice = ask(url)["choices"][0]
+    block = choice["semtoken"]
+    exact = exact_score(gguf_file, clusters)
+    assert choice["text"] == exact.text
+    assert choice["logprobs"] is None
+    assert block["lower"] - TOLERANCE <= exact.uncertainty <= block["upper"] + TOLERANCE

@@ -11,10 +11,10 @@ import openai
 import pytest
 
 from semtoken import STC, TokenClusters, score_top_logprobs
-from semtoken.almanac import almanac_path
+from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.backends.channel import read_channel
 from semtoken.payloads import read_payload
-from tests.engines.servers import running
+from tests.engines.servers import proxied, running
 
 TOLERANCE = 1e-4
 NEWLINE = 201
@@ -104,3 +104,22 @@ def test_the_payload_gives_an_interval_around_the_exact_score(
         lower, upper = scored.uncertainty_bounds
         assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
         assert upper - lower < 0.5
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_proxy_in_front_of_it_adds_the_uncertainty(
+    server: str, stc: STC, prompts: list[str], tmp_path: Path, stream: bool
+) -> None:
+    options = {"model": "almanac", "temperature": 0, "max_tokens": 12}
+    body = {"stop_token_ids": [NEWLINE], "return_token_ids": True}
+    with proxied(server, almanac_clusters_path(), tmp_path / "log", "--token-ids") as url:
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+        for prompt in prompts[:4]:
+            reply = client.completions.create(prompt=prompt, extra_body=body, stream=stream, **options)
+            parts = [part.choices[0] for part in (reply if stream else [reply])]
+            ids = [token for part in parts for token in part.token_ids or ()]
+            (twin,) = stc.score([prompt], [ids])
+            block = parts[-1].semtoken
+            assert block["lower"] - TOLERANCE <= twin.uncertainty <= block["upper"] + TOLERANCE
+            assert block["distribution"] == "unknown" and block["n_tokens"] == len(ids)
+            assert all(part.logprobs is None for part in parts)

@@ -19,7 +19,9 @@ from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, add_step
 
-IDLE_SECONDS = 0.25  # a request that was not stepped for so long is written down: it has ended, or waits
+IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
+IDLE_STEPS = 4  # ... and for the time of so many steps is written down: it has ended, or waits
+LONGEST_STEP = 0.25  # seconds; longer pauses are waits
 PLACEHOLDER = -1  # in a list of output ids: chosen, but not known yet
 
 logger = logging.getLogger("vllm.semtoken")
@@ -40,6 +42,8 @@ class Watched:
     """Its row among them."""
     stepped: float = 0.0
     """When that was (monotonic seconds)."""
+    pace: float = IDLE_SECONDS
+    """Seconds from one step to the next, lately."""
     unwritten: bool = False
     """Something has changed since its record was written."""
     left: bool = False
@@ -118,9 +122,7 @@ class Watch:
             held = as_rows(logits[[entry.row for entry in rows]])  # indexing with a list copies
             for row, entry in enumerate(rows):
                 if entry.watched.error is None:
-                    watched = entry.watched
-                    watched.held, watched.held_row, watched.unwritten = held, row, True
-                    watched.stepped = time.monotonic()
+                    _hold(entry.watched, held, row)
 
     def _is_due(self, entry: WatchedRow) -> bool:
         """Whether the held row's token is known now. Other rows that are held belong to no token of the answer."""
@@ -182,7 +184,7 @@ class Watch:
 
     def _write_forever(self) -> None:
         while True:
-            time.sleep(IDLE_SECONDS / 5)
+            time.sleep(IDLE_SECONDS / 2)
             for watched in self._waiting():
                 try:
                     self._write(watched)
@@ -193,8 +195,8 @@ class Watch:
         """Requests that have left or were not stepped for a moment, and were not written since."""
         with self._lock:
             self._watched = {name: w for name, w in self._watched.items() if w.unwritten or not w.left}
-            before = time.monotonic() - IDLE_SECONDS
-            return [w for w in self._watched.values() if w.unwritten and (w.left or w.stepped < before)]
+            now = time.monotonic()
+            return [w for w in self._watched.values() if w.unwritten and (w.left or w.error or _is_idle(w, now))]
 
     def _write(self, watched: Watched) -> None:
         with self._lock:
@@ -224,6 +226,17 @@ class Watch:
             else _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size),
             error=watched.error,
         )
+
+
+def _hold(watched: Watched, rows: Rows, row: int) -> None:
+    now = time.monotonic()
+    if watched.answer.ids:
+        watched.pace = min(now - watched.stepped, LONGEST_STEP)
+    watched.held, watched.held_row, watched.stepped, watched.unwritten = rows, row, now, True
+
+
+def _is_idle(watched: Watched, now: float) -> bool:
+    return now - watched.stepped > max(IDLE_SECONDS, IDLE_STEPS * watched.pace)
 
 
 def _own_row(rows: Rows, row: int, size: int) -> FloatArray:

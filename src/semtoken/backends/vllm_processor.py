@@ -32,7 +32,7 @@ from semtoken.scoring import Scorer, scorer_for
 
 TESTED = "0.32"
 
-require("vllm", extra="vllm")
+vllm = require("vllm", extra="vllm")
 try:
     from vllm.v1.sample.logits_processor import LogitsProcessor as FirstRunnerProcessor
     from vllm.v1.sample.logits_processor import MoveDirectionality
@@ -103,6 +103,8 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
                 f"The model gives {columns:,} logits a step, the vocabulary of the clusters in {CLUSTERS} has "
                 f"{scorer.vocabulary.size:,} tokens: they belong to another model."
             )
+        if not str(vllm.__version__).startswith(TESTED):
+            logger.warning("semtoken's logits processor was tested with vLLM %s, not %s", TESTED, vllm.__version__)
         self._states: Any = device_or_states if is_pin_memory is None else None
         self._watch = Watch(scorer, folder) if _is_writer(vllm_config) else None
         self._places: dict[int, Watched] = {}

@@ -1,0 +1,119 @@
+"""What scores cost in vLLM: tokens a second alone, with the 20 best, with the whole vocabulary, with the processor.
+
+All four in one engine in this process, in turn, on the same prompts and as many tokens; what is counted are processor
+seconds, the scoring included, so that other work on the machine disturbs little. Run it where vLLM is installed
+(`make test-engines` makes such a place):
+
+    .venv-engines/bin/python benchmarks/engines.py                              # the embedded model, 8,192 tokens
+    .venv-engines/bin/python benchmarks/engines.py --vocabulary 151936          # random weights, a real vocabulary size
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import semtoken as st
+from generation import made_up_tokenizer, random_model
+from semtoken.almanac import almanac_clusters_path, almanac_path
+
+console = Console()
+ENVIRONMENT = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def made_up(folder: Path, vocabulary: int) -> tuple[Path, Path]:
+    """A checkpoint with random weights and clusters with random labels."""
+    tokenizer = made_up_tokenizer(vocabulary)
+    model, clusters = folder / "model", folder / "clusters"
+    random_model(tokenizer, vocabulary, hidden=256, layers=2).save_pretrained(model)
+    tokenizer.save_pretrained(model)
+    labels = np.random.default_rng(0).integers(0, 16_000, vocabulary).astype(np.int32)
+    st.TokenClusters(labels, st.Vocabulary.from_tokenizer(tokenizer)).save_pretrained(clusters)
+    return model, clusters
+
+
+def ways(llm: Any, clusters: st.TokenClusters, channel: Path, tokens: int) -> dict[str, Callable[[list[str]], object]]:
+    """How to answer prompts, from without a score to the exact one."""
+    from vllm import SamplingParams
+
+    from semtoken.backends.vllm import VLLMScorer, sampling_params
+
+    options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
+    scorer, watched = VLLMScorer(llm, clusters), VLLMScorer(llm, clusters, channel=channel)
+    return {
+        "vLLM alone": lambda prompts: llm.generate(prompts, SamplingParams(**options), use_tqdm=False),
+        "20 best": lambda prompts: scorer.generate(prompts, sampling_params(top_k=20, **options)),
+        "logits processor": lambda prompts: watched.generate(prompts, SamplingParams(**options)),
+        "whole vocabulary": lambda prompts: scorer.generate(prompts, sampling_params(exact=True, **options)),
+    }
+
+
+def main(
+    vocabulary: Annotated[int, typer.Option(help="Tokens of a random model; 0: the embedded one.")] = 0,
+    prompts: Annotated[int, typer.Option(help="Prompts answered together.")] = 16,
+    tokens: Annotated[int, typer.Option(help="Tokens of each answer.")] = 32,
+    rounds: Annotated[int, typer.Option(help="Times each way is run.")] = 5,
+) -> None:
+    """Print tokens a second of each way and their ratios to vLLM alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model, labels = made_up(folder, vocabulary) if vocabulary else (almanac_path(), almanac_clusters_path())
+        channel = folder / "channel"
+        os.environ.update(ENVIRONMENT, SEMTOKEN_VLLM_CLUSTERS=str(labels), SEMTOKEN_VLLM_CHANNEL=str(channel))
+        from vllm import LLM
+
+        llm = LLM(
+            model=str(model),
+            dtype="float32",
+            max_model_len=256,
+            max_logprobs=-1,
+            enforce_eager=True,
+            distributed_executor_backend="uni",
+            enable_prefix_caching=False,
+            logits_processors=["semtoken.backends.vllm_processor:ClusterProcessor"],
+        )
+        questions = [f"Question:\nWhat is number {i}?\nAnswer:\n" for i in range(prompts)]
+        found = ways(llm, st.TokenClusters.from_pretrained(labels), channel, tokens)
+        seconds: dict[str, list[float]] = {way: [] for way in found}
+        for turn in range(rounds + 1):
+            for way, answer in found.items():
+                start = time.process_time()
+                answer(questions)
+                if turn:  # the first round warms up
+                    seconds[way].append(time.process_time() - start)
+    report(seconds, prompts * tokens)
+
+
+def report(seconds: dict[str, list[float]], tokens: int) -> None:
+    """One row a way: the median rate, and the median of the ratios within each round."""
+    table = Table("", "tokens per processor second", "vLLM alone = 1", "ms a token more")
+    alone = seconds["vLLM alone"]
+    for way, times in seconds.items():
+        ratio = statistics.median(t / a for t, a in zip(times, alone, strict=True))
+        more = statistics.median(t - a for t, a in zip(times, alone, strict=True)) / tokens
+        table.add_row(way, f"{tokens / statistics.median(times):,.0f}", f"{ratio:.2f}", f"{1000 * more:.3f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
