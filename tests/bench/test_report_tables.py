@@ -172,7 +172,13 @@ def hostile_table() -> Table:
 def test_latex_escapes_every_special_character() -> None:
     assert latex.escaped("a_b & 50% #1 {c} $") == r"a\_b \& 50\% \#1 \{c\} \$"
     assert latex.escaped("\\ ~ ^") == r"\textbackslash{} \textasciitilde{} \textasciicircum{}"
-    assert latex.escaped("--- é 中 ␣") == r"-{}-{}-{} é \texttt{U+4E2D} \textvisiblespace{}"
+    assert latex.escaped("a-b --- é 中 ␣ –") == r"a-b -{}-{}- é \texttt{U+4E2D} \textvisiblespace{} \textendash{}"
+
+
+def test_negative_numbers_have_a_minus_in_latex() -> None:
+    row = (Entry("Qwen2.5-7B"), Entry("-0.423", "[-0.724, +0.076]"))
+    text = latex.latex_table(Table("t", "T", ("a", "b"), (Group("", (row,)),)))
+    assert r"Qwen2.5-7B & $-$0.423 \detail{[$-$0.724, +0.076]} \\" in text
 
 
 def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
@@ -192,10 +198,18 @@ def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
         assert not re.search(r"(?<!\\)" + re.escape(character), body.replace(r"$^{\approx}$", ""))
 
 
-def test_latex_of_a_report_has_every_table(tmp_path) -> None:
+def test_latex_goes_over_several_pages_where_it_must() -> None:
+    row = (Entry("[a]"), Entry("*"))
+    text = latex.latex_table(Table("t", "T", ("a", "b"), (Group("", (row,) * 60),)))
+    assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [("begin", "longtable"), ("end", "longtable")]
+    assert text.count("\n{}[a] & * ") == 60  # not an option of the line end before
+    assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
+
+
+def test_latex_of_a_report_has_every_table() -> None:
     text = latex.latex_document([hostile_table()], HOSTILE)
     assert r"\input{t_1}" in text
-    assert r"\usepackage{booktabs}" in text
+    assert r"\usepackage{booktabs,longtable}" in text
     assert "<script>" not in text
 
 

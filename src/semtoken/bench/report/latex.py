@@ -6,12 +6,15 @@ LaTeX may have no glyph for are written as their code points.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from semtoken.bench.formatting import one_line
 from semtoken.bench.report.table import Entry, Table
 
-PREAMBLE = r"""% needs \usepackage{booktabs}
+LONG = 45
+"""Lines that still make a floating table."""
+PREAMBLE = r"""% needs \usepackage{booktabs,longtable} and \usepackage[T1]{fontenc}
 \providecommand{\best}[1]{\textbf{#1}}
 \providecommand{\second}[1]{\underline{#1}}
 \providecommand{\detail}[1]{{\scriptsize #1}}
@@ -28,12 +31,13 @@ _REPLACED = {
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
     "|": r"\textbar{}",
-    "-": "-{}",  # no dashes from two in a row
     "␣": r"\textvisiblespace{}",
-    "–": "--",
+    "–": r"\textendash{}",
     "≈": r"$\approx$",
     "−": "$-$",
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LIGATURE = re.compile("-(?=-)")
+_MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 _LAST_LETTER = "\u00ff"
 """Up to here every LaTeX has glyphs."""
 _SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
@@ -41,7 +45,7 @@ _SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
 
 def escaped(text: str) -> str:
     """Text of others as LaTeX that shows it as it is."""
-    return "".join(map(_character, one_line(text)))
+    return _LIGATURE.sub("-{}", "".join(map(_character, one_line(text))))
 
 
 def _character(c: str) -> str:
@@ -51,23 +55,30 @@ def _character(c: str) -> str:
 
 
 def latex_table(table: Table) -> str:
-    """A floating table that a document can include."""
+    """A floating table, or one that goes over several pages, that a document can include."""
+    caption = rf"\caption{{{escaped(table.title)}. {escaped(table.note)}}}"
+    label = rf"\label{{tab:{table.name.replace('_', '-')}}}"
     columns = "".join(alignment[0] for alignment in table.alignments)
-    lines = [
-        PREAMBLE + r"\begin{table}[htbp]",
-        r"\centering\small",
-        rf"\caption{{{escaped(table.title)}. {escaped(table.note)}}}",
-        rf"\label{{tab:{table.name.replace('_', '-')}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\toprule",
-        _row([escaped(name) for name in table.header]),
-    ]
-    for group in table.groups:
-        lines.append(r"\midrule")
+    head = [r"\toprule", _row([escaped(name) for name in table.header]), r"\midrule"]
+    body = _body(table)
+    if len(body) > LONG:
+        begin = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption}{label} \\", *head, r"\endhead"]
+        lines = [r"{\small", *begin, *body, r"\bottomrule", r"\end{longtable}", "}"]
+    else:
+        begin = [r"\begin{table}[htbp]", r"\centering\small", caption, label, rf"\begin{{tabular}}{{{columns}}}", *head]
+        lines = [*begin, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return PREAMBLE + "\n".join(lines) + "\n"
+
+
+def _body(table: Table) -> list[str]:
+    lines = []
+    for number, group in enumerate(table.groups):
+        if number:
+            lines.append(r"\midrule")
         if group.title:
             lines.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{escaped(group.title)}}}}} \\")
         lines += [_row([_cell(entry) for entry in row]) for row in group.rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    return lines
 
 
 def latex_document(tables: Sequence[Table], title: str) -> str:
@@ -77,8 +88,8 @@ def latex_document(tables: Sequence[Table], title: str) -> str:
             r"\documentclass{article}",
             r"\usepackage[T1]{fontenc}",
             r"\usepackage{textcomp}",
-            r"\usepackage{booktabs}",
-            r"\usepackage[landscape,paperwidth=120cm,paperheight=80cm,margin=2cm]{geometry}",
+            r"\usepackage{booktabs,longtable}",
+            r"\usepackage[landscape,paperwidth=120cm,paperheight=40cm,margin=2cm]{geometry}",
             rf"\title{{{escaped(title)}}}",
             r"\date{}",
             r"\begin{document}",
@@ -91,12 +102,12 @@ def latex_document(tables: Sequence[Table], title: str) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+    guard = "{}" if cells[0].startswith(("[", "*")) else ""  # the line before would take them as its own
+    return guard + " & ".join(cells) + r" \\"
 
 
 def _cell(entry: Entry) -> str:
-    text = escaped(entry.text)
+    text, detail = (escaped(_MINUS.sub("−", part)) for part in (entry.text, entry.detail))
     if entry.mark:
         text = rf"\{entry.mark}{{{text}}}"
-    detail = rf" \detail{{{escaped(entry.detail)}}}" if entry.detail else ""
-    return f"{text}{_SIGNS[entry.sign]}{detail}"
+    return f"{text}{_SIGNS[entry.sign]}" + (rf" \detail{{{detail}}}" if detail else "")

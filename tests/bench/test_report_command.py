@@ -1,0 +1,108 @@
+"""`semtoken bench report` on the folder of a real run, whole and in parts."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner, Result
+
+from semtoken.bench.collecting import collect
+from semtoken.bench.run import run_benchmark
+from semtoken.bench.settings import check_settings
+from semtoken.cli.app import app
+from tests.bench.runs import TINY_QUESTIONS, tiny_settings
+from tests.bench.test_report_writing import contents
+
+METHODS = ["stc", "stc_no_clustering", "sequence_probability", "perplexity"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a random model, judged by a file that calls every other answer right, and by exact match."""
+    folder = tmp_path_factory.mktemp("run")
+    verdicts = folder / "people.csv"
+    verdicts.write_text("id,correct\n" + "".join(f"q{i},{i % 2}\n" for i in range(len(TINY_QUESTIONS))))
+    people = {"kind": "imported", "name": "people", "path": str(verdicts)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEMTOKEN_CACHE", str(folder / "cache"))
+        settings = tiny_settings(folder) | {"methods": METHODS, "judges": [people, "exact"]}
+        assert run_benchmark(check_settings(settings, "the test"), folder / "example") == []
+    return folder / "example"
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """A copy, to be changed."""
+    return Path(shutil.copytree(made, tmp_path / "example"))
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["bench", "report", *map(str, arguments)], prog_name="semtoken")
+
+
+def test_a_whole_run(run: Path) -> None:
+    before = contents(run)
+    result = command(run, "--against", "paper", "--n-resamples", 50)
+    assert result.exit_code == 0, result.output
+    assert "no figures for the model tiny" in result.stdout
+    assert f"The report is in {run.resolve() / 'report'}" in " ".join(result.stderr.split())
+    (cell,) = collect(run).cells
+    with (run / "report/csv/figures.csv").open() as file:
+        rows = {(r["table"], r["setting"], r["metric"]): r["value"] for r in csv.DictReader(file)}
+    expected = roc_auc_score(1 - cell.judgements["people"], cell.uncertainty["perplexity"])
+    assert float(rows["comparison", "Perplexity", "AUROC"]) == pytest.approx(expected)
+    assert ("linkage", "average", "AUROC") in rows
+    assert {name: content for name, content in contents(run).items() if not name.startswith("report/")} == before
+
+
+def test_another_process_writes_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    command(run, "--n-resamples", 50)
+    code = "from semtoken.cli.app import app; app()"
+    arguments = ["bench", "report", str(run), "--n-resamples", "50", "--out", str(tmp_path / "again")]
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, env=environment)
+    assert contents(tmp_path / "again") == contents(run / "report")
+
+
+def test_another_judge(run: Path) -> None:
+    result = command(run, "--judge", "exact", "--n-resamples", 20)
+    assert result.exit_code == 0
+    assert "judged by exact" in (run / "report/report.md").read_text()
+    unknown = command(run, "--judge", "nobody")
+    assert (unknown.exit_code, "there are those of people, exact" in " ".join(unknown.stderr.split())) == (1, True)
+
+
+def test_a_run_that_was_cut_off_tells_what_is_missing(run: Path) -> None:
+    folder = next(path for path in (run / "stages").iterdir() if path.name.startswith("score-perplexity"))
+    next(folder.glob("*.parquet")).unlink()
+    result = command(run, "--n-resamples", 20)
+    assert result.exit_code == 0, result.output
+    text = (run / "report/report.md").read_text()
+    assert "score:perplexity is there for" in text
+    assert "not there are perplexity" in text
+    assert "| Perplexity" not in text
+
+
+def test_a_run_with_nothing_complete_is_an_error_and_leaves_a_former_report(run: Path) -> None:
+    assert command(run, "--n-resamples", 20).exit_code == 0
+    before = contents(run / "report")
+    shutil.rmtree(run / "stages")
+    result = command(run)
+    assert result.exit_code == 1
+    assert "nothing complete" in result.stderr
+    assert "semtoken bench run" in " ".join(result.stderr.split())
+    assert contents(run / "report") == before
+
+
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
+    result = command(tmp_path)
+    assert result.exit_code == 1
+    assert "holds no benchmark run" in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
