@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +40,7 @@ def reason_block(reason: str) -> dict[str, Any]:
     return {"version": VERSION, "reason": reason}
 
 
-def score_block(
-    result: ScoredResponse, artifact: str, options: BlockOptions, notes: Iterable[str] = ()
-) -> dict[str, Any]:
+def score_block(result: ScoredResponse, artifact: str, options: BlockOptions) -> dict[str, Any]:
     """The block of a complete answer.
 
     Parameters
@@ -54,8 +51,6 @@ def score_block(
         Signature of the clusters.
     options
         What the client asked for.
-    notes
-        What was noticed about the reply besides the flags of the result, one sentence each.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -71,7 +66,6 @@ def score_block(
         "n_tokens": len(result.tokens),
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
-    flags += [{"code": "reply", "message": note} for note in notes]
     if result.neutral_only:
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})
     if flags:

@@ -40,7 +40,8 @@ def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRu
         logging.getLogger(name).setLevel(logging.WARNING)
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring.prepared(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
+    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
+    scoring.warm_up()
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:

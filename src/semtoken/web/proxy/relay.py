@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,6 +17,8 @@ from semtoken.web.proxy.scoring import ReplyScorer
 from semtoken.web.proxy.transport import Headers, forwarded
 from semtoken.web.wire import EVENT_STREAM
 
+LONG_ANSWER = 50  # steps; about 10 ms of scoring
+LAST_EVENT = re.compile(rb'"finish_reason"\s*:\s*"')
 CHANGED = (b"content-length", b"content-encoding")
 
 
@@ -169,8 +172,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     pieces = answer.pieces()
     try:
         async for piece in pieces:
-            events = splitter.feed(piece)
-            await client.write(b"".join(with_data(event, scoring.chunk) for event in events))
+            await client.write(b"".join([await _edited_event(event, scoring) for event in splitter.feed(piece)]))
             if len(splitter.pending) > scoring.limit:
                 scoring.scorer.give_up("too_large")
                 break
@@ -181,6 +183,13 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     async for piece in pieces:
         await client.write(piece)
     await client.end()
+
+
+async def _edited_event(event: bytes, scoring: Scoring) -> bytes:
+    """An event with its scores. The last one of a long answer scores all of it: not while others wait."""
+    if scoring.scorer.steps > LONG_ANSWER and LAST_EVENT.search(event):
+        return await anyio.to_thread.run_sync(with_data, event, scoring.chunk)
+    return with_data(event, scoring.chunk)
 
 
 def is_stream(answer: Answer) -> bool:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.clusters import TokenClusters
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Choice, Payload, PayloadStream, read_payload
+from semtoken.payloads import Choice, Payload, PayloadStream, read_payload, score_payload
 from semtoken.results import ScoredResponse
 from semtoken.rules import ScoringRules
-from semtoken.scoring import Scorer, scorer_for
-from semtoken.top_logprobs import TopAnswerScorer, TopStep
+from semtoken.scoring import scorer_for
+from semtoken.top_logprobs import TopAnswerScorer, TopStep, TopToken, check_shared_vocabulary
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked
@@ -22,8 +23,6 @@ logger = logging.getLogger("semtoken.proxy")
 
 Reply = Mapping[str, Any]
 Block = dict[str, Any]
-
-NO_ANSWER = "The model wrote no answer but {kinds}; only answers are scored."
 
 
 class Unscored(Exception):
@@ -39,27 +38,41 @@ class Unscored(Exception):
 class AnswerScoring:
     """How the answers of one proxy are scored."""
 
-    scorer: Scorer
+    clusters: TokenClusters
+    rules: ScoringRules
     proxy_for: str | None
     metrics: ProxyMetrics
 
-    @classmethod
-    def prepared(
-        cls, clusters: TokenClusters, rules: ScoringRules, proxy_for: str | None, metrics: ProxyMetrics
-    ) -> AnswerScoring:
-        """Ready to score: what the first answer would have to wait for is done."""
-        return cls(scorer_for(clusters, rules), proxy_for, metrics)
+    def running(self) -> TopAnswerScorer:
+        """The scorer of an answer that is being written."""
+        return TopAnswerScorer(scorer_for(self.clusters, self.rules))
 
-    def finish(self, answer: TopAnswerScorer, payload: Payload) -> ScoredResponse:
-        """The result of an answer that is complete."""
-        return answer.finish(payload.distribution, proxy_for=self.proxy_for)
+    def score(self, payload: Payload, choice: Choice) -> ScoredResponse:
+        """The score of a choice that is complete.
 
-    def score(self, steps: Iterable[TopStep], payload: Payload) -> ScoredResponse:
-        """The result of an answer of which all steps are known."""
-        answer = TopAnswerScorer(self.scorer)
-        for step in steps:
-            answer.add(step)
-        return self.finish(answer, payload)
+        Raises
+        ------
+        SemtokenError
+            It cannot be scored.
+        """
+        if self.proxy_for is not None:
+            steps = [step for segment in choice.segments for step in segment.steps]
+            check_shared_vocabulary(steps, self.clusters.vocabulary).require(self.proxy_for)
+        [result] = score_payload(
+            replace(payload, choices=(choice,)),
+            self.clusters,
+            self.rules.preset,
+            function_words=self.rules.function_words,
+            clustering=self.rules.clustering,
+            prefix_matching=self.rules.prefix_matching,
+            proxy_for=self.proxy_for,
+        )
+        return result
+
+    def warm_up(self) -> None:
+        """Prepare what the first answer would have to wait for."""
+        with suppress(SemtokenError):
+            self.running().add(TopStep(TopToken(0.0, text="a", bytes=b"a"), ()))
 
 
 class ReplyScorer:
@@ -81,19 +94,23 @@ class ReplyScorer:
         self._obstacle = obstacle
         self._stream = PayloadStream(temperature=asked.temperature)
         self._answers: dict[int, TopAnswerScorer] = {}
-        self._steps: dict[int, list[TopStep]] = {}
         self._failed: Unscored | None = None
 
     def give_up(self, code: str) -> None:
         """Nothing can be added to the reply; count it."""
         self._scoring.metrics.unscored.labels(code).inc()
 
+    @property
+    def steps(self) -> int:
+        """Steps of a stream so far."""
+        return sum(len(answer.ids) for answer in self._answers.values())
+
     def reply(self, reply: Reply) -> dict[int, Block]:
         """The block of every choice of a whole reply."""
         try:
             payload = self._attempt(lambda: read_payload(reply, temperature=self._asked.temperature))
         except Unscored as failed:
-            return {index: self._unscored(failed) for index in _indices(reply)}
+            return {index: self._unscored(failed) for index in _endings(reply)}
         return {choice.index: self._final(payload, choice) for choice in payload.choices}
 
     def chunk(self, chunk: Reply) -> dict[int, Block]:
@@ -113,11 +130,10 @@ class ReplyScorer:
     def _take_in(self, chunk: Reply) -> None:
         for event in self._stream.feed(chunk):
             if event.kind == "answer":
-                answer = self._answers.setdefault(event.choice, TopAnswerScorer(self._scoring.scorer))
-                steps = self._steps.setdefault(event.choice, [])
+                if event.choice not in self._answers:
+                    self._answers[event.choice] = self._scoring.running()
                 for step in event.steps:
-                    answer.add(step)
-                    steps.append(step)
+                    self._answers[event.choice].add(step)
 
     def _running(self, index: int) -> Block | None:
         if self._failed is not None or index not in self._answers or not self._answers[index].ids:
@@ -137,24 +153,15 @@ class ReplyScorer:
 
     def _final(self, payload: Payload, choice: Choice) -> Block:
         try:
-            result = self._attempt(lambda: self._result(payload, choice))
+            if choice.segment("answer") is None:
+                kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
+                raise Unscored("no_answer", f"The choice holds a {kinds} and no answer; only answers are scored.")
+            result = self._attempt(lambda: self._scoring.score(payload, choice))
         except Unscored as failed:
             return self._unscored(failed)
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
         self._scoring.metrics.widths.observe(result.uncertainty_width)
-        artifact = self._scoring.scorer.clusters.signature
-        return score_block(result, artifact, self._asked.options, choice.flags)
-
-    def _result(self, payload: Payload, choice: Choice) -> ScoredResponse:
-        segment = choice.segment("answer")
-        if segment is None:
-            kinds = " and ".join(f"a {s.kind.replace('_', ' ')}" for s in choice.segments)
-            raise Unscored("no_answer", NO_ANSWER.format(kinds=kinds))
-        if segment.problem is not None:
-            raise Unscored("problem", segment.problem)
-        if self._steps.get(choice.index) == list(segment.steps):
-            return self._scoring.finish(self._answers[choice.index], payload)
-        return self._scoring.score(segment.steps, payload)
+        return score_block(result, self._scoring.clusters.signature, self._asked.options)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
@@ -168,8 +175,6 @@ class ReplyScorer:
             raise Unscored("obstacle", self._obstacle)
         try:
             return work()
-        except Unscored:
-            raise
         except SemtokenError as error:
             raise Unscored(type(error).__name__, str(error)) from error
         except Exception as error:
@@ -179,10 +184,6 @@ class ReplyScorer:
     def _unscored(self, failed: Unscored) -> Block:
         self.give_up(failed.code)
         return reason_block(failed.reason)
-
-
-def _indices(reply: Reply) -> list[int]:
-    return list(_endings(reply))
 
 
 def _endings(chunk: Reply) -> dict[int, bool]:

@@ -15,7 +15,7 @@ from transformers import StoppingCriteria
 from semtoken._arrays import FloatArray, as_rows, log_normalizers
 from semtoken.backends._batches import pad
 from semtoken.backends.transformers import STC
-from semtoken.results import ScoredResponse
+from semtoken.results import Running, ScoredResponse
 from semtoken.scoring import AnswerScorer, add_step, scorer_for
 from semtoken.web.serve.text import AnswerText
 
@@ -52,6 +52,8 @@ class Step:
     """Ids and log-probabilities of the best tokens, best first."""
     text: str
     """What the shown text gained."""
+    running: Running
+    """The score so far."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         for i, (row, token) in enumerate(zip(active, tokens, strict=True)):
             log_prob = min(float(rows[i, token]) - float(normalizers[i]), 0.0)
             text = self._texts[row].add(token) if self._is_shown(token) else ""
-            self._emit(Step(row, token, log_prob, best[i], text))
+            self._emit(Step(row, token, log_prob, best[i], text, self._answers[row].running()))
             self._end_if_complete(row, token)
 
     def _is_shown(self, token: int) -> bool:

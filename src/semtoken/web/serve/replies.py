@@ -74,7 +74,7 @@ class Reply(Protocol):
     def opening(self, index: int) -> dict[str, Any] | None:
         """The first chunk of a choice, if there is one."""
 
-    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
 
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class ChatReply(_Form):
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 
-    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
         choice = {
             "index": row.index,
@@ -131,8 +131,9 @@ class ChatReply(_Form):
             "logprobs": self._logprobs([step]),
             "finish_reason": None,
             **self._ids([step]),
+            "semtoken": block,
         }
-        return self._chunk(choice if block is None else {**choice, "semtoken": block})
+        return self._chunk(choice)
 
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
         """The last chunk of a choice."""
@@ -181,11 +182,11 @@ class CompletionReply(_Form):
     def opening(self, index: int) -> None:
         """There is no such chunk in this form."""
 
-    def chunk(self, row: Row, step: Step, block: Block | None) -> dict[str, Any]:
+    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
         offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1])
         choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
-        return self._chunk(choice if block is None else {**choice, "semtoken": block})
+        return self._chunk({**choice, "semtoken": block})
 
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
         """The last chunk of a choice."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from semtoken.backends._batches import encode_prompt
 from semtoken.errors import SemtokenError
-from semtoken.web.block import score_block
+from semtoken.web.block import running_block, score_block
 from semtoken.web.serve.engine import Ended, Step, Work
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenNames
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
@@ -152,7 +152,7 @@ class Service:
         try:
             async for item in self._watched(job, rows):
                 if isinstance(item, Step):
-                    yield event(job.reply.chunk(rows[item.row], item, None))
+                    yield event(job.reply.chunk(rows[item.row], item, running_block(item.running)))
                 else:
                     yield event(job.reply.closing(item, {**self._block(item, job), "final": True}))
         except (ApiError, SemtokenError) as error:
