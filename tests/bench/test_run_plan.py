@@ -18,6 +18,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.statistics.entailment import DEFAULT_NLI
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
 BASIC: dict[str, Any] = {"models": ["almanac"], "datasets": ["almanac"]}
 
 
@@ -96,6 +97,18 @@ def test_files_that_are_no_settings(tmp_path: Path) -> None:
         read_settings(tmp_path / "none.yaml")
     with pytest.raises(InvalidInput, match=r"\.yaml or \.toml"):
         read_settings(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_settings(path: Path) -> None:
+    assert check_settings(read_settings(path), path.name).sensitivity.variants()
+
+
+def test_the_papers_example_says_what_the_defaults_say() -> None:
+    paper = check_settings(read_settings(EXAMPLES / "paper.yaml"), "it")
+    defaults = check_settings({"models": ["a/b"], "datasets": ["nq"]}, "it")
+    for name in ("decoding", "preset", "nli", "similarity", "methods", "function_words"):
+        assert getattr(paper, name) == getattr(defaults, name)
 
 
 def test_flags_override_a_file(tmp_path: Path) -> None:

@@ -90,13 +90,18 @@ def prepare_clustering(
 ) -> None:
     """Put a clustering into the run: fetched where it is given, else the cached one or a new one.
 
+    Parameters
+    ----------
+    run, model, clustering
+        The run's folder, and what is wanted for which model.
+    progress
+        Called with the progress of clustering; see `semtoken.clustering`.
+
     Raises
     ------
     SemtokenError
         It cannot be fetched or made.
     """
-    if is_prepared(run, clustering):
-        return
     if clustering.source is not None:
         clusters = TokenClusters.from_pretrained(clustering.source)
     else:

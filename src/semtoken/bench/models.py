@@ -37,6 +37,7 @@ class Models:
         self._settings = settings
         self._held: tuple[str, Any] | None = None
         self._failed: dict[str, str] = {}
+        self._tokenizers: dict[str, Any] = {}
 
     def answering(self, label: str, clustering: PlannedClustering) -> GenerationBackend:
         """The model of that label, with its main clustering."""
@@ -61,10 +62,12 @@ class Models:
         """The tokenizer of the model of that label, without its weights."""
         from transformers import AutoTokenizer
 
-        choice = self.choice(label)
-        return AutoTokenizer.from_pretrained(
-            choice.source, revision=choice.revision, trust_remote_code=choice.trust_remote_code
-        )
+        if label not in self._tokenizers:
+            choice = self.choice(label)
+            self._tokenizers[label] = AutoTokenizer.from_pretrained(
+                choice.source, revision=choice.revision, trust_remote_code=choice.trust_remote_code
+            )
+        return self._tokenizers[label]
 
     def choice(self, label: str) -> ModelSettings:
         """The settings of the model of that label."""

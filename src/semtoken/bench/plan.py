@@ -56,8 +56,10 @@ class Step:
     """What computes it. Steps of one work share a pass over the questions."""
     key: str
     """Hash of all that its numbers depend on."""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...]
     """Names of the steps whose files it reads."""
+    facts: Mapping[str, Any]
+    """What is in the key, besides the keys of the inputs."""
 
     @property
     def subject(self) -> str:
@@ -214,13 +216,13 @@ class _Steps:
 
     def _step(self, name: str, work: str, facts: Mapping[str, Any], inputs: Sequence[Step] = ()) -> Step:
         whole = {
+            **facts,
             "work": work.partition(":")[0],
             "version": VERSIONS.get(work, 1),
-            "facts": facts,
-            "inputs": [step.key for step in inputs],
             "shard_size": self.settings.shard_size,
         }
-        return Step(name, work, digest(whole), tuple(step.name for step in inputs))
+        keys = [step.key for step in inputs]
+        return Step(name, work, digest([whole, keys]), tuple(step.name for step in inputs), whole)
 
     def _answers(self) -> dict[str, Step]:
         decoding = self.settings.decoding

@@ -195,9 +195,12 @@ class _Session:
         self._watcher = watcher
         self._failures = [Failure(model, "loading", reason) for model, reason in plan.problems.items()]
         self._broken: set[str] = set()
+        self._prepared: set[str] = set()
 
     def go(self) -> list[Failure]:
         """Do everything, and say what failed."""
+        for failure in self._failures:
+            log.error("%s", failure)
         pending = [one for one in survey(self._run, self._settings, self._plan) if one.shards]
         if self._watcher is not None:
             self._watcher.begin(sum(one.units for one in pending))
@@ -227,19 +230,19 @@ class _Session:
 
     def _has(self, clustering: PlannedClustering, cell: CellPlan) -> bool:
         """Whether the run holds a clustering, made now if need be."""
-        if clustering.key in self._broken:
-            return False
-        if is_prepared(self._run, clustering):
-            return True
+        if clustering.key in self._broken | self._prepared:
+            return clustering.key in self._prepared
         choice = next(model for model in self._settings.models if model.label == cell.model)
         progress = None if self._watcher is None else self._watcher.clustering
         try:
-            log.info("Clustering of %s: %s", cell.model, clustering.name)
-            prepare_clustering(self._run, choice, clustering, progress)
+            if not is_prepared(self._run, clustering):
+                log.info("Clustering of %s: %s", cell.model, clustering.name)
+                prepare_clustering(self._run, choice, clustering, progress)
         except Exception as error:  # whatever a model's files bring about must not stop the others
             self._fail(cell.model, f"clustering {clustering.name}", error)
             self._broken.add(clustering.key)
             return False
+        self._prepared.add(clustering.key)
         return True
 
     def _do(self, pending: Pending) -> None:

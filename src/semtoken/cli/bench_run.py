@@ -152,19 +152,19 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
 
     check_folder(folder)
     plan = make_plan(settings, read_datasets(settings))
-    out.print(_plan_table(survey(folder, settings, plan), folder))
+    pending = survey(folder, settings, plan)
+    out.print(_plan_table(pending))
+    left, total = sum(one.units for one in pending), sum(one.work.cell.n_questions for one in pending)
+    out.print(f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed.", soft_wrap=True)
     for model, reason in plan.problems.items():
         tell(f"{model} will be left out: {reason}", style="yellow")
 
 
-def _plan_table(pending: Sequence[Pending], folder: Path) -> Table:
+def _plan_table(pending: Sequence[Pending]) -> Table:
     from rich import box
     from rich.table import Table
 
-    left = sum(one.units for one in pending)
-    total = sum(one.work.cell.n_questions for one in pending)
-    caption = f"{total - left:,} of {total:,} answers x steps are in {folder}. Nothing was changed."
-    table = Table(box=box.SIMPLE, pad_edge=False, caption=caption)
+    table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("Model", "Data set", "Step"):
         table.add_column(name)
     for name in ("Questions", "Done", "Left"):

@@ -1,0 +1,87 @@
+"""`semtoken bench run` at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from semtoken.cli.app import app
+from tests.bench.runs import tiny_settings
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["bench", "run", *map(str, arguments)], prog_name="semtoken")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("command")
+    content: dict[str, Any] = tiny_settings(folder) | {"methods": ["stc", "perplexity"], "sensitivity": {}}
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
+    before = invoke(settings, "--dry-run")
+    assert before.exit_code == 0
+    assert "0 of 35 answers x steps are in runs/tiny. Nothing was changed." in before.stdout
+    assert not (tmp_path / "runs").exists()
+    done = invoke(settings)
+    assert done.exit_code == 0, done.output
+    assert "The run in runs/tiny is complete" in done.stderr and done.stdout == ""
+    after = invoke(settings, "--dry-run")
+    assert "35 of 35 answers x steps" in after.stdout
+    more = invoke(settings, "--dry-run", "--methods", "stc,perplexity,p_true")
+    assert "28 of 42 answers x steps" in more.stdout  # P(True) and the scores are left
+
+
+def test_flags_alone(settings: Path) -> None:
+    model = yaml.safe_load(settings.read_text())["models"][0]["name"]
+    questions = settings.parent / "questions.jsonl"
+    result = invoke(
+        "-m", model, "-d", questions, "--methods", "perplexity", "--judge", "exact", "-o", "x", "--limit", 4
+    )
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in Path("x").iterdir()} >= {"plan.json", "manifest.json", "run.log", "stages"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-m", "almanac", "-d", "almanac"], "Name the run's folder with --out"),
+        (["-m", "almanac", "-o", "x"], "The options cannot be used. datasets: field required"),
+        (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
+        (["-m", "almanac", "-d", "almanac", "--methods", "luck", "-o", "x"], "there is no method luck"),
+        (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
+    ],
+)
+def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str], words: str) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert words in result.stderr and result.stderr.startswith("Error: ") and "Traceback" not in result.output
+    assert not Path("x").exists()
+
+
+def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path: Path) -> None:
+    content = yaml.safe_load(settings.read_text())
+    content["models"].append(str(tmp_path / "gone"))
+    path = tmp_path / "two.yaml"
+    path.write_text(yaml.safe_dump(content))
+    result = invoke(path, "--out", "x")
+    assert result.exit_code == 1
+    assert "Failed: gone, loading: There is no directory" in result.stderr
+    assert "Error: 1 step failed, everything else in x is done" in result.stderr
+    assert "There is no directory" in Path("x/run.log").read_text()
+    assert "35 of 35" in " ".join(invoke(path, "--out", "x", "--dry-run").stdout.split())
