@@ -47,7 +47,7 @@ class Running:
     """An answer in progress: what is known of its score after the tokens so far."""
 
     uncertainty: float
-    """1 - product over the settled steps, in [0, 1]: of its estimates where only the best tokens are known."""
+    """1 - product over the settled steps, in [0, 1]; where only the best tokens are known, of their mass alone."""
     uncertainty_bounds: tuple[float, float]
     """Around the uncertainty that the answer has if it ends here."""
     n_settled: int

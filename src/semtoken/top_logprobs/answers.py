@@ -62,8 +62,9 @@ def score_top_logprobs(
     Returns
     -------
     ScoredResponse
-        `uncertainty_bounds` contain the exact uncertainty, `uncertainty` is an estimate between them, `widest_steps`
-        names the steps that cause the width. `flags` hold what was noticed.
+        `uncertainty_bounds` contain the exact uncertainty; `uncertainty` counts the listed mass alone, which is the
+        cautious end of the interval and ranks answers best; `widest_steps` names the steps that cause the width.
+        `flags` hold what was noticed.
 
     Raises
     ------

@@ -1,9 +1,8 @@
-"""The mass consistent with a chosen token where only the best tokens are listed: at least, at most, and probably."""
+"""The mass consistent with a chosen token where only the best tokens are listed: at least and at most."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,6 @@ from semtoken.top_logprobs.listed import ListedStep
 from semtoken.vocabulary import BoolArray
 
 ROUNDING = 1e-5  # natural log, a step: engines print few digits, and compute in float32
-UNKNOWN_SHARE = 0.5  # of the mass that may be missing, where no alternative is listed
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,7 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
     unseen = union.size - sum(source is not None for source in sources)
     most = min(step.missing, max(unseen, 0) * step.smallest)
     upper = lower + ambiguous + step.unmapped + most
-    probable = lower + _share(step, sources) * (upper - lower)
-    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, probable, upper, exact=step.complete)
+    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, exact=step.complete)
     entries = zip(step.ids.tolist(), step.probabilities.tolist(), sources, strict=True)
     return StepBounds(
         *logs,
@@ -84,25 +81,14 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
     )
 
 
-def _share(step: ListedStep, sources: Sequence[Source | None]) -> float:
-    """Which part of the mass that may be missing is probably there: as of the less probable half of the alternatives.
-
-    What is not listed resembles the end of the list more than its beginning.
-    """
-    entries = zip(step.probabilities.tolist(), step.ids.tolist(), sources, strict=True)
-    alternatives = sorted((p, source is not None) for p, token, source in entries if token != step.token and p > 0)
-    tail = alternatives[: (len(alternatives) + 1) // 2]
-    mass = math.fsum(p for p, _ in tail)
-    return math.fsum(p for p, inside in tail if inside) / mass if mass > 0 else UNKNOWN_SHARE
-
-
 _SOURCES: tuple[Source, ...] = ("cluster", "prefix", "neutral")
 
 
-def _logs(lower: float, estimate: float, upper: float, *, exact: bool) -> tuple[float, float, float]:
+def _logs(lower: float, upper: float, *, exact: bool) -> tuple[float, float, float]:
+    """Lower bound, estimate and upper bound. The listed mass alone estimates best: docs/topk.md has the figures."""
     slack = 0.0 if exact else ROUNDING
-    low, middle, high = (min(math.log(mass), 0.0) if mass > 0 else -math.inf for mass in (lower, estimate, upper))
-    return low - slack, middle, min(high + slack, 0.0)
+    low, high = (min(math.log(mass), 0.0) if mass > 0 else -math.inf for mass in (lower, upper))
+    return low - slack, low, min(high + slack, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
