@@ -37,7 +37,7 @@ def as_text(value: Any, where: str) -> str:
 
 def as_id(value: Any, where: str) -> int:
     """A token id or an index: an integer from 0."""
-    if isinstance(value, SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
+    if isinstance(value, int | SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 0:
         return operator.index(value)
     raise _not("an integer from 0", value, where)
 
@@ -63,7 +63,7 @@ def as_log_prob(value: Any, where: str) -> float:
 
 def as_number(value: Any, where: str) -> float:
     """A JSON number; NaN is none."""
-    if isinstance(value, SupportsFloat) and not isinstance(value, bool):
+    if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):
         try:
             number = float(value)
         except (OverflowError, TypeError):
