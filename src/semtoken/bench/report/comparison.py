@@ -80,9 +80,9 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
         header=("Method", NAMES[name], "minus STC", "p", "minus the best", "p", "undefined"),
         groups=tuple(groups),
         note="Paired bootstrap: every resample draws the same questions for both methods. p: two-sided, corrected by "
-        "Holm's procedure for all methods of the same model and data set. The best was picked on these same answers, "
-        "which its p-values do not allow for. Undefined: answers for which the method has no value (NaN or "
-        "infinite); they share the worst rank.",
+        "Holm's procedure for all methods of the same model and data set; the intervals are not. The best was picked "
+        "on these same answers, which its p-values do not allow for. Undefined: answers for which the method has no value "
+        "(NaN or infinite); they share the worst rank.",
     )
 
 
@@ -104,7 +104,8 @@ def ablation_tests(cells: Sequence[CellFigures]) -> Table:
         title="STC without its parts beside STC",
         header=("Setting", "AUROC", "minus STC", "p", "PRR", "minus STC", "p"),
         groups=tuple(groups),
-        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for the three ablations.",
+        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for the three ablations, "
+        "the intervals not.",
     )
 
 

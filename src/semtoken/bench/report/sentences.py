@@ -37,12 +37,18 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
 
 def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
     """A warning where so few resamples can find nothing significant."""
-    family = max((len(cell.compared) for cell in cells), default=1) - 1
-    if (least := 2 * family / (n_resamples + 1)) > SIGNIFICANT:
+    family, least = _smallest_p(cells, n_resamples)
+    if least >= SIGNIFICANT:
         yield (
             f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
             "that nothing is significant: use more with --n-resamples."
         )
+
+
+def _smallest_p(cells: Sequence[CellFigures], n_resamples: int) -> tuple[int, float]:
+    """The most comparisons with STC in one cell, and the smallest adjusted p-value that one of them can have."""
+    family = max((len(cell.compared) for cell in cells), default=1) - 1
+    return family, min(1.0, 2 * family / (n_resamples + 1))
 
 
 def _differs(method: MethodFigures, sign: int) -> bool:
@@ -90,6 +96,12 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
         f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
         "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
     )
+    family, least = _smallest_p(cells, n_resamples)
+    if family > 0:
+        yield (
+            f"p-values come from the same resamples: of {family} comparisons none can have an adjusted one below "
+            f"{least:.3f}."
+        )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
 
