@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from semtoken.top_logprobs import TopStep, TopToken
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-MOST_COMPARISONS = 1_000_000  # of a token with a text, before a reply that was made to be slow is given up
-LONGEST_CUT = 64  # characters of a token that may stand before a stop string, if a piece before it is unknown
+LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
 
 @dataclass(frozen=True)
@@ -65,65 +64,110 @@ def joined(pieces: Iterable[Piece]) -> str:
 def find_text(pieces: Sequence[Piece], text: str, *, last: bool = True) -> tuple[int, int] | None:
     """Start and end of the steps that spell a text: the last such steps, or the first.
 
-    Blanks at both ends of the text may be missing, as engines strip them; the last step may say more than the text,
-    as engines cut it at a stop string.
+    Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
+    say more than the text, as engines cut it at a stop string.
     """
-    matcher = Matcher(pieces, text.strip())
-    whole = matcher.end_from(0)
-    if whole is not None and whole >= len(pieces) - 1:
-        return 0, _past_blanks(pieces, whole)
-    known = [i for i, piece in enumerate(pieces) if piece.text is not None and piece.text.strip()]
-    unknown = [i for i, piece in enumerate(pieces) if piece.text is None]
-    for starts in (known, unknown):
-        for start in reversed(starts) if last else starts:
-            end = matcher.end_from(start)
-            if end is not None:
+    target = text.strip()
+    if not target:
+        return None
+    for matcher in (Matcher(target, cut=False), Matcher(target, cut=True)):
+        starts = matcher.starts(pieces)
+        opening = _past_blanks(pieces, 0)
+        if starts[:1] == [opening]:
+            end = _past_blanks(pieces, matcher.end(pieces, opening))
+            if end >= len(pieces) - 1:
+                return _from_first_byte(pieces, opening), end
+        for kind in (str, type(None)):
+            fitting = [i for i in starts if isinstance(pieces[i].text, kind)]
+            if fitting:
+                start = fitting[-1 if last else 0]
+                end = matcher.end(pieces, start)
                 return _from_first_byte(pieces, start), _past_blanks(pieces, end)
     return None
 
 
 class Matcher:
-    """Compares runs of pieces with one text, and stops when that takes too long."""
+    """Lays runs of pieces against one text.
 
-    def __init__(self, pieces: Sequence[Piece], target: str) -> None:
-        self.pieces = pieces
-        self.target = target
-        self.left = MOST_COMPARISONS
+    Sets of positions in the text are the bits of a number, so that all ways to place unknown pieces are followed at
+    once, in time proportional to steps times text whatever they hold.
+    """
 
-    def end_from(self, start: int) -> int | None:
-        """One past the step at which the pieces from `start` have spelled the text; None if they spell another."""
-        position, unknown = 0, 0.0
-        for i in range(start, len(self.pieces)):
-            self.left -= 1
-            if self.left < 0:
-                return None
-            piece = self.pieces[i]
-            text = piece.text
-            if text is None:
-                unknown += piece.at_most
-                continue
-            text = text if position else text.lstrip()
-            if not text:
-                continue
-            found = self._next(text, position, unknown)
-            if found is None:
-                return i if position + unknown >= len(self.target) else None
-            position, unknown = found + len(text), 0.0
-            if position >= len(self.target):
-                return i + 1
-        return len(self.pieces) if position + unknown >= len(self.target) else None
+    def __init__(self, target: str, *, cut: bool) -> None:
+        self._target = target
+        self._cut = cut
+        self._end = 1 << len(target)
+        self._places: dict[str, int] = {}
 
-    def _next(self, text: str, position: int, unknown: float) -> int | None:
-        """Where the next known piece stands in the text, at most `unknown` characters further on."""
-        latest = min(len(self.target), position + int(min(unknown, len(self.target))))
-        found = self.target.find(text, position, latest + len(text))
-        if found >= 0:
-            return found
-        earliest = max(position, latest - LONGEST_CUT, len(self.target) - len(text))
-        for at in range(latest, earliest - 1, -1):
-            if at < len(self.target) and text.startswith(self.target[at:]):
-                return at
-        return None
+    def starts(self, pieces: Sequence[Piece]) -> list[int]:
+        """Every step from which on the pieces spell the text, and then whatever; blank ones left out."""
+        found = []
+        after = self._end
+        for i in range(len(pieces) - 1, -1, -1):
+            piece = pieces[i]
+            if piece.text is None:
+                before = _shifted(after, -self._width(piece))
+            elif stripped := piece.text.lstrip():
+                before = self._placed(piece.text, after >> len(piece.text)) & ~1
+                before |= self._placed(stripped, after >> len(stripped)) & 1
+            else:
+                before = (self._placed(piece.text, after >> len(piece.text)) & ~1) | (after & 1)
+            if before & 1 and (piece.text is None or piece.text.strip()):
+                found.append(i)
+            after = before | self._end
+        return found[::-1]
+
+    def end(self, pieces: Sequence[Piece], start: int) -> int:
+        """One past the last step up to which the pieces from `start` spell the text."""
+        end, at = start, 1
+        for i in range(start, len(pieces)):
+            piece = pieces[i]
+            if piece.text is None:
+                at = _shifted(at, self._width(piece)) & (2 * self._end - 1)
+            else:
+                text = piece.text.lstrip() if at == 1 else piece.text
+                at = ((at & self._places_of(text)) << len(text)) | (self._end if at & self._cuts(text) else 0)
+            if at & self._end:
+                end = i + 1
+            if not at:
+                break
+        return end
+
+    def _placed(self, text: str, fitting: int) -> int:
+        """Where a piece may stand: at a place from which the rest fits, or cut by the end of the text."""
+        return (self._places_of(text) & fitting) | self._cuts(text)
+
+    def _places_of(self, text: str) -> int:
+        """Every place of a piece in the text."""
+        if text not in self._places:
+            marks = bytearray(len(self._target) // 8 + 1)
+            at = self._target.find(text)
+            while at >= 0:
+                marks[at // 8] |= 1 << at % 8
+                at = self._target.find(text, at + 1)
+            self._places[text] = int.from_bytes(marks, "little")
+        return self._places[text]
+
+    def _cuts(self, text: str) -> int:
+        """The places at the end of the text where a piece begins but does not end; only its blanks may be cut off."""
+        length, kept = len(self._target), text.rstrip()
+        if not self._cut:
+            return 1 << (length - len(kept)) if 0 < len(kept) < len(text) and self._target.endswith(kept) else 0
+        shortest = max(length - min(len(text) - 1, LONGEST_CUT), 0)
+        return sum(1 << at for at in range(shortest, length) if text.startswith(self._target[at:]))
+
+    def _width(self, piece: Piece) -> int:
+        return int(min(piece.at_most, len(self._target)))
+
+
+def _shifted(places: int, by: int) -> int:
+    """The places and all that lie up to `by` further on, or before."""
+    width, reached = abs(by), 0
+    while reached < width:
+        step = min(reached + 1, width - reached)
+        places |= places << step if by > 0 else places >> step
+        reached += step
+    return places
 
 
 def _from_first_byte(pieces: Sequence[Piece], start: int) -> int:
@@ -137,6 +181,6 @@ def _from_first_byte(pieces: Sequence[Piece], start: int) -> int:
 
 def _past_blanks(pieces: Sequence[Piece], end: int) -> int:
     """`end` moved past the steps of blanks that follow."""
-    while end < len(pieces) and (text := pieces[end].text) is not None and text and not text.strip():
+    while end < len(pieces) and (text := pieces[end].text) and not text.strip():
         end += 1
     return end

@@ -32,7 +32,8 @@ def sglang_choices(reply: Reply) -> Iterator[RawChoice]:
         chosen, tops = meta.get("output_token_logprobs"), meta.get("output_top_logprobs")
         steps = Steps() if chosen is None else steps_from_triples(chosen, tops, "meta_info")
         text = text_or_empty(one.get("text"), "text")
-        yield RawChoice(as_id(one.get("index", index), "index"), {"answer": text}, steps, _sglang_end(meta))
+        number = as_id(one.get("index", index), "index")
+        yield RawChoice(number, {"answer": text}, steps, _sglang_end(meta), one_part=True)
 
 
 def _sglang_end(meta: Reply) -> str | None:
@@ -49,7 +50,8 @@ def llama_cpp_choices(reply: Reply) -> Iterator[RawChoice]:
         steps = steps_from_items([] if items is None else items, "completion_probabilities")
         finish = optional(as_text, one.get("stop_type"), "stop_type")
         text = text_or_empty(one.get("content"), "content")
-        yield RawChoice(as_id(one.get("index", index), "index"), {"answer": text}, steps, finish)
+        number = as_id(one.get("index", index), "index")
+        yield RawChoice(number, {"answer": text}, steps, finish, one_part=True)
 
 
 def is_post_sampling(reply: Reply) -> bool:

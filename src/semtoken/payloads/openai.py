@@ -123,7 +123,7 @@ def completion_choices(reply: Reply) -> Iterator[RawChoice]:
             steps, text = _without_echo(steps, text, written)
         steps, flags = _with_token_ids(steps, choice.get("token_ids"), f"{where}.token_ids")
         finish = optional(as_text, choice.get("finish_reason"), f"{where}.finish_reason")
-        yield RawChoice(_index(choice, where), {"answer": text}, steps, finish, flags)
+        yield RawChoice(_index(choice, where), {"answer": text}, steps, finish, flags, one_part=True)
 
 
 def _without_echo(steps: Steps, text: str, written: int | None) -> tuple[Steps, str]:

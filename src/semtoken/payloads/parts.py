@@ -32,6 +32,8 @@ class RawChoice:
     flags: tuple[str, ...] = ()
     apart: Mapping[SegmentKind, Steps] = field(default_factory=dict)
     """Steps that the engine lists under a part of their own."""
+    one_part: bool = False
+    """The engine does not part what the model wrote: all of it is answer."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,19 @@ class Division:
 
 def assemble(raw: RawChoice, ask: str) -> Choice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
-    division = divide(raw.steps.steps, raw.texts)
     main = main_part(raw.texts)
+    division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw)
     flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps)]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, Steps())
         steps = division.steps.get(kind, ()) + apart.steps
-        if not (text or steps or kind == main):
+        if not (text or steps):
             continue
         problem = apart.problem or raw.steps.problem or (division.problem if kind == "answer" else None)
         segments.append(Segment(kind, text, steps, problem or _silence(kind, steps, raw, ask)))
+    if not segments:
+        segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
     return Choice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
 
 
@@ -89,12 +93,13 @@ def main_part(texts: Mapping[SegmentKind, str]) -> SegmentKind:
     return next((kind for kind in ("refusal", "tool_call", "reasoning") if texts.get(kind)), "answer")
 
 
-def divide(steps: tuple[TopStep, ...], texts: Mapping[SegmentKind, str]) -> Division:
+def divide(raw: RawChoice) -> Division:
     """Give every step to a part of the message."""
-    if not steps:
+    texts = raw.texts
+    if not raw.steps.steps:
         return Division({})
-    pieces = pieces_of(steps)
-    steps, _ = without_borrowed_names(steps)
+    pieces = pieces_of(raw.steps.steps)
+    steps, _ = without_borrowed_names(raw.steps.steps)
     reasoning = texts.get("reasoning", "")
     found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
     first = 0 if found is None else found[1]
@@ -107,7 +112,8 @@ def divide(steps: tuple[TopStep, ...], texts: Mapping[SegmentKind, str]) -> Divi
     if span is None:
         return Division({"answer": steps}, problem=_mismatch(joined(pieces[first:]), texts["answer"]))
     start, end = first + span[0], first + span[1]
-    start = 0 if not reasoning and not joined(pieces[:start]).strip() else _from_blanks(pieces, start, texts["answer"])
+    all_blank = not reasoning and not joined(pieces[:start]).strip()
+    start = 0 if raw.one_part or all_blank else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts)
 
 

@@ -34,6 +34,7 @@ _MERGERS: Mapping[Shape, type[Merger]] = {
     "generate": SGLangMerger,
     "completion": LlamaCppMerger,
 }
+PARTING = (ChatMerger, ResponseMerger)  # engines part the text in these shapes
 DONE = "[DONE]"
 CUT = "The stream ended before the engine said that the answer is complete."
 
@@ -123,8 +124,12 @@ class PayloadStream:
             if shape is None:
                 return []
             self._merger = _MERGERS[shape]()
-        deltas = self._merger.merge(chunk)
-        return [event for delta in deltas for event in self._parts.setdefault(delta.choice, PartKeeper()).add(delta)]
+        events: list[StreamEvent] = []
+        for delta in self._merger.merge(chunk):
+            if delta.choice not in self._parts:
+                self._parts[delta.choice] = PartKeeper(one_part=not isinstance(self._merger, PARTING))
+            events += self._parts[delta.choice].add(delta)
+        return events
 
 
 def _raise_error(chunk: Chunk) -> None:
@@ -167,8 +172,9 @@ class PartKeeper:
     stop string.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_part: bool) -> None:
         self.ended = False
+        self._one_part = one_part
         self._kind: SegmentKind | None = None
         self._waiting: tuple[TopStep, ...] = ()
         self._inside = False  # the last step that was given away ends inside a character
@@ -182,12 +188,15 @@ class PartKeeper:
             self._waiting = ()
             before = self._kind
             kind = [before or "answer", *delta.texts][-1]
-            start = _first_of(steps, delta.texts.get("answer", "")) if kind == "answer" != before else 0
+            begins = kind == "answer" != before and not self._one_part
+            start = _first_of(steps, delta.texts.get("answer", "")) if begins else 0
             if delta.ended and kind == "answer":
                 steps = without_end_tokens(steps, _past(steps, delta.texts.get("answer", "")))
             named, self._inside = without_borrowed_names(steps, inside=self._inside)
             if start:
-                parts = {before or "reasoning": named[:start], **parts}
+                earlier: SegmentKind = before or "reasoning"
+                parts = {earlier: (), **parts}
+                parts[earlier] = named[:start]
             parts[kind] = parts.get(kind, ()) + named[start:]
             self._kind = kind
         else:

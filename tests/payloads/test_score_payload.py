@@ -1,0 +1,86 @@
+"""Scores of recorded replies: between the bounds lies what transformers computes from the whole distribution."""
+
+from __future__ import annotations
+
+import pytest
+
+import semtoken as st
+from semtoken.almanac import almanac_path
+from semtoken.almanac.questions import PROMPT
+from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.payloads import read_payload
+from tests.payloads.recorded import clusters, recording
+
+PLAIN = PROMPT.format(question="Mumbai lies in what country?")
+PROMPT_OF = {"vllm-completions-prompt": "Answer:\n", "vllm-completions-echo": "Answer:\n"}
+RAW = (
+    *("vllm-chat", "vllm-chat-ids", "vllm-chat-stop", "vllm-chat-two", "vllm-chat-chosen-only", "vllm-completions"),
+    *("vllm-completions-ids", "vllm-completions-prompt", "vllm-completions-echo"),
+    *("openai-chat", "openai-chat-awkward", "openai-completions-awkward", "openai-responses", "deepseek-chat"),
+    *("sglang", "sglang-no-text", "llama-cpp", "llama-cpp-chat"),
+)
+"""Recorded without a grammar, after the plain prompt: vLLM renders it otherwise for Responses."""
+
+
+@pytest.fixture(scope="module")
+def exact() -> st.STC:
+    return st.STC.from_pretrained(str(almanac_path()), clusters=clusters())
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.STC) -> None:
+    for result in st.score_payload(recording(name).reply, clusters()):
+        [expected] = exact.score(PROMPT_OF.get(name, PLAIN), [result.token_ids])
+        low, high = result.uncertainty_bounds
+        assert low - 1e-3 <= expected.uncertainty <= high + 1e-3  # llama.cpp and vLLM round differently
+        assert result.log_probability == pytest.approx(expected.log_probability, abs=5e-3)
+
+
+def test_a_payload_that_was_read_may_be_scored() -> None:
+    reply = recording("vllm-chat-two").reply
+    assert st.score_payload(read_payload(reply), clusters()) == st.score_payload(reply, clusters())
+
+
+def test_settings_reach_the_result() -> None:
+    reply = recording("openai-chat").reply
+    [result] = st.score_payload(reply, clusters(), "paper", distribution="raw", proxy_for="m", clustering=False)
+    assert (result.preset, result.distribution, result.proxy_for) == ("paper", "raw", "m")
+    assert "clustering" in result.signature or "off" in result.signature
+    [plain] = st.score_payload(reply, clusters())
+    assert plain.uncertainty < result.uncertainty
+
+
+def test_other_segments() -> None:
+    [refusal] = st.score_payload(recording("openai-chat-refusal").reply, clusters(), segment="refusal")
+    assert refusal.text == "The capital is Delhi"
+    with pytest.raises(InvalidInput, match="Choice 0 has no answer to score: it holds refusal"):
+        st.score_payload(recording("openai-chat-refusal").reply, clusters())
+
+
+def test_flags_of_the_reply_are_in_the_result() -> None:
+    [result] = st.score_payload(recording("hidden-reasoning-chat").reply, clusters())
+    assert [flag.code for flag in result.flags] == ["reply"]
+    assert "taken as reasoning" in result.flags[0].message
+
+
+def test_silence_is_refused() -> None:
+    with pytest.raises(BackendError, match="Choice 0: The reply holds no log-probabilities"):
+        st.score_payload(recording("transformers-chat").reply, clusters())
+
+
+def test_pieces_of_characters_without_names_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="token ids"):
+        st.score_payload(recording("vllm-chat-awkward").reply, clusters())
+
+
+def test_clusters_of_another_model() -> None:
+    import numpy as np
+
+    from tests import tiny
+
+    vocabulary = st.Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    other = st.TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
+    with pytest.raises(SemtokenError, match="Choice 0: "):
+        st.score_payload(recording("openai-chat").reply, other)
+    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+        st.score_payload(recording("sglang-no-text").reply, other)
