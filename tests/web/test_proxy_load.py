@@ -1,0 +1,211 @@
+"""Hundreds of streams at one time through the proxy as people start it, many of them in front of trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semtoken import TokenClusters
+from semtoken.almanac import almanac_clusters_path
+from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
+from tests.web.test_proxy_transport import figure, without_block
+
+SEMTOKEN = (sys.executable, "-c", "from semtoken.cli import main; main()")
+
+
+@contextmanager
+def proxy_process(upstream: str, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`semtoken proxy` in a process of its own: its address, the process."""
+    command = [*SEMTOKEN, "proxy", "--upstream", upstream, "--clusters", str(almanac_clusters_path()), "--port", "0"]
+    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        found = re.search(r"http://[\d.:]+", process.stderr.readline())
+        assert found is not None
+        yield found.group(), process
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stderr.close()
+
+
+def stream_of(number: int, clusters: TokenClusters, tokens: int) -> list[bytes]:
+    """Events that no other request gets."""
+    vocabulary = clusters.vocabulary
+    words = [i for i in range(vocabulary.size) if vocabulary.texts[i].isalpha()]
+    events = []
+    for step in range(tokens):
+        ids = [words[(number * 31 + step * 7 + k * 131) % len(words)] for k in range(20)]
+        top = [
+            {"token": vocabulary.texts[i], "logprob": -0.9 - 0.7 * k, "bytes": list(vocabulary.pieces[i])}
+            for k, i in enumerate(ids)
+        ]
+        choice = {"index": 0, "delta": {"content": vocabulary.pieces[ids[0]].decode()}, "finish_reason": None}
+        events.append(
+            {"id": f"chat-{number}", "choices": [choice | {"logprobs": {"content": [top[0] | {"top_logprobs": top}]}}]}
+        )
+    events.append({"id": f"chat-{number}", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    return [b"data: " + json.dumps(event).encode() + b"\n\n" for event in events] + [b"data: [DONE]\n\n"]
+
+
+BEHAVIOURS = ("well", "well", "well", "dies", "stalls", "garbage", "drips", "closes", "500")
+
+
+def unasked(events: bytes) -> bytes:
+    """What a client that asked for no log-probabilities is to get of the upstream's events."""
+    return re.sub(rb'"logprobs": \{"content": \[.*?\}\]\}\]\}', b'"logprobs": null', events)
+
+
+def test_the_expected_bytes_are_what_is_meant() -> None:
+    event = b'{"logprobs": {"content": [{"token": "a", "top_logprobs": [{"bytes": [1]}]}]}, "index": 0}'
+    assert unasked(event) == b'{"logprobs": null, "index": 0}'
+
+
+@pytest.mark.slow
+def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
+    clients, tokens = 400, 12
+    streams = [stream_of(number, almanac_clusters, tokens) for number in range(clients)]
+
+    async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+        if not received.body:  # the look at /health
+            return
+        number, how = received.json()["user"].split()
+        events = streams[int(number)]
+        half = b"".join(events[: tokens // 2]) + events[tokens // 2][:20]
+        if how == "garbage":
+            writer.write(b"\x00garbage\r\n\r\n")
+        elif how == "500":
+            writer.write(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno")
+        elif how == "dies":
+            writer.write(stream_head() + chunk(half))
+        elif how == "stalls":
+            writer.write(stream_head() + chunk(half))
+            await writer.drain()
+            await asyncio.sleep(300)
+        elif how == "closes":
+            writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b"".join(events))
+        else:
+            writer.write(stream_head())
+            pieces = events if how == "well" else [b"".join(events)[i : i + 700] for i in range(0, 10**5, 700)]
+            for piece in filter(None, pieces):
+                writer.write(chunk(piece))
+                await writer.drain()
+                await asyncio.sleep(0.005)
+            writer.write(LAST_CHUNK)
+        await writer.drain()
+
+    async def ask(http: httpx.AsyncClient, url: str, number: int) -> tuple[str, int, bytes, str]:
+        how = BEHAVIOURS[number % len(BEHAVIOURS)]
+        asked = {"model": "m", "stream": True, "messages": [], "user": f"{number} {how}"}
+        got, status, end = b"", 0, "complete"
+        try:
+            async with http.stream("POST", url + "/v1/chat/completions", json=asked) as answer:
+                status = answer.status_code
+                async for piece in answer.aiter_raw():
+                    got += piece
+        except httpx.RemoteProtocolError:
+            end = "broken off"
+        return how, status, got, end
+
+    async def ask_all(url: str) -> list[tuple[str, int, bytes, str]]:
+        async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=None)) as http:
+            return await asyncio.gather(*(ask(http, url, number) for number in range(clients)))
+
+    with raw_upstream(behave) as upstream, proxy_process(upstream.url, "--read-timeout", "5") as (url, process):
+        httpx.get(url + "/health")
+        before = open_files(process.pid)
+        for _ in range(2):
+            answers = asyncio.run(ask_all(url))
+            for number, (how, status, got, end) in enumerate(answers):
+                whole = unasked(b"".join(streams[number]))
+                shown = without_block(got)
+                if how in ("well", "drips", "closes"):
+                    assert (status, end, shown) == (200, "complete", whole)
+                    assert got.count(b'"final": true') == 1
+                elif how in ("dies", "stalls"):
+                    events = streams[number]
+                    half = unasked(b"".join(events[: tokens // 2])) + events[tokens // 2][:20]
+                    assert (status, end, shown) == (200, "broken off", half)
+                elif how == "500":
+                    assert (status, end, got) == (500, "complete", b"no")
+                else:
+                    assert (status, end) == (502, "complete")
+        deadline = time.monotonic() + 20
+        while (open_files(process.pid) > before + 3 or upstream.open) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert upstream.open == 0
+        assert open_files(process.pid) <= before + 3
+        assert process.poll() is None
+        assert figure(url, "semtoken_proxy_requests_in_flight") == 0
+        count = Counter(how for how, *_ in answers)
+        well = sum(count[how] for how in ("well", "drips", "closes"))
+        assert figure(url, "semtoken_proxy_scored_answers_total") == 2 * well
+        assert figure(url, 'semtoken_proxy_failures_total{reason="upstream_stalled"}') == 2 * count["stalls"]
+
+
+def open_files(pid: int) -> int:
+    """File descriptors of a process, its sockets among them."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:
+    async def slow(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(stream_head() + chunk(b": begun\n\n"))
+        await writer.drain()
+        await asyncio.sleep(0.7)
+        writer.write(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
+        await writer.drain()
+
+    with raw_upstream(slow) as upstream, proxy_process(upstream.url) as (url, process):
+        headers: Any = {"authorization": "Bearer sk-secret"}
+        with httpx.stream("POST", url + "/v1/chat/completions?key=sk-secret", json={}, headers=headers) as answer:
+            pieces = answer.iter_raw()
+            assert next(pieces) == b": begun\n\n"
+            process.send_signal(signal.SIGTERM)
+            assert b"".join(pieces) == b"data: [DONE]\n\n"
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert "sk-secret" not in told
+        assert "Traceback" not in told
+
+
+def test_a_signal_does_not_wait_for_ever() -> None:
+    async def endless(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(stream_head())
+        while True:
+            writer.write(chunk(b": tick\n\n"))
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    with raw_upstream(endless) as upstream, proxy_process(upstream.url, "--grace", "1") as (url, process):
+        with pytest.raises(httpx.RemoteProtocolError), httpx.stream("POST", url + "/v1/x", json={}) as answer:
+            for i, _ in enumerate(answer.iter_raw()):
+                if i == 1:
+                    process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
+    for options, words in (
+        (["--upstream", "ftp://x", "--clusters", str(almanac_clusters_path())], "must be an address"),
+        (["--upstream", "http://127.0.0.1:1", "--clusters", str(tmp_path / "none")], "none"),
+    ):
+        done = subprocess.run([*SEMTOKEN, "proxy", *options], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert words in done.stderr
