@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import semtoken
+from semtoken.bench.answering import TransformersBackend
 from semtoken.bench.collecting import collect
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
@@ -231,6 +232,17 @@ def test_what_fails_is_reported_and_the_others_go_on(made: Any, tmp_path: Path) 
     log = (tmp_path / "run" / "run.log").read_text()
     assert "ERROR" in log and "no-encoder" in log
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
+
+
+def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TransformersBackend, "_has_layers", lambda self: False)  # as of an unknown architecture
+    settings = {**deepcopy(made[0]), "methods": ["perplexity", "ln_entropy", "eigenscore"], "sensitivity": {}}
+    for _ in range(2):  # a second attempt tells it again
+        (failure,) = start(settings, tmp_path / "run")
+        assert failure.what == "score:eigenscore" and "eigenscore needs hidden_states" in failure.reason
+    found = collect(tmp_path / "run")
+    assert set(found.cells[0].uncertainty) == {"perplexity", "ln_entropy"}
+    assert any("score:eigenscore is there for 0 of 7 questions" in note for note in found.notes)
 
 
 def test_a_folder_of_other_files_is_left_alone(made: Any, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from semtoken.bench.prompts import prompt_format
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
 from semtoken.bench.stages import Work
 from semtoken.bench.stages.parts import store_questions
-from semtoken.bench.storage import LOCK, WORKING, locked, read_json, remove_leftovers, write_json
+from semtoken.bench.storage import LOCK, WORKING, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
 
 log = logging.getLogger(__name__)
@@ -263,6 +263,10 @@ class _Session:
             self._watcher.work(work.title, pending.units)
         try:
             self._engine.run(work, pending.shards, count)
+            for step in steps:
+                if (reason := take_problem(step.folder(self._run))) is not None:
+                    self._fail(cell.title, step.name, reason)
+                    self._broken.add(step.key)
         except Exception as error:  # out of memory, a missing model, a judge that cannot be reached: others go on
             self._fail(cell.title, work.name, error)
             self._broken.update(step.key for step in steps)
@@ -270,12 +274,11 @@ class _Session:
             if self._watcher is not None:
                 self._watcher.advance(pending.units - done)
 
-    def _fail(self, where: str, what: str, error: Exception) -> None:
-        reason = str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"
-        failure = Failure(where, what, reason)
-        if not any(one.reason == reason for one in self._failures):
-            log.error("%s", failure, exc_info=not isinstance(error, SemtokenError))
+    def _fail(self, where: str, what: str, error: Exception | str) -> None:
+        unexpected = isinstance(error, Exception) and not isinstance(error, SemtokenError)
+        failure = Failure(where, what, f"{type(error).__name__}: {error}" if unexpected else str(error))
         self._failures.append(failure)
+        log.error("%s", failure, exc_info=unexpected)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from semtoken.errors import InvalidInput
 
 METADATA_KEY = b"semtoken"
 LOCK = "lock"
+PROBLEM = ".problem.json"
 WORKING = ".writing-"  # temporary names; a kill leaves such files behind, `remove_leftovers` takes them away
 
 
@@ -106,6 +107,20 @@ def _read(
         return None  # cut off, overwritten, or of another program: as good as missing
     described = isinstance(facts, dict) and (facts.get("key"), facts.get("shard")) == (key, number)
     return (table, facts) if described and table.num_rows == rows and "seconds" in facts else None
+
+
+def problem_path(folder: Path, number: int) -> Path:
+    """Where it is noted why a shard of a stage could not be made."""
+    return folder / f"{number:05d}{PROBLEM}"
+
+
+def take_problem(folder: Path) -> str | None:
+    """Why the first shard of a stage that lacks one could not be made; the notes are removed."""
+    notes = sorted(folder.glob(f"*{PROBLEM}"))
+    reasons = [str(read_json(path)["reason"]) for path in notes]
+    for path in notes:
+        path.unlink(missing_ok=True)
+    return reasons[0] if reasons else None
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -194,5 +209,5 @@ def locked(run: Path) -> Iterator[None]:
 
 def remove_leftovers(run: Path) -> None:
     """Delete what a killed run left half-written; only the holder of the lock may."""
-    for path in run.rglob(f"{WORKING}*"):
+    for path in (*run.rglob(f"{WORKING}*"), *run.rglob(f"*{PROBLEM}")):
         path.unlink(missing_ok=True)

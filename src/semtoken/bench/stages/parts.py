@@ -105,7 +105,15 @@ class Recorded:
     """Of the recording steps, by name."""
 
 
-Recorder: TypeAlias = Callable[[Part], Iterator[Recorded]]
+@dataclass(frozen=True)
+class Unrecorded:
+    """One of several steps of a work could not be recorded; the others go on."""
+
+    step: Step
+    reason: str
+
+
+Recorder: TypeAlias = Callable[[Part], Iterator[Recorded | Unrecorded]]
 """Records what is missing of one shard; each step is written as soon as it comes."""
 
 

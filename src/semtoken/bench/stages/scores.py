@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._extras import require
-from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
-from semtoken.errors import MissingStatistic, SemtokenError
+from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder, Unrecorded
+from semtoken.errors import SemtokenError
 from semtoken.generation import Generation
 from semtoken.methods import score
 
@@ -28,19 +28,16 @@ def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[Float
 def recorder(context: Context) -> Recorder:
     """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: Part) -> Iterator[Recorded | Unrecorded]:
         pyarrow = require("pyarrow", extra="bench")
-        failed = []
         generations = part.generations
         for step in part.missing:
             try:
                 values, seconds = uncertainties(step.subject, generations)
             except SemtokenError as error:
-                failed.append(str(error))
+                yield Unrecorded(step, str(error))
                 continue
             table = pyarrow.table({"id": part.ids, UNCERTAINTY: pyarrow.array(values, from_pandas=False)})
             yield Recorded(step, table, {step.name: seconds})
-        if failed:
-            raise MissingStatistic(" ".join(failed))
 
     return record

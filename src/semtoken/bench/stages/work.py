@@ -9,8 +9,8 @@ from pathlib import Path
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Step
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.stages.parts import Context, Part, Recorder
-from semtoken.bench.storage import is_shard, write_shard
+from semtoken.bench.stages.parts import Context, Part, Recorder, Unrecorded
+from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,11 @@ class Work:
             if not missing:
                 return
             for found in record(Part(context, shard, missing)):
-                write_shard(found.step.folder(self.run), shard, found.step.key, found.table, found.seconds)
+                folder = found.step.folder(self.run)
+                if isinstance(found, Unrecorded):
+                    write_json(problem_path(folder, shard), {"reason": found.reason})
+                else:
+                    write_shard(folder, shard, found.step.key, found.table, found.seconds)
 
         return make
 
