@@ -112,6 +112,12 @@ class TestUntouched:
         assert [r.body for r in upstream.requests] == [packed, b"\x00no json"]
         assert same.content == other.content == b'{"choices": [{"index": 0}]}'
 
+    def test_no_other_host_can_be_reached(self, proxied: Start) -> None:
+        url, upstream = proxied(answering(response(b"{}")))
+        assert bytes_until_end(url, "http://127.0.0.1:1/secret", b"").startswith(b"HTTP/1.1 404")
+        assert bytes_until_end(url, "%2Fsecret", b"").startswith(b"HTTP/1.1 400")
+        assert not upstream.requests
+
     def test_head_and_options(self, proxied: Start) -> None:
         url, upstream = proxied(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"))
         assert httpx.head(url + "/v1/models").headers["content-length"] == "7"
@@ -280,6 +286,12 @@ class TestFaults:
         answer = post(url)
         assert "content-encoding" not in answer.headers
         assert without_block(answer.content) == NO_LOGPROBS
+
+    def test_a_reply_that_unpacks_to_too_much_passes(self, proxied: Start) -> None:
+        packed = gzip.compress(b" " * 10_000_000 + NO_LOGPROBS)
+        url, _ = proxied(answering(response(packed, b"Content-Encoding: gzip")), max_scored_bytes=1_000_000)
+        with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT) as answer:
+            assert b"".join(answer.iter_raw()) == packed
 
     @pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
     def test_what_cannot_be_unpacked_passes(self, proxied: Start, kind: bytes) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
+import signal
+import subprocess
+import sys
 import time
 from threading import Event
 from typing import Any
@@ -71,6 +75,10 @@ class TestChat:
             )
         )
         *said, last, usage = chunks
+        running = [c.choices[0].semtoken for c in said[1:]]
+        assert [block["n_tokens"] for block in running] == list(range(1, len(expected.tokens) + 1))
+        assert not any(block["final"] for block in running)
+        assert running[-1]["lower"] - ROUNDING <= expected.uncertainty <= running[-1]["upper"] + ROUNDING
         assert "".join(c.choices[0].delta.content or "" for c in said) == text_of(expected)
         assert said[0].choices[0].delta.role == "assistant"
         assert [c.choices[0].finish_reason for c in said] == [None] * len(said)
@@ -253,6 +261,10 @@ class TestErrors:
         answer = httpx.post(served + "/v1/chat/completions", content=body)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
 
+    def test_a_body_that_is_too_long(self, served: str) -> None:
+        answer = httpx.post(served + "/v1/completions", content=b" " * (2**25 + 1))
+        assert answer.json()["error"]["code"] == "request_too_large"
+
     def test_unknown_pages(self, served: str) -> None:
         assert httpx.get(served + "/v2").json()["error"]["message"].startswith("There is no GET /v2")
         assert httpx.get(served + "/v1/chat/completions").status_code == 405
@@ -334,3 +346,46 @@ def test_waiting_requests_whose_clients_left_are_not_run() -> None:
         while engine.finished < 2 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert engine.steps == 61
+
+
+def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from semtoken.cli import main; main()",
+        "serve",
+        "--port",
+        "0",
+        "--host",
+        "localhost",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        told = [process.stderr.readline() for _ in range(3)]
+        found = re.search(r"http://[\d.:]+/v1", told[0])
+        assert found is not None
+        assert f"curl {found.group()}/chat/completions" in told[1]
+        asked = re.search(r"'(\{.*\})'", told[2])
+        assert asked is not None
+        answer = httpx.post(found.group() + "/chat/completions", json=json.loads(asked.group(1)), timeout=30)
+        assert answer.json()["choices"][0]["semtoken"]["method"] == "exact"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait(10)
+        process.stderr.close()
+
+
+def test_other_machines_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    from semtoken.cli.listening import warn_if_open
+    from semtoken.web.running import Address
+
+    for host in ("127.0.0.1", "::1", "127.8.9.1", "localhost"):
+        warn_if_open(Address(host, 80))
+    assert capsys.readouterr().err == ""
+    for host in ("0.0.0.0", "::", "10.1.2.3", "example.org"):
+        warn_if_open(Address(host, 80))
+        assert "no password" in capsys.readouterr().err

@@ -61,6 +61,8 @@ class ProxyHandler:
 
     async def _serve(self, client: Client) -> None:
         try:
+            if not client.target.startswith(b"/"):
+                raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
             body = await client.body(self._settings.max_request_bytes)
             endpoint = endpoint_of(client.method, client.path)
             encoded = client.header(b"content-encoding") not in (None, b"identity")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -46,9 +47,9 @@ class Answer:
         return str(self.response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
     @property
-    def encoded(self) -> bool:
-        """Its body is compressed."""
-        return str(self.response.headers.get("content-encoding", "identity")).strip().lower() != "identity"
+    def encoding(self) -> str:
+        """How its body is compressed; "identity": it is not."""
+        return str(self.response.headers.get("content-encoding", "identity")).strip().lower()
 
     async def beginning(self, limit: int) -> bytes:
         """The first bytes of its body, a piece more than `limit` at most; `pieces` gives them again."""
@@ -129,7 +130,7 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
         await client.begin(answer.status, forwarded(answer.headers))
         await client.write(bytes(raw))
         raise
-    changed = await anyio.to_thread.run_sync(_edited_reply, answer.response.headers, bytes(raw), scoring)
+    changed = await anyio.to_thread.run_sync(_edited_reply, bytes(raw), answer.encoding, scoring)
     if changed is None:
         await client.begin(answer.status, forwarded(answer.headers))
         await client.write(bytes(raw))
@@ -140,14 +141,34 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     await client.end()
 
 
-def _edited_reply(headers: httpx.Headers, raw: bytes, scoring: Scoring) -> bytes | None:
-    """The reply with its scores; None if it is no text, or stays as it is."""
+def _edited_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
+    """The reply with its scores; None if it cannot be read, or stays as it is."""
     try:
-        text = httpx.Response(200, headers=headers, content=raw).content.decode()
-    except (httpx.DecodingError, UnicodeDecodeError):
+        text = _unpacked(raw, encoding, scoring.limit).decode()
+    except (ValueError, zlib.error):
+        scoring.scorer.give_up("encoded")
         return None
     changed = scoring.reply(text)
     return None if changed == text else changed.encode()
+
+
+def _unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
+    """A body without its compression, which was not asked for.
+
+    Raises
+    ------
+    ValueError, zlib.error
+        It is compressed in another way, damaged, or larger than `limit` bytes.
+    """
+    if encoding == "identity":
+        return raw
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"unknown encoding {encoding}")
+    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip and zlib, whichever it is
+    unpacked = unpacking.decompress(raw, limit)
+    if not unpacking.eof:
+        raise ValueError("too long, or cut off")
+    return unpacked
 
 
 async def _rest(answer: Answer, client: Client, begun: bytes, pieces: AsyncIterator[bytes]) -> None:
@@ -194,4 +215,4 @@ async def _edited_event(event: bytes, scoring: Scoring) -> bytes:
 
 def is_stream(answer: Answer) -> bool:
     """Whether the answer comes in events that can be read."""
-    return answer.kind == EVENT_STREAM and not answer.encoded
+    return answer.kind == EVENT_STREAM and answer.encoding == "identity"

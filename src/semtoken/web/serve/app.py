@@ -22,6 +22,7 @@ from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa
 from semtoken.web.serve.worker import Worker  # noqa: E402
 from semtoken.web.wire import EVENT_STREAM, ApiError  # noqa: E402
 
+MOST_BYTES = 2**25
 STREAM_HEADERS = {"content-type": EVENT_STREAM, "cache-control": "no-cache"}
 
 
@@ -76,7 +77,7 @@ async def _answered(
 ) -> Response:
     """The answer to a request for text, or the error that says why there is none."""
     try:
-        asked = parse(form, await request.body())
+        asked = parse(form, await _body(request))
         if asked.model not in (None, offer.name):
             return _unknown(str(asked.model), offer).response()
         job = prepare(asked)
@@ -87,6 +88,16 @@ async def _answered(
         return JSONResponse(await _unless_gone(request, service.whole(job)))
     except (ApiError, SemtokenError) as error:
         return as_api_error(error).response()
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request that is not too long."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise ApiError(413, f"The request is larger than {MOST_BYTES:,} bytes.", code="request_too_large")
+    return bytes(body)
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
