@@ -6,10 +6,12 @@ import asyncio
 import json
 import math
 import re
+import runpy
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -389,3 +391,13 @@ def test_other_machines_are_warned_of(capsys: pytest.CaptureFixture[str]) -> Non
     for host in ("0.0.0.0", "::", "10.1.2.3", "example.org"):
         warn_if_open(Address(host, 80))
         assert "no password" in capsys.readouterr().err
+
+
+def test_the_example_of_the_client(
+    served: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).parents[2] / "examples" / "openai_client.py"
+    monkeypatch.setattr(sys, "argv", [str(script), served + "/v1"])
+    runpy.run_path(str(script), run_name="__main__")
+    told = capsys.readouterr().out
+    assert "uncertainty" in told and "so far" in told and "at last" in told

@@ -1,0 +1,40 @@
+"""Ask `semtoken serve` or `semtoken proxy` with the official OpenAI client, and read the uncertainty.
+
+    semtoken serve                               # in one terminal
+    python examples/openai_client.py [URL]       # in another; URL: default http://127.0.0.1:8000/v1
+
+Needs `pip install openai`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from openai import OpenAI
+
+url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1"
+client = OpenAI(base_url=url, api_key="none")
+model = client.models.list().data[0].id
+messages = [{"role": "user", "content": "Which city is the capital of Peru?"}]
+
+reply = client.chat.completions.create(
+    model=model,
+    messages=messages,
+    extra_body={"semtoken": {"tokens": True}},  # the scores of every token, too
+)
+choice = reply.choices[0]
+print(choice.message.content)
+if "reason" in choice.semtoken:
+    print(f"  not scored: {choice.semtoken['reason']}")
+else:
+    print(f"  uncertainty {choice.semtoken['uncertainty']:.3f}, between {choice.semtoken['lower']:.3f} and", end=" ")
+    print(f"{choice.semtoken['upper']:.3f}")
+    for token in choice.semtoken["tokens"]:
+        print(f"  {token['text']!r:12} {token['clustered_probability']:.3f}")
+
+for chunk in client.chat.completions.create(model=model, messages=messages, stream=True):
+    for choice in chunk.choices:
+        block = getattr(choice, "semtoken", None)
+        if block and "uncertainty" in block:
+            when = "at last" if block.get("final") else "so far"
+            print(f"{choice.delta.content or ''!r:12} {when} {block['lower']:.3f} to {block['upper']:.3f}")
