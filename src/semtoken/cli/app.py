@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from semtoken import __version__
-from semtoken.cli import ask, bench, cluster, clusters, compare, demo, payload, proxy, score, serve
+from semtoken.cli import ask, bench, cluster, clusters, compare, demo, doctor, payload, proxy, score, serve
 from semtoken.cli.console import tell
 from semtoken.errors import SemtokenError
 
@@ -70,4 +70,5 @@ app.command()(compare.compare)
 app.add_typer(bench.app, name="bench")
 app.command()(serve.serve)
 app.command()(proxy.proxy)
+app.command()(doctor.doctor)
 app.command()(demo.demo)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from semtoken.cli.options import FunctionWords, FunctionWordsOption, JsonOption,
 from semtoken.errors import InvalidInput, SemtokenError
 
 if TYPE_CHECKING:
+    from semtoken import TokenClusters
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
 
@@ -73,7 +74,7 @@ def score_payload(
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
 
-    loaded = _clusters(clusters, revision)
+    loaded = load_clusters(clusters, revision)
     for number, reply in enumerate(_replies(_text(source)), start=1):
         try:
             payload = read_payload(reply, format, temperature=temperature)
@@ -99,7 +100,8 @@ def score_payload(
         out.print(legend())
 
 
-def _clusters(name: str, revision: str | None) -> Any:
+def load_clusters(name: str, revision: str | None) -> TokenClusters:
+    """The clusters of a directory or hub id, or those of the almanac."""
     from semtoken import TokenClusters
 
     if name != ALMANAC:

@@ -1,0 +1,167 @@
+"""`semtoken doctor`: what an endpoint gives, and what semtoken can do with it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from semtoken.cli.console import err, out
+from semtoken.cli.options import RevisionOption
+from semtoken.cli.payload import load_clusters
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.vocabulary import Vocabulary
+    from semtoken.web.doctor import Diagnosis
+    from semtoken.web.doctor.records import Page
+
+UNUSABLE = 3
+SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red")}
+
+
+def doctor(
+    base_url: Annotated[
+        str, typer.Option("--base-url", "-u", help="Address of the API, such as http://127.0.0.1:8000/v1.")
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Name of the model there. Default: the only one it lists.")
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option("--clusters", "-c", help="Clusters to try: a directory, a hub id, or 'almanac'."),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(exists=True, help="A tokenizer to compare with: a tokenizer.json or a directory with one."),
+    ] = None,
+    key_env: Annotated[
+        str, typer.Option(help="Environment variable with the key, if one is needed.")
+    ] = "OPENAI_API_KEY",
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the server may be silent.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object, nothing else.")] = False,
+    revision: RevisionOption = None,
+) -> None:
+    """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
+
+    Some thirty short requests find out which pages answer, how many log-probabilities a token they give, whether tokens
+    come with ids and bytes, whether the numbers follow the temperature, whether streams carry them, whether the
+    tokenizer is that of the clusters, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
+    not, 1 if the server could not be examined.
+
+    For example:
+
+    - `semtoken doctor --base-url http://127.0.0.1:8000/v1`
+    - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --clusters ./gpt-oss-clusters --json`
+    """
+    from semtoken.web.doctor import examine
+
+    status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
+    with status as shown:
+
+        def progress(what: str) -> None:
+            if shown is not None:
+                shown.update(f"looking at {what}")
+
+        found = examine(
+            base_url,
+            model,
+            clusters=None if clusters is None else load_clusters(clusters, revision),
+            vocabulary=None if tokenizer is None else _vocabulary(tokenizer),
+            key_env=key_env,
+            timeout=timeout,
+            progress=progress,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+    else:
+        _print(found)
+    if not found.usable:
+        raise typer.Exit(UNUSABLE)
+
+
+def _vocabulary(path: Path) -> Vocabulary:
+    import tokenizers
+
+    from semtoken import Vocabulary
+
+    file = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing narrower
+        raise InvalidInput(f"{file} cannot be read as a tokenizer: {error}") from error
+    return Vocabulary.from_tokenizer(tokenizer)
+
+
+def _print(found: Diagnosis) -> None:
+    out.print(Text(f"{found.base_url}  {found.model}", style="bold"))
+    out.print(_pages(found))
+    out.print(_facts(found))
+    if found.trials:
+        out.print(_trials(found))
+    for verdict in found.verdicts:
+        sign, style = SIGNS[verdict.level]
+        out.print(Text(f"{sign} ", style=style).append(verdict.text, style="default"))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim", title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _pages(found: Diagnosis) -> Table:
+    table = _table("page", "answers", "log-probabilities a token", "shape")
+    for page in found.pages:
+        answers = "yes" if page.answers else page.reason or "no"
+        table.add_row(page.path, Text(answers), Text(_counts(page)), page.format or "")
+    return table
+
+
+def _counts(page: Page) -> str:
+    if not page.answers:
+        return ""
+    if page.silent:
+        return "asked for and left out"
+    refused = [one.asked for one in page.tried if one.given is None and one.asked > page.most]
+    if not page.most:
+        return "refused"
+    whole = any(one.asked == -1 and one.given for one in page.tried)
+    return f"{page.most:,}" + (" (asked for -1)" if whole else f" ({min(refused):,} refused)" if refused else "")
+
+
+def _facts(found: Diagnosis) -> Table:
+    table = _table("", "")
+    table.show_header = False
+    if found.tokens is not None:
+        ids = {"always": "yes", "on request": f"on request ({', '.join(found.tokens.id_fields)})", None: "no"}
+        table.add_row("token ids", ids[found.tokens.ids])
+        table.add_row("token bytes", "yes" if found.tokens.bytes else "no")
+        table.add_row("distribution", Text(f"{found.distribution} ({found.distribution_reason})"))
+    if found.streaming is not None:
+        carried = "with log-probabilities" if found.streaming.log_probs else "without log-probabilities"
+        table.add_row("streams", carried if found.streaming.streams else "no")
+    table.add_row("log-probabilities of prompts", ", ".join(found.prompt_log_probs) or "no")
+    if found.tokenizer is not None:
+        fits = "fits" if found.tokenizer.fits else "another one"
+        table.add_row("tokenizer", f"{fits} ({found.tokenizer.n_tokens} tokens compared)")
+    table.add_row("requests sent", str(found.requests))
+    return table
+
+
+def _trials(found: Diagnosis) -> Table:
+    table = _table("trial prompt", "answer", "uncertainty", "between")
+    for trial in found.trials:
+        if trial.bounds is None:
+            table.add_row(trial.prompt, Text(trial.reason or "", style="yellow"), "", "")
+        else:
+            low, high = trial.bounds
+            text = (trial.text or "").strip().replace("\n", "↵")
+            table.add_row(trial.prompt, Text(text[:40]), f"{trial.uncertainty:.3f}", f"{low:.3f} and {high:.3f}")
+    return table

@@ -1,0 +1,14 @@
+"""What an OpenAI-compatible endpoint gives that semtoken can use.
+
+connection.py   an address               -> requests and answers
+asking.py       a question               -> a request of each form, the reply read
+probes.py       a server                 -> what it gives, one question after the other
+verdicts.py     what it gives            -> what semtoken can do there, and what to change
+"""
+
+from __future__ import annotations
+
+from semtoken.web.doctor.examination import examine
+from semtoken.web.doctor.records import Diagnosis, Verdict
+
+__all__ = ["Diagnosis", "Verdict", "examine"]

@@ -1,0 +1,152 @@
+"""One server over HTTP: requests with a time limit and a key that is never shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from semtoken._extras import require
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.payloads.formats import error_text
+
+LONGEST_REPLY = 256 * 2**20
+MISSING_PAGE = (404, 405, 501)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """The server did what it was asked for."""
+        return self.status == 200
+
+    @property
+    def missing(self) -> bool:
+        """There is no such page."""
+        return self.status in MISSING_PAGE
+
+    @property
+    def values(self) -> Any:
+        """Its JSON; None if it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def reason(self) -> str:
+        """Why the server refused, in one line."""
+        values = self.values
+        said = values.get("error", values.get("detail", values)) if isinstance(values, Mapping) else values
+        text = error_text(said) if said is not None else self.body[:200].decode("utf-8", "replace").strip()
+        return f"HTTP {self.status}" + (f": {text[:200]}" if text else "")
+
+
+class Connection:
+    """A server, as long as it is being examined.
+
+    Parameters
+    ----------
+    base_url
+        Address of its API, with or without the final `/v1`.
+    key_env
+        Environment variable that holds the key, if there is one.
+    timeout
+        Seconds that the server may be silent.
+
+    Raises
+    ------
+    InvalidInput
+        The address is none, or holds a password.
+    """
+
+    def __init__(self, base_url: str, *, key_env: str = "OPENAI_API_KEY", timeout: float = 30.0) -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"The address must be like http://127.0.0.1:8000/v1; got {base_url!r}.")
+        if parts.username or parts.password or parts.query:
+            raise InvalidInput(
+                f"The address at {parts.hostname} holds a password or parameters. It is shown in reports: put the key "
+                "into an environment variable and name that with --key-env."
+            )
+        self.base_url = base_url.rstrip("/")
+        self._httpx = require("httpx", extra="serve")
+        self._key = os.environ.get(key_env, "").strip()
+        headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
+        self._client = self._httpx.Client(timeout=timeout, headers=headers)
+        self._timeout = timeout
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.close()
+
+    @property
+    def root(self) -> str:
+        """The address without `/v1`, where engines have pages of their own."""
+        return self.base_url.removesuffix("/v1")
+
+    def get(self, path: str) -> Answer:
+        """The answer to a GET of a path below `base_url`."""
+        return self._answer("GET", self.base_url + path, None)
+
+    def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> Answer:
+        """The answer to a POST of JSON; `at_root`: of a page of the engine's own."""
+        return self._answer("POST", (self.root if at_root else self.base_url) + path, body)
+
+    def stream(self, path: str, body: Mapping[str, Any]) -> tuple[Answer, list[bytes]]:
+        """The same, with the pieces in which the body came."""
+        with self._failures_told(), self._opened("POST", self.base_url + path, body) as reply:
+            pieces = list(self._pieces(reply))
+        return self._shown(reply.status_code, b"".join(pieces)), pieces
+
+    def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> Answer:
+        with self._failures_told(), self._opened(method, url, body) as reply:
+            return self._shown(reply.status_code, b"".join(self._pieces(reply)))
+
+    def _opened(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
+        return self._client.stream(method, url, json=body)
+
+    def _pieces(self, reply: Any) -> Iterator[bytes]:
+        size = 0
+        for piece in reply.iter_bytes():
+            size += len(piece)
+            if size > LONGEST_REPLY:
+                raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
+            yield piece
+
+    def _shown(self, status: int, body: bytes) -> Answer:
+        """An answer in which the key does not stand, whatever the server sends back."""
+        return Answer(status, body.replace(self._key.encode(), b"[key]") if self._key else body)
+
+    @contextmanager
+    def _failures_told(self) -> Iterator[None]:
+        try:
+            yield
+        except self._httpx.TimeoutException as error:
+            raise BackendError(
+                f"{self.base_url} was silent for {self._timeout:g} seconds. Is it busy, or still loading its model? "
+                "Give it longer with --timeout."
+            ) from error
+        except self._httpx.ConnectError as error:
+            raise BackendError(
+                f"{self.base_url} cannot be reached ({error}). Is the server running, and is the address right?"
+            ) from error
+        except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
+            raise BackendError(
+                f"{self.base_url} broke the connection off ({error or type(error).__name__})."
+            ) from error

@@ -1,0 +1,133 @@
+"""What was found out about an endpoint -> what semtoken can do there, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from semtoken.web.doctor.records import Diagnosis, Level, Page, Verdict
+
+FEW = 20  # log-probabilities a token below which intervals are wide
+WIDE = 0.2
+MORE = {"vllm": " To get more, start vLLM with --max-logprobs 20 or above."}
+SILENT = (
+    "{path} takes requests for log-probabilities and leaves them out without a word, as `transformers serve` and some "
+    "gateways do: ask the engine itself, or serve the model with vLLM, SGLang, llama.cpp or `semtoken serve`."
+)
+NOTHING = (
+    "Nothing at this address gives log-probabilities: semtoken cannot score its answers. Serve the model with vLLM, "
+    "SGLang, llama.cpp or `semtoken serve`."
+)
+NO_NAMES = (
+    "Tokens come without ids and bytes: pieces of characters cannot be told apart, and an answer that holds some (most "
+    "answers that are not in English) is not scored."
+)
+
+
+def verdicts(found: Diagnosis) -> tuple[Verdict, ...]:
+    """One sentence each, what matters most first."""
+    best = found.page(found.best)
+    if best is None:
+        return tuple(_without_log_probs(found))
+    return tuple(
+        verdict
+        for part in (_counts(best, found), _tokenizer(found), _trials(found), _names(found), _numbers(found))
+        for verdict in part
+    )
+
+
+def _without_log_probs(found: Diagnosis) -> Iterator[Verdict]:
+    if not any(page.answers for page in found.pages):
+        told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
+        yield Verdict("bad", f"No page of this address answers for the model {found.model!r} ({told}).")
+        return
+    for page in found.pages:
+        if page.silent:
+            yield Verdict("bad", SILENT.format(path=page.path))
+        elif page.answers:
+            reasons = [one.reason for one in page.tried if one.reason]
+            told = f" ({reasons[0]})" if reasons else ""
+            yield Verdict("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
+    yield Verdict("bad", NOTHING)
+
+
+def _counts(best: Page, found: Diagnosis) -> Iterator[Verdict]:
+    number = f"{best.most:,} log-probabilities a token"
+    whole = any(one.asked == -1 and one.given for one in best.tried)
+    said = f"{best.path} gives {number}" + (", the whole vocabulary if asked for -1" if whole else "")
+    if best.most >= FEW:
+        yield Verdict("good", f"{said}: semtoken can score its answers, with an interval.")
+    else:
+        change = MORE.get((best.format or "").rpartition("-")[0], "")
+        yield Verdict("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
+    for page in found.pages:
+        if page.silent:
+            yield Verdict("note", SILENT.format(path=page.path))
+
+
+def _tokenizer(found: Diagnosis) -> Iterator[Verdict]:
+    if found.tokenizer is None:
+        yield Verdict("note", "Give --clusters to see whether they fit and how wide the intervals are.")
+    elif not found.tokenizer.fits:
+        misfits = ", ".join(found.tokenizer.misfits[:3])
+        yield Verdict(
+            "bad",
+            f"The tokenizer is another one: {misfits} are not in the vocabulary given. Make clusters for the model "
+            "that is served: `semtoken cluster MODEL`.",
+        )
+    elif found.tokenizer.enough:
+        yield Verdict("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")
+    else:
+        yield Verdict(
+            "note",
+            f"All {found.tokenizer.n_tokens} tokens seen are in the vocabulary, too few to be sure that it is the same "
+            "tokenizer.",
+        )
+
+
+def _trials(found: Diagnosis) -> Iterator[Verdict]:
+    widths = [trial.width for trial in found.trials if trial.width is not None]
+    reasons = [trial.reason for trial in found.trials if trial.reason is not None]
+    if reasons and not widths:
+        yield Verdict("bad", f"None of {len(reasons)} trial answers could be scored: {reasons[0]}")
+    elif reasons:
+        yield Verdict("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
+    if widths:
+        width = median(widths)
+        level: Level = "good" if width <= WIDE else "note"
+        yield Verdict(level, f"Intervals of {len(widths)} trial answers: {width:.3f} wide in the middle.")
+
+
+def _names(found: Diagnosis) -> Iterator[Verdict]:
+    tokens = found.tokens
+    if tokens is None:
+        return
+    if tokens.ids == "always":
+        yield Verdict("good", "Tokens come with their ids.")
+    elif tokens.ids == "on request":
+        fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
+        yield Verdict("good", f"Token ids come on request ({fields}; `semtoken proxy --token-ids`): ask for them.")
+    elif tokens.bytes:
+        yield Verdict("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
+    else:
+        yield Verdict("note", NO_NAMES)
+
+
+def _numbers(found: Diagnosis) -> Iterator[Verdict]:
+    if found.distribution == "raw":
+        yield Verdict("good", "Log-probabilities are the model's own, before the temperature.")
+    elif found.distribution == "processed":
+        yield Verdict("note", "Log-probabilities follow the temperature: ask at temperature 1 for the model's own.")
+    else:
+        yield Verdict("note", f"Whether log-probabilities follow the temperature is open: {found.distribution_reason}.")
+    streaming = found.streaming
+    if streaming is None:
+        return
+    if not streaming.streams:
+        yield Verdict("note", f"Streams do not work: {streaming.reason}")
+    elif not streaming.log_probs:
+        yield Verdict("note", "Streams come without log-probabilities: ask without streaming to have answers scored.")
+    elif not streaming.complete:
+        yield Verdict("note", "Streams come with fewer log-probabilities than the same replies unstreamed.")
+    else:
+        yield Verdict("good", "Streams come with log-probabilities.")
