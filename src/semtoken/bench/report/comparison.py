@@ -81,8 +81,8 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
         groups=tuple(groups),
         note="Paired bootstrap: every resample draws the same questions for both methods. p: two-sided, corrected by "
         "Holm's procedure for all methods of the same model and data set; the intervals are not. The best was picked "
-        "on these same answers, which its p-values do not allow for. Undefined: answers for which the method has no value "
-        "(NaN or infinite); they share the worst rank.",
+        "on these same answers, which its p-values do not allow for. Undefined: answers for which the method has no "
+        "value (NaN or infinite); they share the worst rank.",
     )
 
 

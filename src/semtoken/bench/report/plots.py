@@ -29,6 +29,8 @@ CHANCE = 0.5
 """AUROC of guessing."""
 PANELS = 3
 """Side by side."""
+LEGEND = 1.9
+"""Inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
 COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
 """Okabe and Ito's, which most colour-blind people tell apart."""
@@ -138,6 +140,7 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
 def against_overhead(cells: Sequence[CellFigures]) -> Figure:
     """A point for each method, a panel for each model, one legend."""
     figure, axes = _panels(len(cells), width=4.2, height=3.4)
+    figure.set_figwidth(figure.get_figwidth() + LEGEND)
     used = dict.fromkeys(method.name for cell in cells for method in _timed(cell))
     names = [name for name in METHODS if name in used] + [name for name in used if name not in METHODS]
     handles: dict[str, Any] = {}
@@ -172,8 +175,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
     figure.legend(
         [handles[name] for name in shown_names],
         [one_line(title_of(name)) for name in shown_names],
-        loc="outside lower center",
-        ncols=min(4 if len(cells) < PANELS else 6, len(shown_names)),
+        loc="outside right upper",
         frameon=False,
     )
     return figure
@@ -186,7 +188,7 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
     found = {(c.dataset, c.model): list(points(c, clusterings)) for c in cells}
     settings = [name for name in STUDIES if any(p.setting == name for own in found.values() for p in own)]
     datasets = [name for name in datasets_of(cells) if any(found.get((name, m)) for m in models_of(cells))]
-    figure = Figure(figsize=(2.6 * len(settings) + 0.8, 2.4 * len(datasets) + 0.7), layout="constrained")
+    figure = Figure(figsize=(2.6 * len(settings) + LEGEND, 2.4 * len(datasets) + 0.4), layout="constrained")
     grid = figure.subplots(len(datasets), len(settings), squeeze=False, sharey="row")
     handles: dict[str, Any] = {}
     for row, dataset in enumerate(datasets):
@@ -198,7 +200,7 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
             axis.set_title(f"{one_line(dataset)}: {STUDIES[setting].lower()}")
         grid[row][0].set_ylabel("AUROC of STC")
     figure.legend(
-        list(handles.values()), list(map(one_line, handles)), loc="outside lower center", ncols=6, frameon=False
+        list(handles.values()), [one_line(name) for name in handles], loc="outside right upper", frameon=False
     )
     return figure
 

@@ -94,7 +94,7 @@ def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
             cell.title,
             tuple(
                 (
-                    Entry(f"{STUDIES.get(name.partition('=')[0], name)}: {shown(name.partition('=')[2])}"),
+                    Entry(_variant_title(name)),
                     estimate_entry(quality.estimate),
                     *tested_entries(quality.to_stc),
                 )
@@ -140,7 +140,7 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
         return None
     rows = [
         (
-            *texts(one.model, "used by the methods" if one.variant == MAIN else one.variant),
+            *texts(one.model, "used by the methods" if one.variant == MAIN else _variant_title(one.variant)),
             *texts(
                 ", ".join(str(one.settings[name]) for name in STUDIES if name in one.settings and name != "n_clusters")
             ),
@@ -163,6 +163,12 @@ def precomputation(clusterings: Sequence[ClusteringRecord]) -> Table | None:
 def shown(value: str) -> str:
     """A value of a setting for people: 16,000 rather than 16000."""
     return f"{int(value):,}" if value.isdigit() else value
+
+
+def _variant_title(name: str) -> str:
+    """Of "metric=euclidean": "Distance: euclidean"."""
+    setting, _, value = name.partition("=")
+    return f"{STUDIES.get(setting, setting)}: {shown(value)}"
 
 
 def token_text(text: str) -> str:
