@@ -17,10 +17,11 @@ from semtoken import TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT, Question
 from tests import tiny
 from tests.web.conftest import proxy_of
-from tests.web.servers import LAST_CHUNK, Upstream, answering, chunk, response, stream_head
+from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_transport import figure, without_block
 
 Start = Callable[..., tuple[str, Upstream]]
+Canned = tuple[str, list[bytes]]
 ROUNDING = 1e-5
 CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}
 
@@ -200,9 +201,23 @@ def reply(message: Any, logprobs: Any, **fields: Any) -> bytes:
     return json.dumps({"object": "chat.completion", "model": "m", "choices": [choice | fields]}).encode()
 
 
+@pytest.fixture(scope="module")
+def canned(almanac_clusters: TokenClusters) -> Iterator[Canned]:
+    """A proxy whose upstream sends what was put into the list last."""
+    sent: list[bytes] = []
+
+    async def send_last(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent[-1])
+        await writer.drain()
+
+    with raw_upstream(send_last) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
+        yield url, sent
+
+
 class TestReplies:
-    def block(self, proxied: Start, body: bytes) -> Any:
-        url, _ = proxied(answering(response(body)))
+    def block(self, canned: Canned, body: bytes) -> Any:
+        url, sent = canned
+        sent.append(response(body))
         answer = httpx.post(url + "/v1/chat/completions", json=CHAT)
         assert answer.status_code == 200
         expected = json.loads(body)
@@ -213,8 +228,8 @@ class TestReplies:
         assert found == expected
         return block
 
-    def test_an_answer(self, proxied: Start) -> None:
-        block = self.block(proxied, reply({"content": "Lima"}, LIMA))
+    def test_an_answer(self, canned: Canned) -> None:
+        block = self.block(canned, reply({"content": "Lima"}, LIMA))
         assert 0 <= block["lower"] < block["upper"] <= 1 - np.exp(-0.5) + ROUNDING
         assert block["distribution"] == "unknown"
 
@@ -237,18 +252,18 @@ class TestReplies:
         ],
     )
     def test_what_cannot_be_scored_arrives_with_a_reason(
-        self, proxied: Start, message: Any, logprobs: Any, words: str
+        self, canned: Canned, message: Any, logprobs: Any, words: str
     ) -> None:
-        block = self.block(proxied, reply(message, logprobs))
+        block = self.block(canned, reply(message, logprobs))
         assert set(block) == {"version", "reason"}
         assert words in block["reason"]
         assert len(block["reason"]) > 20
 
-    def test_an_answer_after_reasoning(self, proxied: Start) -> None:
+    def test_an_answer_after_reasoning(self, canned: Canned) -> None:
         thought = {"token": "Hm", "logprob": -2.0, "bytes": list(b"Hm"), "top_logprobs": []}
         message = {"content": "Lima", "reasoning_content": "Hm"}
-        with_reasoning = self.block(proxied, reply(message, {"content": [thought, *LIMA["content"]]}))
-        alone = self.block(proxied, reply({"content": "Lima"}, LIMA))
+        with_reasoning = self.block(canned, reply(message, {"content": [thought, *LIMA["content"]]}))
+        alone = self.block(canned, reply({"content": "Lima"}, LIMA))
         assert with_reasoning["uncertainty"] == alone["uncertainty"]
         assert with_reasoning["n_tokens"] == 1
 
@@ -291,12 +306,12 @@ class TestReplies:
         url, _ = proxied(answering(stream_head() + b"".join(map(chunk, items)) + LAST_CHUNK))
         assert httpx.post(url + "/v1/chat/completions", json=CHAT).content == b"".join(items)
 
-    def test_a_bug_in_scoring_costs_the_score_only(self, proxied: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_bug_in_scoring_costs_the_score_only(self, canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
         from semtoken.web.proxy import scoring
 
         def break_down(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError
 
         monkeypatch.setattr(scoring.TopAnswerScorer, "finish", break_down)
-        block = self.block(proxied, reply({"content": "Lima"}, LIMA))
+        block = self.block(canned, reply({"content": "Lima"}, LIMA))
         assert "ZeroDivisionError" in block["reason"]
