@@ -4,6 +4,7 @@ steps.py      what engines give           -> TopStep
 names.py      bytes or string of a token  -> which tokens are meant
 listed.py     TopStep                     -> tokens and probabilities, checked
 mass.py       one step                    -> bounds of its clustered probability
+noticed.py    the lists of an answer      -> flags, or a refusal
 answers.py    the steps of an answer      -> score with an interval, at the end or on the way
 shared.py     names in a payload          -> whether two models have the same tokenizer
 """

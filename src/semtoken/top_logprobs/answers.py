@@ -3,7 +3,7 @@
 Of the mass that is consistent with a token, the listed part is known: a lower bound. What is not listed can add at
 most the mass that is missing from the list, and at most as many times the smallest listed probability as the
 consistent set has members that are not listed. The product over the steps gives an interval around the exact
-uncertainty. Engines round their numbers; the interval is wider by `ROUNDING` a step for that.
+uncertainty. Engines round their numbers; the interval is wider for that (`mass.rounding`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from semtoken.results import Alternative, Distribution, Flag, Running, ScoredRes
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.steps import STRONGEST
-from semtoken.top_logprobs.listed import ListedStep, listed_flags, read_step
-from semtoken.top_logprobs.mass import StepBounds, step_bounds
+from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, read_step
+from semtoken.top_logprobs.mass import StepBounds, rounding, step_bounds
+from semtoken.top_logprobs.noticed import listed_flags
+from semtoken.top_logprobs.shared import check_shared_vocabulary
 from semtoken.top_logprobs.steps import TopStep, TopToken, as_top_steps
 
 __all__ = ["TopAnswerScorer", "TopStep", "TopToken", "score_top_logprobs"]
@@ -57,7 +59,8 @@ def score_top_logprobs(
         Ids of the chosen tokens, where the steps do not name them.
     proxy_for
         Name of the model that answered, where the clusters are another model's with the same tokenizer: the result
-        is labelled with it. `check_shared_vocabulary` says whether the tokenizers agree.
+        is labelled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
+        `check_shared_vocabulary` tells more.
 
     Returns
     -------
@@ -83,6 +86,8 @@ def score_top_logprobs(
             "There are no steps to score. Were log-probabilities asked for (`logprobs`, `top_logprobs`)? Some servers "
             "accept the request and leave them out."
         )
+    if proxy_for is not None:
+        check_shared_vocabulary(read, clusters.vocabulary).require(proxy_for)
     for step in read:
         answer.add(step)
     return answer.finish(distribution, proxy_for=proxy_for)
@@ -109,6 +114,9 @@ class TopAnswerScorer:
         self._leading_blanks = 0
         self._has_content = False
         self._settled: list[StepBounds] = []
+        self._blanks_left_out = False
+        self._numbers = 0
+        self._decimals = 0
 
     def add(self, step: TopStep) -> None:
         """Take in the next step.
@@ -119,11 +127,16 @@ class TopAnswerScorer:
             See `score_top_logprobs`.
         """
         position = len(self.ids)
-        listed = read_step(step, self.scorer.vocabulary, position)
+        vocabulary = self.scorer.vocabulary
+        left_out = self._blanks_left_out or leaves_out_blank(step.chosen, vocabulary)
+        listed = read_step(step, vocabulary, position, blanks_left_out=left_out)
         opening = position <= self._leading_blanks
         listed = replace(listed, opening=opening, neutral=bool(self.scorer.neutral_mask(opening)[listed.token]))
-        self._leading_blanks += opening and bool(self.scorer.vocabulary.blank[listed.token])
+        self._leading_blanks += opening and bool(vocabulary.blank[listed.token])
         self._has_content = self._has_content or not listed.neutral
+        self._blanks_left_out = left_out
+        self._numbers += listed.numbers
+        self._decimals = max(self._decimals, listed.decimals)
         self.ids.append(listed.token)
         self._steps.append(listed)
         if self.scorer.rules.prefix_matching:
@@ -153,7 +166,8 @@ class TopAnswerScorer:
 
     def _bounds(self, position: int, *, neutrality: bool) -> StepBounds:
         prefixes = self._prefixes.get(position)
-        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=neutrality)
+        off = rounding(self._decimals, self._numbers)
+        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=neutrality, off=off)
 
     def running(self) -> Running:
         """What is known so far. Before the first content token nothing is settled under the preset `default`."""

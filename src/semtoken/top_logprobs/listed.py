@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.results import Flag
+from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.top_logprobs.names import TokenNames, token_names
 from semtoken.top_logprobs.steps import TopStep, TopToken
 from semtoken.vocabulary import Vocabulary
@@ -18,8 +17,9 @@ from semtoken.vocabulary import Vocabulary
 SENTINEL = -9998.0  # engines write -9999 for "very unlikely" and for "not known"
 ABOVE_ZERO = 1e-3  # a log-probability may come out above 0 by rounding
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
-SLIGHTLY_OVERFULL = 1.001
-ZEROS_IN_A_ROW = 5
+OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
+ALL_DECIMALS = 7
+ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,22 +38,44 @@ class ListedStep:
     """Tokens that each entry may mean, and its probability."""
     unmapped: float
     """Probability of entries whose name fits no token."""
-    missing: float
-    """Probability that is not listed."""
     smallest: float
     """What a token that is not listed has at most; 1 where the list does not tell."""
     complete: bool
     """Every token of the vocabulary is listed."""
     listed: int
-    """Entries beside the chosen token."""
+    """Entries beside the chosen token that have a probability."""
+    numbers: int
+    """Log-probabilities in it."""
+    decimals: int
+    """Decimals that they are written with, `ALL_DECIMALS` at most."""
+    with_blank: int
+    """Entries whose name begins with a blank."""
+    without_blank: int
+    """Entries whose name is another token's, too, if the engine leaves out the blank that a token begins with."""
     opening: bool = True
     """Only blanks come before."""
     neutral: bool = False
     """The chosen token is neutral where it stands."""
 
+    @property
+    def total(self) -> float:
+        """Probability that is listed."""
+        return math.fsum([*self.probabilities.tolist(), *(p for _, p in self.ambiguous), self.unmapped])
 
-def read_step(step: TopStep, vocabulary: Vocabulary, position: int) -> ListedStep:
+
+def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_left_out: bool = False) -> ListedStep:
     """Find the tokens of a step in the vocabulary and check its numbers.
+
+    Parameters
+    ----------
+    step
+        As the engine gave it.
+    vocabulary
+        That of the clusters.
+    position
+        Number of the step, for messages.
+    blanks_left_out
+        The engine is known to name tokens without the blank that they begin with.
 
     Raises
     ------
@@ -66,49 +88,118 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int) -> ListedSte
     """
     names = token_names(vocabulary)
     for token in (step.chosen, *step.top):
-        _check(token, names, position)
-    chosen = _chosen(step.chosen, names, position)
-    found: dict[int, float] = {}
-    ambiguous: list[tuple[tuple[int, ...], float]] = []
-    unmapped = 0.0
-    for token in step.top:
-        candidates = names.candidates(token.id, token.text, token.bytes)
-        if chosen in candidates and _same(token, step.chosen):
-            candidates = (chosen,)
-        if token.log_prob <= SENTINEL and token.log_prob != -math.inf:
-            continue
-        if len(candidates) == 1:
-            found.setdefault(candidates[0], _probability(token.log_prob))
-        elif candidates:
-            ambiguous.append((candidates, _probability(token.log_prob)))
-        else:
-            unmapped += _probability(token.log_prob)
+        _check_number(token, position)
+    top, shift = _inside(step.top, vocabulary, position)
+    for token in (step.chosen, *top):
+        _check_name(token, names, position)
+    chosen = _chosen(step.chosen, names, position, blanks_left_out=blanks_left_out)
+    entries = _Entries(chosen, shift)
+    for token in top:
+        entries.add(token, step.chosen, names, blanks_left_out=blanks_left_out)
     if step.chosen.log_prob > SENTINEL:
-        found.setdefault(chosen, _probability(step.chosen.log_prob))
-    ids = np.array(sorted(found), dtype=np.int64)
+        entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
+    named = [names.about_blanks(token.id, token.text, token.bytes) for token in (step.chosen, *top)]
+    ids = np.array(sorted(entries.found), dtype=np.int64)
+    probabilities = np.array([entries.found[i] for i in ids.tolist()], dtype=np.float64)
     complete = len(ids) == vocabulary.size
-    total = math.fsum([*found.values(), *(p for _, p in ambiguous), unmapped])
-    if total > OVERFULL:
-        raise InvalidLogits(
-            f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities of "
-            "the next token (logits?)."
-        )
-    return ListedStep(
+    if complete and len(top) < len(step.top):  # the padding of a model's head had its share
+        probabilities /= probabilities.sum()
+    numbers = [token.log_prob for token in (step.chosen, *step.top) if SENTINEL < token.log_prob < 0]
+    listed = ListedStep(
         token=chosen,
-        log_prob=math.log(found[chosen]) if found.get(chosen) else -math.inf,
+        log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
         ids=ids,
-        probabilities=np.array([found[i] for i in ids.tolist()], dtype=np.float64),
-        ambiguous=tuple(ambiguous),
-        unmapped=unmapped,
-        missing=0.0 if complete else max(0.0, 1.0 - total),
-        smallest=_smallest(step, names),
+        probabilities=probabilities,
+        ambiguous=tuple(entries.ambiguous),
+        unmapped=entries.unmapped,
+        smallest=_smallest(entries.others, top, names, shift),
         complete=complete,
-        listed=sum(not _same(token, step.chosen) for token in step.top),
+        listed=sum(token.log_prob > SENTINEL for token in entries.others),
+        numbers=len(numbers),
+        decimals=decimals_of(np.array(numbers)),
+        with_blank=named.count("begins"),
+        without_blank=0 if blanks_left_out else named.count("lacks"),
     )
+    if listed.total > OVERFULL:
+        raise InvalidLogits(
+            f"The probabilities listed at step {position} add up to {listed.total:.3g}: these are no "
+            "log-probabilities of the next token (logits?)."
+        )
+    return listed
 
 
-def _probability(log_prob: float) -> float:
-    return math.exp(min(log_prob, 0.0))
+def leaves_out_blank(chosen: TopToken, vocabulary: Vocabulary) -> bool:
+    """Whether the engine names a token whose id is known without the blank that it begins with."""
+    return token_names(vocabulary).about_blanks(chosen.id, chosen.text, chosen.bytes) == "left_out"
+
+
+class _Entries:
+    """The entries of a list, sorted by what is known of them."""
+
+    def __init__(self, chosen: int, shift: float) -> None:
+        self.chosen = chosen
+        self.shift = shift
+        self.found: dict[int, float] = {}
+        self.ambiguous: list[tuple[tuple[int, ...], float]] = []
+        self.unmapped = 0.0
+        self.others: list[TopToken] = []
+        """Those that are not the chosen token."""
+
+    def add(self, token: TopToken, chosen: TopToken, names: TokenNames, *, blanks_left_out: bool) -> None:
+        candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
+        likely = names.likely(candidates)
+        if self.chosen in candidates and self.chosen not in self.found:
+            same_id = token.id is not None or likely == (self.chosen,)
+            likely = (self.chosen,) if same_id or _same(token, chosen) else likely
+        if likely != (self.chosen,):
+            self.others.append(token)
+        if SENTINEL >= token.log_prob > -math.inf:
+            return
+        probability = _probability(token.log_prob, self.shift)
+        if len(likely) == 1 and likely[0] not in self.found:
+            self.found[likely[0]] = probability
+        elif len(likely) == 1:  # the same entry again, or another token of this name
+            rest = tuple(c for c in candidates if c not in self.found)
+            if rest and probability != self.found[likely[0]]:
+                self.ambiguous.append((rest, probability))
+        elif candidates:
+            self.ambiguous.append((candidates, probability))
+        else:
+            self.unmapped += probability
+
+
+def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) -> tuple[tuple[TopToken, ...], float]:
+    """The entries that are tokens, and what their log-probabilities gain without the rows that pad a model's head.
+
+    Raises
+    ------
+    VocabularyMismatch
+        More of the probability lies outside the vocabulary than padding gets.
+    """
+    outside = [token for token in top if token.id is not None and token.id >= vocabulary.size]
+    if not outside:
+        return top, 0.0
+    mass = math.fsum(_probability(token.log_prob) for token in outside)
+    if mass > OUTSIDE:
+        likeliest = max(outside, key=lambda token: token.log_prob)
+        raise VocabularyMismatch(
+            f"At step {position} the engine lists {likeliest.name} with the probability {mass:.3g}; the vocabulary of "
+            f"the clusters ends before, with {vocabulary.size:,} tokens. These clusters belong to another model."
+        )
+    return tuple(token for token in top if token.id is None or token.id < vocabulary.size), -math.log1p(-mass)
+
+
+def decimals_of(log_probs: FloatArray) -> int:
+    """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
+    for decimals in range(ALL_DECIMALS - 1, -1, -1):
+        scaled = log_probs * 10.0**decimals
+        if (np.abs(scaled - np.rint(scaled)) > 1e-6).any():
+            return decimals + 1
+    return 0
+
+
+def _probability(log_prob: float, shift: float = 0.0) -> float:
+    return math.exp(min(log_prob + shift, 0.0))
 
 
 def _same(token: TopToken, chosen: TopToken) -> bool:
@@ -120,12 +211,15 @@ def _same(token: TopToken, chosen: TopToken) -> bool:
     return token.text == chosen.text and abs(token.log_prob - chosen.log_prob) < ABOVE_ZERO
 
 
-def _check(token: TopToken, names: TokenNames, position: int) -> None:
+def _check_number(token: TopToken, position: int) -> None:
     if math.isnan(token.log_prob) or token.log_prob > ABOVE_ZERO:
         raise InvalidLogits(
             f"At step {position} the token {token.name} has the log-probability {token.log_prob}: it must be at most "
             "0. Ask the engine for log-probabilities, not logits."
         )
+
+
+def _check_name(token: TopToken, names: TokenNames, position: int) -> None:
     if token.id is not None and not names.fits(token.id, token.text, token.bytes):
         known = (
             repr(names.vocabulary.texts[token.id])
@@ -138,76 +232,31 @@ def _check(token: TopToken, names: TokenNames, position: int) -> None:
         )
 
 
-def _chosen(token: TopToken, names: TokenNames, position: int) -> int:
+def _chosen(token: TopToken, names: TokenNames, position: int, *, blanks_left_out: bool) -> int:
     """The chosen token's id."""
-    candidates = names.candidates(token.id, token.text, token.bytes)
-    if len(candidates) == 1:
-        return candidates[0]
-    ask = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
+    candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
+    likely = names.likely(candidates)
+    if len(likely) == 1:
+        return likely[0]
     if not candidates:
         raise InvalidInput(
             f"The token chosen at step {position}, {token.name}, is not in the vocabulary of the clusters. A special "
-            f"token, or clusters of another model? {ask}"
+            f"token, or clusters of another model? {ASK_FOR_IDS}"
         )
     raise InvalidInput(
         f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
-        f"vocabulary. {ask}"
+        f"vocabulary. {ASK_FOR_IDS}"
     )
 
 
-def _smallest(step: TopStep, names: TokenNames) -> float:
+def _smallest(others: Sequence[TopToken], top: Sequence[TopToken], names: TokenNames, shift: float) -> float:
     """What an unlisted token has at most.
 
-    Engines append the chosen token where it is not among the best: as the last of a list it says nothing of the
-    others. A list keyed by strings has lost all but one of the tokens that are spelled alike.
+    Engines append the chosen token where it is not among the best, so only the others tell. A list keyed by strings
+    has lost all but one of the tokens that are spelled alike.
     """
-    others = [token for token in step.top if not _same(token, step.chosen)]
     if not others or any(token.log_prob <= SENTINEL for token in others):
         return 1.0
-    if any(token.id is None and token.bytes is None and names.shares(token.text) for token in step.top):
+    if any(token.id is None and token.bytes is None and names.shares(token.text) for token in top):
         return 1.0
-    smallest = min(token.log_prob for token in others)
-    return _probability(smallest)
-
-
-def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
-    """What a reader of the score should know of an answer's lists.
-
-    Raises
-    ------
-    BackendError
-        The engine lists nothing but zeros.
-    """
-    bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
-    zero = [i for i in bare if step_is_zero(steps[i])]
-    if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
-        raise BackendError(
-            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
-            "(some do so under speculative decoding)."
-        )
-    unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf]
-    overfull = [i for i, step in enumerate(steps) if step.probabilities.sum() > SLIGHTLY_OVERFULL]
-    unclear = [i for i, step in enumerate(steps) if step.ambiguous]
-    unmapped = [i for i, step in enumerate(steps) if step.unmapped]
-    found = (
-        ("no_alternatives", bare, "list no token beside the chosen one, so the interval is wide"),
-        (
-            "zero_log_probabilities",
-            zero if len(zero) >= ZEROS_IN_A_ROW else [],
-            "have the log-probability 0, all of them: perhaps the engine does not report them",
-        ),
-        ("missing_log_probability", unknown, "do not tell the log-probability of the chosen token"),
-        ("overfull", overfull, "list probabilities that add up to more than 1"),
-        ("ambiguous_names", unclear, "list names that fit several tokens"),
-        ("unmapped_names", unmapped, "list names that fit no token of the vocabulary"),
-    )
-    return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
-
-
-def step_is_zero(step: ListedStep) -> bool:
-    """Whether the chosen token is said to be certain."""
-    return step.log_prob == 0.0
-
-
-def _steps(where: Sequence[int], count: int) -> str:
-    return f"{len(where)} of {count} steps (the first is step {where[0]})"
+    return _probability(min(token.log_prob for token in others), shift)

@@ -11,10 +11,12 @@ from semtoken._arrays import IdArray
 from semtoken.prefixes import NO_IDS
 from semtoken.results import Source
 from semtoken.scoring import Scorer
-from semtoken.top_logprobs.listed import ListedStep
+from semtoken.top_logprobs.listed import ALL_DECIMALS, ListedStep
 from semtoken.vocabulary import BoolArray
 
-ROUNDING = 1e-5  # natural log, a step: engines print few digits, and compute in float32
+ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
+FEW_DECIMALS = 3  # so few may be chance where the numbers are few, too
+MANY_NUMBERS = 10
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,15 @@ class StepBounds:
     """Listed tokens other than the chosen one."""
 
 
-def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool) -> StepBounds:
+def rounding(decimals: int, numbers: int) -> float:
+    """By how much each of so many log-probabilities may be off that are written with so many decimals at most."""
+    rounded = decimals < ALL_DECIMALS and (decimals > FEW_DECIMALS or numbers >= MANY_NUMBERS)
+    return ROUNDING + (0.5 * 10.0**-decimals if rounded else 0.0)
+
+
+def step_bounds(
+    scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float = ROUNDING
+) -> StepBounds:
     """Bounds of one step.
 
     Parameters
@@ -57,6 +67,8 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
         Prefix set of the step; None while it is open, which leaves the upper bound too low.
     neutrality
         Whether neutral tokens count as consistent.
+    off
+        By how much each log-probability may be off. A complete list in full precision is taken as exact.
     """
     found = NO_IDS if prefixes is None else prefixes
     union = _Union(scorer, step, found, neutrality)
@@ -66,9 +78,10 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
     inside, ambiguous = union.unclear_mass()
     lower = math.fsum([*masses.values(), inside])
     unseen = union.size - sum(source is not None for source in sources)
-    most = min(step.missing, max(unseen, 0) * step.smallest)
+    missing = 0.0 if step.complete else max(0.0, 1.0 - step.total) + off
+    most = min(missing, max(unseen, 0) * step.smallest)
     upper = lower + ambiguous + step.unmapped + most
-    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, exact=step.complete)
+    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and off <= ROUNDING else off)
     entries = zip(step.ids.tolist(), step.probabilities.tolist(), sources, strict=True)
     return StepBounds(
         *logs,
@@ -84,9 +97,8 @@ def step_bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, n
 _SOURCES: tuple[Source, ...] = ("cluster", "prefix", "neutral")
 
 
-def _logs(lower: float, upper: float, *, exact: bool) -> tuple[float, float, float]:
+def _logs(lower: float, upper: float, slack: float) -> tuple[float, float, float]:
     """Lower bound, estimate and upper bound. The listed mass alone estimates best: docs/topk.md has the figures."""
-    slack = 0.0 if exact else ROUNDING
     low, high = (min(math.log(mass), 0.0) if mass > 0 else -math.inf for mass in (lower, upper))
     return low - slack, low, min(high + slack, 0.0)
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.vocabulary import Vocabulary
@@ -40,13 +40,17 @@ class TokenNames:
     def _by_text(self) -> dict[str, tuple[int, ...]]:
         return _grouped(self.vocabulary.texts)
 
-    def candidates(self, token: int | None, text: str | None, spelled: bytes | None) -> tuple[int, ...]:
+    def candidates(
+        self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
+    ) -> tuple[int, ...]:
         """Every token that may be meant, by the best of its names: id, "token_id:N", bytes, string.
 
         Parameters
         ----------
         token, text, spelled
             Id, string and bytes, as far as the engine gives them.
+        blanks_left_out
+            Bytes and string may lack the blank that the token begins with.
 
         Returns
         -------
@@ -58,9 +62,37 @@ class TokenNames:
             token = int(digits) if digits.isascii() and digits.isdigit() else None
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
-        if spelled:
-            return self._of_bytes(spelled)
-        return self._of_string(text) if text else ()
+        found = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
+        if not blanks_left_out:
+            return found
+        return tuple(sorted({*found, *self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))}))
+
+    def likely(self, candidates: tuple[int, ...]) -> tuple[int, ...]:
+        """The candidates without byte tokens, as long as there are others.
+
+        Vocabularies with byte tokens have one for every byte; where a character has a token of its own, tokenizers
+        spell it by that and models learn no other way.
+        """
+        plain = tuple(token for token in candidates if not self.vocabulary.byte_tokens[token])
+        return plain or candidates
+
+    def about_blanks(
+        self, token: int | None, text: str | None, spelled: bytes | None
+    ) -> Literal["begins", "lacks", "left_out"] | None:
+        """What a name tells of the blanks that tokens of this vocabulary begin with, where names are needed at all.
+
+        It begins with a blank; or is the name of two tokens if engines leave blanks out; or, the id being known, is
+        that of a token whose blank was left out.
+        """
+        name = spelled if spelled is not None else (text or "").encode("utf-8", "replace")
+        if name.startswith((b" ", SENTENCEPIECE_BLANK.encode())):
+            return "begins"
+        longer = self._by_piece.get(b" " + name, ()) if name else ()
+        if not any(self.vocabulary.texts[other].encode("utf-8", "replace") == name for other in longer):
+            return None  # alone, too, such tokens keep their blank
+        if token is None:
+            return "lacks"
+        return "left_out" if token in longer else None
 
     def _of_bytes(self, spelled: bytes) -> tuple[int, ...]:
         found = self._by_piece.get(spelled)

@@ -47,7 +47,8 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
         A sequence with one entry a step: `TopStep`; an item of OpenAI's `logprobs.content` (object or dict with
         `token`, `logprob`, `bytes`, `top_logprobs`); a dict from id to log-probability (vLLM's, whose values are
         objects with `logprob`, or plain numbers), whose first entry is the chosen token unless `token_ids` say
-        otherwise; or a pair (id of the chosen token, such a dict).
+        otherwise; a pair (chosen token, such a dict), whose keys may also be strings; SGLang's triple
+        (log-probability, id, text) of the chosen token, or a pair of it and the list of such triples.
     token_ids
         Ids of the chosen tokens, where the steps do not name them.
 
@@ -67,33 +68,55 @@ def _as_step(step: Any, chosen: int | None, number: int) -> TopStep:
     if isinstance(step, TopStep):
         return step
     try:
-        if isinstance(step, tuple | list) and len(step) == 2 and isinstance(step[1], Mapping):
-            return _of_mapping(step[1], operator.index(step[0]))
         if isinstance(step, Mapping) and "logprob" not in step:
             return _of_mapping(step, chosen)
+        if isinstance(step, tuple | list):
+            return _of_tuple(step, chosen)
         return _of_item(step, chosen)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidInput(
             f"Step {number} has none of the known forms (TopStep, an item of `logprobs.content`, a dict from token id "
-            f"to log-probability, or a pair of chosen id and such a dict): {str(error) or type(step).__name__}."
+            "to log-probability, a pair of chosen token and such a dict, a triple (log-probability, id, text), or a "
+            f"pair of it and a list of triples): {str(error) or type(step).__name__}."
         ) from error
 
 
-def _of_mapping(entries: Mapping[Any, Any], chosen: int | None) -> TopStep:
+def _of_tuple(step: Sequence[Any], chosen: int | None) -> TopStep:
+    if len(step) == 2 and isinstance(step[1], Mapping):
+        return _of_mapping(step[1], step[0])
+    if len(step) == 2 and isinstance(step[0], tuple | list):
+        return TopStep(_of_triple(step[0], chosen), tuple(_of_triple(entry) for entry in step[1] or ()))
+    if len(step) == 3 and not isinstance(step[0], tuple | list):
+        return TopStep(_of_triple(step, chosen), ())
+    raise ValueError("it does not say which token was chosen")
+
+
+def _of_triple(entry: Sequence[Any], chosen: int | None = None) -> TopToken:
+    log_prob, token, text = entry
+    return TopToken(float(log_prob), operator.index(token) if chosen is None else chosen, text)
+
+
+def _of_mapping(entries: Mapping[Any, Any], chosen: int | str | None) -> TopStep:
     if not entries:
         raise ValueError("it is empty")
-    top = {operator.index(token): _of_entry(operator.index(token), value) for token, value in entries.items()}
-    if chosen is None:
-        chosen = next(iter(top))
-    if chosen not in top:
-        raise ValueError(f"the chosen token {chosen} is not among its entries")
-    return TopStep(top[chosen], tuple(top.values()))
+    top = {_as_key(key): _of_entry(_as_key(key), value) for key, value in entries.items()}
+    if chosen is None and isinstance(next(iter(top)), str):
+        raise ValueError("the order of its strings does not say which token was chosen")
+    key = next(iter(top)) if chosen is None else _as_key(chosen)
+    if key not in top:
+        raise ValueError(f"the chosen token {chosen!r} is not among its entries")
+    return TopStep(top[key], tuple(top.values()))
 
 
-def _of_entry(token: int, value: Any) -> TopToken:
-    if hasattr(value, "logprob"):
-        return TopToken(float(value.logprob), token, getattr(value, "decoded_token", None))
-    return TopToken(float(value), token)
+def _as_key(key: Any) -> int | str:
+    return key if isinstance(key, str) else operator.index(key)
+
+
+def _of_entry(key: int | str, value: Any) -> TopToken:
+    log_prob = float(value.logprob if hasattr(value, "logprob") else value)
+    if isinstance(key, str):
+        return TopToken(log_prob, text=key)
+    return TopToken(log_prob, key, getattr(value, "decoded_token", None))
 
 
 def _of_item(item: Any, chosen: int | None) -> TopStep:

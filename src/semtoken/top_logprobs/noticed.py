@@ -1,0 +1,71 @@
+"""What was noticed about the lists of an answer: flags for the reader of the score, or a refusal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from semtoken.errors import BackendError
+from semtoken.results import Flag
+from semtoken.top_logprobs.listed import ASK_FOR_IDS, ListedStep
+
+SLIGHTLY_OVERFULL = 1.001
+ZEROS_IN_A_ROW = 5
+NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
+
+
+def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
+    """What a reader of the score should know of an answer's lists.
+
+    Raises
+    ------
+    BackendError
+        The engine lists nothing but zeros, or leaves out the blanks that tokens begin with.
+    """
+    without_blank = [i for i, step in enumerate(steps) if step.without_blank]
+    if any(step.with_blank for step in steps):
+        without_blank = []
+    if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
+        _refuse_names_without_blanks(without_blank)
+    bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
+    zero = [i for i in bare if step_is_zero(steps[i])]
+    if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
+        raise BackendError(
+            "Every token has the log-probability 0 and no alternatives: the engine does not report log-probabilities "
+            "(some do so under speculative decoding)."
+        )
+    unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf]
+    overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
+    unclear = [i for i, step in enumerate(steps) if step.ambiguous]
+    unmapped = [i for i, step in enumerate(steps) if step.unmapped]
+    found = (
+        ("no_alternatives", bare, "list no token beside the chosen one, so the interval is wide"),
+        (
+            "zero_log_probabilities",
+            zero if len(zero) >= ZEROS_IN_A_ROW else [],
+            "have the log-probability 0, all of them: perhaps the engine does not report them",
+        ),
+        ("missing_log_probability", unknown, "do not tell the log-probability of the chosen token"),
+        ("overfull", overfull, "list probabilities that add up to more than 1"),
+        ("ambiguous_names", unclear, "list names that fit several tokens"),
+        ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
+        ("unmapped_names", unmapped, "list names that fit no token of the vocabulary"),
+    )
+    return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
+
+
+def _refuse_names_without_blanks(where: Sequence[int]) -> None:
+    if where:
+        raise BackendError(
+            "No token of the reply begins with a blank, although many of the vocabulary do: the engine names tokens "
+            f"as they read alone, and so one may be taken for another (the first at step {where[0]}). {ASK_FOR_IDS}"
+        )
+
+
+def step_is_zero(step: ListedStep) -> bool:
+    """Whether the chosen token is said to be certain."""
+    return step.log_prob == 0.0
+
+
+def _steps(where: Sequence[int], count: int) -> str:
+    return f"{len(where)} of {count} steps (the first is step {where[0]})"
