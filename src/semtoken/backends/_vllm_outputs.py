@@ -98,7 +98,7 @@ def score_steps(
         raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {first + len(ids)} tokens.")
     clusters.vocabulary.check_ids(ids)
     size = clusters.vocabulary.size
-    steps = ((token, *_position(logprobs, first + step)) for step, token in enumerate(ids))
+    steps = ((token, *position_of(logprobs, first + step)) for step, token in enumerate(ids))
     if all(_entries(logprobs, first + step) >= size for step in range(len(ids))):
         return _score_whole(steps, clusters, rules, DISTRIBUTIONS[mode])
     if not mode.endswith("_logprobs"):
@@ -127,7 +127,7 @@ def _entries(logprobs: Any, position: int) -> int:
     return len(logprobs[position] or ())
 
 
-def _position(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
+def position_of(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
     """Ids and log-probabilities of one position, of vLLM's flat form or its list of dicts."""
     if _is_flat(logprobs):
         part = slice(logprobs.start_indices[position], logprobs.end_indices[position])
@@ -148,16 +148,28 @@ def _score_whole(
     answer = AnswerScorer(scorer_for(clusters, rules))
     size = clusters.vocabulary.size
     for token, found, values in steps:
-        known = found < size  # a padded lm_head has more columns than there are tokens
-        row = np.full((1, size), np.nan)
-        row[0, found[known]] = values[known]
-        if np.isnan(row).any():
-            raise BackendError(
-                f"Step {len(answer.ids)} lacks log-probabilities of {int(np.isnan(row).sum()):,} tokens of the "
-                f"vocabulary ({size:,}), or they are NaN. Are these clusters those of the model's tokenizer?"
-            )
+        row = whole_row(found, values, size, len(answer.ids))
         answer.add(row, 0, token, log_normalizers(row, size)[0])
     return answer.finish(distribution)
+
+
+def whole_row(found: IdArray, values: FloatArray, size: int, step: int) -> FloatArray:
+    """Log-probabilities of the whole vocabulary in the order of the ids, [1, size].
+
+    Raises
+    ------
+    BackendError
+        Some are missing or NaN; the message names the step.
+    """
+    known = found < size  # a padded lm_head has more columns than there are tokens
+    row = np.full((1, size), np.nan)
+    row[0, found[known]] = values[known]
+    if np.isnan(row).any():
+        raise BackendError(
+            f"Step {step} lacks log-probabilities of {int(np.isnan(row).sum()):,} tokens of the vocabulary ({size:,}), "
+            "or they are NaN. Are these clusters those of the model's tokenizer?"
+        )
+    return row
 
 
 def _top_step(token: int, found: IdArray, values: FloatArray) -> TopStep:

@@ -144,7 +144,7 @@ class VLLMScorer:
             params.logprobs = 20
         tokens = [(params.max_tokens or self.llm.model_config.max_model_len) * params.n] * len(encoded)
         results: list[list[ScoredResponse]] = []
-        for group in self._groups(tokens, whole=params.logprobs == -1):
+        for group in self.groups(tokens, whole=params.logprobs == -1):
             outputs = self._run([encoded[i] for i in group], params, generate_kwargs)
             for answers in map(completions, outputs):
                 results.append(
@@ -226,7 +226,7 @@ class VLLMScorer:
         texts = [prompt + reply for prompt, reply in zip(encoded, replies, strict=True)]
         mode = self.logprobs_mode.replace("processed", "raw")  # nothing is processed before a prompt
         results: list[ScoredResponse] = []
-        for group in self._groups([len(ids) for ids in texts], whole=exact):
+        for group in self.groups([len(ids) for ids in texts], whole=exact):
             outputs = self._run([texts[i] for i in group], params, generate_kwargs)
             for i, output in zip(group, outputs, strict=True):
                 if not replies[i]:
@@ -236,7 +236,7 @@ class VLLMScorer:
                 results.append(score_steps(replies[i], found, self.clusters, self.rules, mode, first))
         return results
 
-    def _groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:
+    def groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:
         """Numbers of the prompts that may run together, given the tokens that each has log-probabilities of."""
         if not whole:
             yield list(range(len(tokens)))

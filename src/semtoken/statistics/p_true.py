@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -68,18 +68,35 @@ def p_true_log_probs(
     ----------
     Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.
     """
+    return ask_p_true(
+        stc.tokenizer,
+        questions,
+        answers,
+        spelling,
+        lambda prompts, continuations: continuation_log_probs(stc, prompts, continuations, batch_size),
+    )
+
+
+def ask_p_true(
+    tokenizer: Any,
+    questions: Sequence[str],
+    answers: Sequence[str],
+    spelling: Spelling,
+    log_probs_of: Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], FloatArray],
+) -> FloatArray:
+    """`p_true_log_probs` of any engine; `log_probs_of` gives [n, c] for n prompts and c continuations, as token ids."""
     if spelling not in get_args(Spelling):
         raise InvalidInput(f"spelling must be one of {', '.join(map(repr, get_args(Spelling)))}, got {spelling!r}.")
     encoded = [
-        list(stc.tokenizer(p_true_prompt(question, answer))["input_ids"])
+        list(tokenizer(p_true_prompt(question, answer))["input_ids"])
         for question, answer in zip(questions, answers, strict=True)
     ]
     blanks = {"bare": ("",), "with blank": (" ",), "both": ("", " ")}[spelling]
     columns = []
     for word in ("True", "False"):
-        ids = {tuple(stc.tokenizer(blank + word, add_special_tokens=False)["input_ids"]): None for blank in blanks}
+        ids = {tuple(tokenizer(blank + word, add_special_tokens=False)["input_ids"]): None for blank in blanks}
         columns.append(list(ids))
-    log_probs = continuation_log_probs(stc, encoded, [ids for column in columns for ids in column], batch_size)
+    log_probs = log_probs_of(encoded, [ids for column in columns for ids in column])
     ends = len(columns[0])
     sums = [np.logaddexp.reduce(part, axis=1) for part in (log_probs[:, :ends], log_probs[:, ends:])]
     return np.asarray(np.minimum(np.stack(sums, axis=1), 0.0))

@@ -1,0 +1,82 @@
+"""A run's answers from vLLM against those from transformers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken import STC, TokenClusters
+from semtoken.almanac import almanac_path, load_questions
+from semtoken.backends.vllm import VLLMScorer
+from semtoken.bench.answering import TransformersBackend
+from semtoken.bench.answering_vllm import VLLMBackend, load_engine
+from semtoken.errors import BackendError
+from semtoken.rules import ScoringRules
+from semtoken.scoring import scorer_for
+from semtoken.statistics import Decoding, Timings
+
+TOLERANCE = 1e-4
+DECODING = Decoding(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)
+QUESTIONS = load_questions("test")[:12]
+PROMPTS = [question.prompt() for question in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def backend(clusters: TokenClusters) -> VLLMBackend:
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    options = {"max_model_len": 400, "enforce_eager": True, "distributed_executor_backend": "uni"}
+    engine = load_engine(str(almanac_path()), dtype="float32", **options)
+    return VLLMBackend(VLLMScorer(engine, clusters))
+
+
+@pytest.fixture(scope="module")
+def twin(stc: STC) -> TransformersBackend:
+    return TransformersBackend(stc, batch_size=4)
+
+
+def test_greedy_answers_and_their_alternatives(backend: VLLMBackend, twin: TransformersBackend) -> None:
+    mine, theirs = (one.greedy(PROMPTS, DECODING, Timings()) for one in (backend, twin))
+    for a, b in zip(mine, theirs, strict=True):
+        assert (a.text, list(a.token_ids), a.token_texts) == (b.text, list(b.token_ids), b.token_texts)
+        assert a.recorded == b.recorded
+        np.testing.assert_allclose(a.log_probs, b.log_probs, atol=TOLERANCE)
+        np.testing.assert_array_equal(a.top_ids, b.top_ids)
+        assert a.top_texts == b.top_texts
+        np.testing.assert_allclose(a.top_log_probs, b.top_log_probs, atol=TOLERANCE)
+
+
+def test_samples_depend_on_seed_and_prompt_only(backend: VLLMBackend, twin: TransformersBackend, stc: STC) -> None:
+    all_at_once = backend.samples(PROMPTS, DECODING, Timings())
+    alone = backend.samples(PROMPTS[5:6], DECODING, Timings())
+    assert all_at_once[5].sample_texts == alone[0].sample_texts
+    assert all_at_once[0].recorded == twin.samples(PROMPTS[:1], DECODING, Timings())[0].recorded - {"hidden_states"}
+    assert len({text for one in all_at_once for text in one.sample_texts or ()}) > len(PROMPTS)
+    other = backend.samples(PROMPTS, Decoding(max_new_tokens=16, n_samples=3, temperature=1.5, seed=5), Timings())
+    assert [one.sample_texts for one in other] != [one.sample_texts for one in all_at_once]
+    for prompt, one in zip(PROMPTS, all_at_once, strict=True):
+        scored = stc.score([prompt] * 3, list(one.sample_token_ids or ()))
+        for log_probs, answer in zip(one.sample_log_probs or (), scored, strict=True):
+            np.testing.assert_allclose(log_probs, [t.log_probability for t in answer.tokens], atol=TOLERANCE)
+
+
+def test_clustered_scores_and_p_true(backend: VLLMBackend, twin: TransformersBackend, clusters: TokenClusters) -> None:
+    rules = {"stc": ScoringRules(), "prefix off": ScoringRules(prefix_matching=False), "paper": ScoringRules("paper")}
+    scorers = {name: scorer_for(clusters, one) for name, one in rules.items()}
+    answers = [one.token_ids for one in twin.greedy(PROMPTS, DECODING, Timings())]
+    mine, theirs = (one.clustered(PROMPTS, answers, scorers, Timings()) for one in (backend, twin))
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        np.testing.assert_allclose(mine[name], theirs[name], atol=TOLERANCE)
+    questions, texts = [question.question for question in QUESTIONS], ["Paris", "no idea"] * 6
+    for spelling in ("bare", "both"):
+        expected: Any = twin.p_true(questions, texts, spelling)
+        np.testing.assert_allclose(backend.p_true(questions, texts, spelling), expected, atol=TOLERANCE)
+
+
+def test_processed_log_probabilities_are_refused(backend: VLLMBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend.scorer, "logprobs_mode", "processed_logprobs")
+    with pytest.raises(BackendError, match="needs raw log-probabilities"):
+        VLLMBackend(backend.scorer)
