@@ -152,7 +152,7 @@ def test_one_class_has_no_auroc_and_the_headline_says_so() -> None:
     assert found.ranked("auroc") == []
     assert list(headline([found])) == [
         "Qwen2.5-7B on NQ: AUROC and PRR are undefined, no answer is wrong.",
-        "This run holds no AUROC of STC; the tables compare the other methods.",
+        "There is no AUROC of STC to compare the other methods with.",
     ]
     assert method_tests([found], "auroc").groups == ()
 

@@ -243,3 +243,11 @@ def test_figures_without_numbers_are_left_out() -> None:
 def test_two_data_sets_with_like_names_have_figures_of_their_own() -> None:
     names = [plot.name for plot in plots(measured(cell(dataset="a b"), cell(dataset="a/b")), [])]
     assert len(names) == len(set(names)) == 4
+
+
+def test_names_too_long_or_strange_for_a_figure_do_no_harm(recwarn: pytest.WarningsRecorder) -> None:
+    (found,) = measured(cell("模型" + "x" * 300, "y" * 300, methods=("stc", "sar")))
+    (axis,) = bars([found]).axes
+    assert len(axis.get_title()) == 32
+    assert all(len(plot.name) < 100 and "模型" in plot.svg.decode() for plot in plots([found], []))
+    assert [str(one.message) for one in recwarn] == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +59,7 @@ def report(
     target = out_folder or run / "report"
     check_replaceable(target)
     results = collect(run)
-    with ExitStack() as stack:
+    with _quiet_metrics(), ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
 
         def progress(done: int, total: int) -> None:
@@ -71,6 +73,18 @@ def report(
     page = write_report(made, target)
     _show(made)
     tell(f"The report is in {page.parent}: open {page.name}.")
+
+
+@contextmanager
+def _quiet_metrics() -> Iterator[None]:
+    """Without a warning for every method with undefined values: the tables count them."""
+    logger = logging.getLogger("semtoken.metrics")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _show(made: Report) -> None:

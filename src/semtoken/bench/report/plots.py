@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ CHANCE = 0.5
 """AUROC of guessing."""
 PANELS = 3
 """Side by side."""
+LONGEST = 32
+"""Characters of a name."""
 LEGEND = 1.9
 """Inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
@@ -71,7 +74,7 @@ def plots(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord])
 def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> Iterator[Plot]:
     for number, dataset in enumerate(datasets_of(cells), start=1):
         own = [cell for cell in cells if cell.dataset == dataset]
-        name, shown_name = f"{number}_{folder_name(dataset)}", one_line(dataset)
+        name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)
         if ranked := [cell for cell in own if cell.ranked("auroc")]:
             yield _plot(
                 bars(ranked),
@@ -100,8 +103,10 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
 def _plot(figure: Figure, name: str, title: str, caption: str) -> Plot:
     """Written without dates and versions, so that the same figure has the same bytes."""
     png, svg = io.BytesIO(), io.BytesIO()
-    figure.savefig(png, format="png", metadata={"Software": None})
-    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
+        figure.savefig(png, format="png", metadata={"Software": None})
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     return Plot(name, title, caption, png.getvalue(), svg.getvalue())
 
 
@@ -125,11 +130,11 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
         for row, estimate, length in zip(rows, estimates, lengths[1], strict=True):
             place = (estimate.value + length, row)
             axis.annotate(metric(estimate.value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
-        names = [one_line(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
+        names = [_label(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
         axis.set_yticks(rows, names)
         axis.invert_yaxis()
         axis.axvline(CHANCE, color="#333333", linewidth=0.8)
-        axis.set_title(one_line(cell.model))
+        axis.set_title(_label(cell.model))
         axis.set_xlabel("AUROC")
     left, right = axes[0].get_xlim()
     axes[0].set_xlim(left, right + 0.15 * (right - left))  # room for the numbers
@@ -168,13 +173,13 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
         _plain_ticks(axis)
         axis.grid(color="#e6e6e6", linewidth=0.6)
         axis.set_axisbelow(True)
-        axis.set_title(one_line(cell.model))
+        axis.set_title(_label(cell.model))
         axis.set_xlabel("overhead, % of the greedy generation")
         axis.set_ylabel("AUROC")
     shown_names = [name for name in names if name in handles]
     figure.legend(
         [handles[name] for name in shown_names],
-        [one_line(title_of(name)) for name in shown_names],
+        [_label(title_of(name)) for name in shown_names],
         loc="outside right upper",
         frameon=False,
     )
@@ -197,11 +202,9 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
             own = {m: [p for p in found.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)}
             handles |= _settings_panel(axis, own)
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
-            axis.set_title(f"{one_line(dataset)}: {STUDIES[setting].lower()}")
+            axis.set_title(f"{_label(dataset)}: {STUDIES[setting].lower()}")
         grid[row][0].set_ylabel("AUROC of STC")
-    figure.legend(
-        list(handles.values()), [one_line(name) for name in handles], loc="outside right upper", frameon=False
-    )
+    figure.legend(list(handles.values()), [_label(name) for name in handles], loc="outside right upper", frameon=False)
     return figure
 
 
@@ -223,9 +226,15 @@ def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict
                 elinewidth=0.8,
                 capsize=2,
             )
-    axis.set_xticks(range(len(values)), [one_line(shown(value)) for value in values])
+    axis.set_xticks(range(len(values)), [_label(shown(value)) for value in values])
     axis.set_xlim(-0.6, len(values) - 0.4)
     return handles
+
+
+def _label(text: str) -> str:
+    """A name short enough for a figure."""
+    line = one_line(text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
 def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:

@@ -19,7 +19,7 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
             yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
     held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
     if not held:
-        yield "This run holds no AUROC of STC; the tables compare the other methods."
+        yield "There is no AUROC of STC to compare the other methods with."
         return
     places = [next(i for i, m in enumerate(c.ranked("auroc")) if m.name == REFERENCE) for c in held]
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
