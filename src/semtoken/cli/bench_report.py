@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
@@ -14,8 +14,6 @@ import typer
 from semtoken.cli.console import counting, out, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from semtoken.bench.report.content import Report
 
 OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC of STC", "Overhead, %")
