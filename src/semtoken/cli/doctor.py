@@ -104,9 +104,11 @@ def _print(found: Diagnosis) -> None:
     out.print(_facts(found))
     if found.trials:
         out.print(_trials(found))
+    conclusions = Table.grid(padding=(0, 1))
     for verdict in found.verdicts:
         sign, style = SIGNS[verdict.level]
-        out.print(Text(f"{sign} ", style=style).append(verdict.text, style="default"))
+        conclusions.add_row(Text(sign, style=style), Text(verdict.text))
+    out.print(conclusions)
 
 
 def _table(*columns: str) -> Table:

@@ -84,7 +84,9 @@ class Connection:
         self._httpx = require("httpx", extra="serve")
         self._key = os.environ.get(key_env, "").strip()
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = self._httpx.Client(timeout=timeout, headers=headers)
+        # A connection for each request: what one of them breaks does no harm to the next.
+        limits = self._httpx.Limits(max_keepalive_connections=0)
+        self._client = self._httpx.Client(timeout=timeout, headers=headers, limits=limits)
         self._timeout = timeout
 
     def __enter__(self) -> Connection:

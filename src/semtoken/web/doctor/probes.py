@@ -79,6 +79,13 @@ def look_at_tokens(asker: Asker, page: Page, name: PageName) -> tuple[Tokens, Re
     return Tokens(spelled, None), plain
 
 
+def only_zeros(steps: Sequence[TopStep]) -> bool:
+    """Whether every token is said to be certain and its alternatives impossible."""
+    others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
+    certain = all(step.chosen.log_prob == 0 for step in steps)
+    return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
+
+
 def asked_for(page: Page) -> int:
     """How many log-probabilities a token to ask a page for."""
     accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]

@@ -45,7 +45,7 @@ class Page:
     @property
     def silent(self) -> bool:
         """It took a request for log-probabilities and left them out."""
-        return any(one.given is not None for one in self.tried) and not self.most
+        return any(one.asked and one.given == 0 for one in self.tried) and not self.most
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ class Diagnosis:
     best: str | None
     """Name of the page that serves semtoken best, None if none does."""
     tokens: Tokens | None
+    only_zeros: bool
+    """Every token of an answer is said to be certain."""
     distribution: Distribution
     distribution_reason: str
     streaming: Streaming | None

@@ -11,12 +11,16 @@ FEW = 20  # log-probabilities a token below which intervals are wide
 WIDE = 0.2
 MORE = {"vllm": " To get more, start vLLM with --max-logprobs 20 or above."}
 SILENT = (
-    "{path} takes requests for log-probabilities and leaves them out without a word, as `transformers serve` and some "
-    "gateways do: ask the engine itself, or serve the model with vLLM, SGLang, llama.cpp or `semtoken serve`."
+    "Requests for log-probabilities are taken and the log-probabilities left out without a word ({paths}), as "
+    "`transformers serve` and some gateways do."
 )
 NOTHING = (
-    "Nothing at this address gives log-probabilities: semtoken cannot score its answers. Serve the model with vLLM, "
+    "No log-probabilities, no scores: ask the engine itself instead of a gateway, or serve the model with vLLM, "
     "SGLang, llama.cpp or `semtoken serve`."
+)
+ZEROS = (
+    "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "
+    "decoding)."
 )
 NO_NAMES = (
     "Tokens come without ids and bytes: pieces of characters cannot be told apart, and an answer that holds some (most "
@@ -41,10 +45,9 @@ def _without_log_probs(found: Diagnosis) -> Iterator[Verdict]:
         told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
         yield Verdict("bad", f"No page of this address answers for the model {found.model!r} ({told}).")
         return
+    yield from _silence(found, "bad")
     for page in found.pages:
-        if page.silent:
-            yield Verdict("bad", SILENT.format(path=page.path))
-        elif page.answers:
+        if page.answers and not page.silent:
             reasons = [one.reason for one in page.tried if one.reason]
             told = f" ({reasons[0]})" if reasons else ""
             yield Verdict("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
@@ -60,9 +63,15 @@ def _counts(best: Page, found: Diagnosis) -> Iterator[Verdict]:
     else:
         change = MORE.get((best.format or "").rpartition("-")[0], "")
         yield Verdict("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
-    for page in found.pages:
-        if page.silent:
-            yield Verdict("note", SILENT.format(path=page.path))
+    yield from _silence(found, "note")
+    if found.only_zeros:
+        yield Verdict("bad", ZEROS)
+
+
+def _silence(found: Diagnosis, level: Level) -> Iterator[Verdict]:
+    paths = [page.path for page in found.pages if page.silent]
+    if paths:
+        yield Verdict(level, SILENT.format(paths=", ".join(paths)))
 
 
 def _tokenizer(found: Diagnosis) -> Iterator[Verdict]:
@@ -94,8 +103,11 @@ def _trials(found: Diagnosis) -> Iterator[Verdict]:
         yield Verdict("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
     if widths:
         width = median(widths)
-        level: Level = "good" if width <= WIDE else "note"
-        yield Verdict(level, f"Intervals of {len(widths)} trial answers: {width:.3f} wide in the middle.")
+        said = f"The intervals of {len(widths)} trial answers are {width:.3f} wide (median)"
+        if width <= WIDE:
+            yield Verdict("good", f"{said}.")
+        else:
+            yield Verdict("note", f"{said}: the uncertainty is an estimate between far bounds.")
 
 
 def _names(found: Diagnosis) -> Iterator[Verdict]:

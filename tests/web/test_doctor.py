@@ -1,0 +1,325 @@
+"""The doctor against real servers on loopback: `semtoken serve`, and one with the faults that servers are known for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
+
+from semtoken import STC, TokenClusters, Vocabulary
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac.questions import PROMPT
+from semtoken.cli.app import app
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.web.doctor import Diagnosis, examine
+from semtoken.web.doctor.probes import compare_temperatures, find_most
+from semtoken.web.doctor.records import Tried
+from tests import tiny
+from tests.web.servers import Received, raw_upstream, running
+from tests.web.sick_server import Faults, sick_app
+
+SickServer = Callable[..., str]
+
+
+@pytest.fixture
+def sick(almanac: Any) -> Iterator[SickServer]:
+    """Starts a server with some faults; its address."""
+    with ExitStack() as stack:
+        yield lambda **faults: stack.enter_context(running(sick_app(almanac, Faults(**faults)))) + "/v1"
+
+
+@pytest.fixture(scope="module")
+def of_serve(served: str, almanac_clusters: TokenClusters) -> Diagnosis:
+    return examine(served, clusters=almanac_clusters)
+
+
+def said(found: Diagnosis, level: str) -> str:
+    return " | ".join(verdict.text for verdict in found.verdicts if verdict.level == level)
+
+
+class TestServe:
+    def test_what_it_gives(self, of_serve: Diagnosis, served: str) -> None:
+        assert (of_serve.base_url, of_serve.model, of_serve.models) == (served + "/v1", "almanac", ("almanac",))
+        answers = {page.name: (page.answers, page.most) for page in of_serve.pages}
+        assert answers == {
+            "chat": (True, 50),
+            "completions": (True, 50),
+            "responses": (False, 0),
+            "generate": (False, 0),
+            "completion": (False, 0),
+        }
+        assert of_serve.best == "chat"
+        assert of_serve.tokens is not None
+        assert (of_serve.tokens.bytes, of_serve.tokens.ids) == (True, "always")
+        assert of_serve.distribution == "raw"
+        assert of_serve.streaming is not None
+        assert (of_serve.streaming.streams, of_serve.streaming.log_probs, of_serve.streaming.complete) == (True,) * 3
+        assert of_serve.tokenizer is not None and of_serve.tokenizer.fits and of_serve.tokenizer.enough
+        assert of_serve.usable
+        assert said(of_serve, "bad") == ""
+
+    def test_the_intervals_of_its_trials_hold_the_exact_uncertainty(self, of_serve: Diagnosis, almanac: STC) -> None:
+        assert len(of_serve.trials) == 3
+        for trial in of_serve.trials:
+            [exact] = almanac.generate(PROMPT.format(question=trial.prompt), 24, stop_at_newline=True)
+            assert trial.bounds is not None and trial.text == exact.text
+            assert trial.bounds[0] - 1e-4 <= exact.uncertainty <= trial.bounds[1] + 1e-4
+            assert trial.width is not None and 0 < trial.width < 1
+
+    def test_it_has_a_json_form(self, of_serve: Diagnosis) -> None:
+        plain = json.loads(json.dumps(of_serve.to_dict(), allow_nan=False))
+        assert plain["usable"] is True
+        assert plain["pages"][0]["tried"][0] == {"asked": 0, "given": 0, "reason": None}
+
+
+class TestFaults:
+    def test_a_healthy_server(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
+        found = examine(sick(), clusters=almanac_clusters)
+        page = found.page("chat")
+        assert page is not None and page.most == 20 and page.format == "openai-chat"
+        assert found.usable and found.distribution == "raw"
+        assert found.tokens is not None and (found.tokens.bytes, found.tokens.ids) == (True, None)
+        assert found.page("completions") is not None
+
+    def test_log_probabilities_left_out(self, sick: SickServer) -> None:
+        found = examine(sick(silent=True))
+        assert found.best is None and not found.usable
+        assert "left out without a word (/chat/completions)" in said(found, "bad")
+
+    @pytest.mark.parametrize("clamps", [False, True])
+    @pytest.mark.parametrize("most", [5, 7])
+    def test_few(self, sick: SickServer, most: int, clamps: bool) -> None:
+        found = examine(sick(most=most, clamps=clamps))
+        assert found.page("chat").most == most  # type: ignore[union-attr]
+        assert f"gives {most} log-probabilities a token and no more" in said(found, "note")
+        assert found.usable
+
+    def test_none_but_the_chosen(self, sick: SickServer) -> None:
+        found = examine(sick(most=0))
+        assert found.best is None and not found.usable
+        assert "refuses log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
+
+    def test_no_bytes(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
+        found = examine(sick(no_bytes=True), clusters=almanac_clusters)
+        assert found.tokens is not None and not found.tokens.bytes
+        assert "without ids and bytes" in said(found, "note")
+
+    def test_ids_on_request(self, sick: SickServer) -> None:
+        found = examine(sick(gives_ids=True))
+        assert found.tokens is not None and found.tokens.ids == "on request"
+        assert found.tokens.id_fields == ("return_tokens_as_token_ids", "return_token_ids")
+        assert '"return_tokens_as_token_ids": true' in said(found, "good")
+
+    def test_scaled_by_the_temperature(self, sick: SickServer) -> None:
+        found = examine(sick(scaled=True))
+        assert (found.distribution, found.distribution_reason) == ("processed", "divided by the temperature")
+        assert "follow the temperature" in said(found, "note")
+
+    def test_not_repeatable(self, sick: SickServer) -> None:
+        found = examine(sick(noisy=True))
+        assert found.distribution == "unknown"
+        assert "not repeatable" in said(found, "note")
+
+    def test_zeros(self, sick: SickServer) -> None:
+        found = examine(sick(zeros=True))
+        assert found.only_zeros and not found.usable
+        assert "Every token is said to have probability 1" in said(found, "bad")
+
+    def test_silent_streams(self, sick: SickServer) -> None:
+        found = examine(sick(silent_streams=True))
+        assert found.streaming is not None and found.streaming.streams and not found.streaming.log_probs
+        assert "Streams come without log-probabilities" in said(found, "note")
+        assert found.usable
+
+    def test_fields_under_new_names(self, sick: SickServer) -> None:
+        found = examine(sick(new_names=True))
+        assert found.page("chat").most == 20  # type: ignore[union-attr]
+        assert (found.distribution, found.distribution_reason) == ("unknown", "the server takes no temperature")
+        assert found.usable
+
+    def test_clusters_of_another_tokenizer(self, sick: SickServer) -> None:
+        vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+        other = TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
+        found = examine(sick(), clusters=other)
+        assert found.tokenizer is not None and not found.tokenizer.fits
+        assert "The tokenizer is another one" in said(found, "bad")
+        assert not found.usable
+
+    def test_a_tokenizer_alone_is_compared(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
+        found = examine(sick(), vocabulary=almanac_clusters.vocabulary)
+        assert found.tokenizer is not None and found.tokenizer.fits
+        assert found.trials == ()
+
+
+class TestConnections:
+    def test_the_model_must_be_named_where_there_are_several(self, sick: SickServer) -> None:
+        url = sick(models=("a", "b"))
+        with pytest.raises(InvalidInput, match=r"The server lists 2: a, b\. Name one with --model"):
+            examine(url)
+        assert examine(url, "a").model == "a"
+        with pytest.raises(InvalidInput, match="lists none"):
+            examine(sick(models=()))
+
+    def test_a_key_is_sent_and_shown_nowhere(self, sick: SickServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        url = sick(key="s3cret-key", tells_the_key=True)
+        monkeypatch.setenv("MY_KEY", "s3cret-key")
+        found = examine(url, key_env="MY_KEY")
+        assert found.usable
+        monkeypatch.setenv("MY_KEY", "wr0ng-key")
+        with pytest.raises(BackendError, match=r"refuses the key \(HTTP 401: wrong key Bearer \[key\]\)") as failed:
+            examine(url, key_env="MY_KEY")
+        for text in (str(found.to_dict()), str(failed.value), repr(failed.value.__cause__)):
+            assert "s3cret" not in text and "wr0ng" not in text
+
+    def test_nobody_there(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with pytest.raises(BackendError, match=f"http://127.0.0.1:{port} cannot be reached"):
+            examine(f"http://127.0.0.1:{port}")
+
+    def test_a_server_that_stalls(self) -> None:
+        async def stall(_: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(30)
+
+        started = time.monotonic()
+        with raw_upstream(stall) as upstream, pytest.raises(BackendError, match=r"silent for 0\.3 seconds"):
+            examine(upstream.url, timeout=0.3)
+        assert time.monotonic() - started < 10
+
+    @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x/", "http://", "http://u:p@h/v1", "http://h/v1?k=1"])
+    def test_what_is_no_address(self, url: str) -> None:
+        with pytest.raises(InvalidInput, match="address"):
+            examine(url)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"<html>hello</html>",
+            b"{",
+            b"[]",
+            b'{"data": 5}',
+            b'{"choices": [{"message": {"content": "x"}, "logprobs": {"content": 7}}]}',
+            b'{"choices": [{"message": {"content": "x"}, "logprobs": {"content": [{"token": "x", "logprob": 5}]}}]}',
+            b"\xff\xfe\x00",
+            b"[" * 100_000,
+        ],
+    )
+    def test_garbage(self, body: bytes) -> None:
+        """The same for every request, whatever it asks for."""
+
+        async def answer(_: Received, writer: asyncio.StreamWriter) -> None:
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+            writer.write(head + body)
+            await writer.drain()
+
+        with raw_upstream(answer) as upstream:
+            found = examine(upstream.url, "m")
+        assert not found.usable
+        assert found.verdicts
+        json.dumps(found.to_dict(), allow_nan=False)
+
+    def test_a_reply_that_breaks_off(self) -> None:
+        async def breaks(_: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
+            await writer.drain()
+
+        with raw_upstream(breaks) as upstream, pytest.raises(BackendError, match="broke the connection off"):
+            examine(upstream.url, "m")
+
+
+@given(limit=st.integers(0, 150), clamps=st.booleans(), whole=st.booleans())
+def test_the_most_is_found_exactly(limit: int, clamps: bool, whole: bool) -> None:
+    def trying(top: int) -> Tried:
+        if top == -1:
+            return Tried(top, 5000 if whole else None)
+        if top > limit:
+            return Tried(top, limit if clamps and limit else None)
+        return Tried(top, top)
+
+    tried = list(find_most(trying))
+    most = max(one.given or 0 for one in tried)
+    if whole:
+        assert most == 5000
+    else:
+        assert most == min(limit, 100)
+    assert len(tried) < 15
+
+
+ROWS = st.lists(st.floats(-12, 6), min_size=2, max_size=20)
+
+
+def log_softmax(values: list[float]) -> list[float]:
+    total = math.log(sum(map(math.exp, values)))
+    return [value - total for value in values]
+
+
+@given(logits=ROWS)
+def test_temperatures(logits: list[float]) -> None:
+    """Of the whole row, and of a row of which the last is not listed."""
+    raw, scaled = log_softmax(logits), log_softmax([2 * value for value in logits])
+    for n in {len(logits), max(2, len(logits) - 1)}:
+        at_1, at_half = dict(enumerate(raw[:n])), dict(enumerate(scaled[:n]))
+        assert compare_temperatures(at_1, at_1)[0] == "raw"
+        expected = "raw" if max(abs(a - b) for a, b in zip(raw[:n], scaled[:n], strict=True)) < 0.02 else "processed"
+        assert compare_temperatures(at_1, at_half)[0] == expected
+    assert compare_temperatures({0: -1.0}, {0: -1.0})[0] == "unknown"
+
+
+class TestCommand:
+    @pytest.fixture
+    def doctor(self, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+        monkeypatch.setenv("COLUMNS", "200")
+        return lambda *args: CliRunner().invoke(app, ["doctor", *map(str, args)], prog_name="semtoken")
+
+    def test_table(self, doctor: Callable[..., Result], served: str) -> None:
+        result = doctor("--base-url", served, "--clusters", "almanac")
+        assert result.exit_code == 0, result.output
+        for words in ("/chat/completions", "50", "no such page", "token ids", "raw (equal", "Who wrote Hamlet?"):
+            assert words in result.stdout
+        assert "✓ /chat/completions gives 50 log-probabilities a token" in result.stdout
+
+    def test_json_and_a_tokenizer(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        for path in (almanac_path(), almanac_path() / "tokenizer.json"):
+            result = doctor("-u", sick(silent=False), "--tokenizer", path, "--json")
+            assert result.exit_code == 0, result.output
+            assert json.loads(result.stdout)["tokenizer"]["fits"] is True
+
+    def test_exit_status_of_a_server_that_is_of_no_use(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        result = doctor("-u", sick(silent=True))
+        assert result.exit_code == 3
+        assert "asked for and left out" in result.stdout and "✗" in result.stdout
+
+    @pytest.mark.parametrize(
+        ("args", "words"),
+        [
+            (("-u", "nowhere"), "The address must be like"),
+            (("-u", "http://127.0.0.1:9"), "cannot be reached"),
+        ],
+    )
+    def test_errors(self, doctor: Callable[..., Result], args: tuple[str, ...], words: str) -> None:
+        result = doctor(*args)
+        assert result.exit_code == 1
+        assert words in result.stderr and "Traceback" not in result.output
+
+    def test_what_is_no_tokenizer(self, doctor: Callable[..., Result], sick: SickServer, tmp_path: Path) -> None:
+        (tmp_path / "tokenizer.json").write_text("{}")
+        result = doctor("-u", sick(), "--tokenizer", tmp_path)
+        assert result.exit_code == 1
+        assert "cannot be read as a tokenizer" in result.stderr
+
+    def test_clusters_of_a_folder(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        result = doctor("-u", sick(), "-c", almanac_clusters_path(), "--json")
+        assert len(json.loads(result.stdout)["trials"]) == 3
