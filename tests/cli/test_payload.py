@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from semtoken import score_payload
+from semtoken.almanac import almanac_clusters_path
+from tests.cli.conftest import RunCommand, assert_told, read_lines
+from tests.payloads.recorded import clusters, recording
+
+COMMAND = ("score-payload", "--clusters", "almanac")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """Three replies, one a line."""
+    path = tmp_path / "replies.jsonl"
+    names = ("vllm-chat", "vllm-chat-two", "llama-cpp")
+    path.write_text("".join(json.dumps(recording(name).reply) + "\n\n" for name in names))
+    return path
+
+
+def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
+    result = semtoken(*COMMAND, saved, "--json")
+    assert result.exit_code == 0, result.output
+    lines = read_lines(result.stdout)
+    assert [(line["reply"], line["choice"]) for line in lines] == [(1, 0), (2, 0), (2, 1), (3, 0)]
+    assert [line["format"] for line in lines] == ["vllm-chat", "vllm-chat", "vllm-chat", "llama-cpp"]
+    [expected] = score_payload(recording("vllm-chat").reply, clusters())
+    assert lines[0]["uncertainty"] == expected.uncertainty
+    assert lines[0]["uncertainty_bounds"] == list(expected.uncertainty_bounds)
+
+
+def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "reply.json"
+    path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))
+    result = semtoken("score-payload", path, "-c", almanac_clusters_path(), "--tokens")
+    assert result.exit_code == 0, result.output
+    assert "uncertainty 0.010 · between 0.003 and 0.010 · vllm-chat · distribution raw" in result.stdout
+    assert "'IND' 0.261 (cluster)" in result.stdout
+
+
+def test_a_saved_stream_from_stdin(semtoken: RunCommand) -> None:
+    result = semtoken(*COMMAND, "-", "--json", stdin=recording("vllm-chat").stream)
+    [line] = read_lines(result.stdout)
+    assert (line["text"], line["format"]) == ("India\n", "vllm-chat")
+
+
+def test_flags_are_shown(semtoken: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "reply.json"
+    path.write_text(json.dumps(recording("hidden-reasoning-chat").reply))
+    result = semtoken(*COMMAND, path)
+    assert "they are taken as reasoning" in result.stdout
+
+
+def test_options_reach_the_score(semtoken: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "reply.json"
+    path.write_text(json.dumps(recording("sglang").reply))
+    [line] = read_lines(semtoken(*COMMAND, path, "--json", "--temperature", 1, "--preset", "paper").stdout)
+    assert (line["distribution"], line["preset"]) == ("raw", "paper")
+    path.write_text(json.dumps(recording("openai-chat-refusal").reply))
+    [line] = read_lines(semtoken(*COMMAND, path, "--json", "--segment", "refusal", "--proxy-for", "gpt").stdout)
+    assert (line["text"], line["proxy_for"]) == ("The capital is Delhi", "gpt")
+
+
+def test_a_reply_that_cannot_be_scored(semtoken: RunCommand, saved: Path) -> None:
+    saved.write_text(saved.read_text() + json.dumps(recording("transformers-chat").reply))
+    assert_told(semtoken(*COMMAND, saved), "Reply 4: Choice 0: The reply holds no log-probabilities")
+    saved.write_text('{"choices": []')
+    assert_told(semtoken(*COMMAND, saved), "Reply 1: The reply is not JSON")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "The file is empty"), (b"\xff\xfe", "is not UTF-8 at byte 0"), (None, "cannot be read")],
+)
+def test_files_that_are_of_no_use(semtoken: RunCommand, tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "reply.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert_told(semtoken(*COMMAND, path), words)
+
+
+def test_an_unknown_format(semtoken: RunCommand, saved: Path) -> None:
+    assert_told(semtoken(*COMMAND, saved, "--format", "gpt"), "There is no format 'gpt'")
