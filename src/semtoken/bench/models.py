@@ -81,7 +81,9 @@ class Models:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def _load(self, choice: ModelSettings, clustering: PlannedClustering) -> TransformersBackend:
+    def _load(self, choice: ModelSettings, clustering: PlannedClustering) -> GenerationBackend:
+        if choice.backend == "vllm":
+            return self._load_vllm(choice, clustering)
         from semtoken.backends.transformers import STC
 
         stc = STC.from_pretrained(
@@ -95,6 +97,25 @@ class Models:
             function_words=self._settings.function_words,
         )
         return TransformersBackend(stc, choice.batch_size)
+
+    def _load_vllm(self, choice: ModelSettings, clustering: PlannedClustering) -> GenerationBackend:
+        from semtoken.backends.vllm import VLLMScorer
+        from semtoken.bench.answering_vllm import VLLMBackend, load_engine
+
+        engine = load_engine(
+            choice.source,
+            dtype=choice.dtype,
+            revision=choice.revision,
+            trust_remote_code=choice.trust_remote_code,
+            **choice.engine,
+        )
+        scorer = VLLMScorer(
+            engine,
+            load_clustering(self._run, clustering),
+            preset=self._settings.preset,
+            function_words=self._settings.function_words,
+        )
+        return VLLMBackend(scorer)
 
     def _take(self, name: str, load: Callable[[], T]) -> T:
         """What is held under this name, or what `load` gives; a model that failed once is not tried again."""

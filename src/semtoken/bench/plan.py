@@ -150,11 +150,12 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
         try:
             identity = {**model_identity(model.source, model.revision), "dtype": model.dtype}
             clusterings = planned_clusterings(model, identity, settings.sensitivity)
+            backend = {} if model.backend == "transformers" else {"backend": model.backend}
         except SemtokenError as error:
             problems[model.label] = str(error)
             continue
         for dataset in datasets:
-            steps = _Steps(settings, dataset, {"model": identity} | helpers)
+            steps = _Steps(settings, dataset, {"model": identity | backend} | helpers)
             cells.append(_cell(settings, model, dataset, clusterings, steps.all(model.label, clusterings)))
     return Plan(tuple(cells), problems)
 

@@ -74,7 +74,11 @@ class ModelSettings(Strict):
     """Branch, tag or commit of a hub id."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str | None = None
-    """"cpu", "cuda:1", ... By default a GPU where there is one."""
+    """"cpu", "cuda:1", ... By default a GPU where there is one. vLLM chooses for itself."""
+    backend: Literal["transformers", "vllm"] = "transformers"
+    """What generates. With vLLM samples are other ones, and no hidden states are recorded."""
+    engine: dict[str, Any] = Field(default_factory=dict)
+    """Further options of `vllm.LLM`, such as `tensor_parallel_size`. Numbers depend on them in the last bits only."""
     batch_size: PositiveInt = 32
     """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None

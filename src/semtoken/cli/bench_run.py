@@ -54,6 +54,7 @@ def run(
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, likewise.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
+    backend: Annotated[str | None, typer.Option(help="What generates: 'transformers' or 'vllm'.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -70,7 +71,7 @@ def run(
     """
     from semtoken.bench.run import run_benchmark
 
-    flags = _flags(model, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device)
+    flags = _flags(model, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
     resolved = resolve(settings, flags)
     folder = out_folder or _default_folder(settings)
     still(verbose)
@@ -94,9 +95,10 @@ def _flags(
     similarity: str | None,
     batch_size: int | None,
     device: str | None,
+    backend: str | None,
 ) -> dict[str, Any]:
     """The options that were given, in the form of a file of settings."""
-    of_models = {"batch_size": batch_size, "device": device}
+    of_models = {"batch_size": batch_size, "device": device, "backend": backend}
     found: dict[str, Any] = {
         "models": [{"name": name} for name in models] if models else None,
         "datasets": [_dataset(text) for text in datasets] if datasets else None,
@@ -238,5 +240,7 @@ def run_bars() -> Iterator[RunBars]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    with Progress(
+        *columns, console=err, transient=True, disable=not err.is_terminal, speed_estimate_period=3600
+    ) as progress:
         yield RunBars(progress)
