@@ -13,11 +13,11 @@ import torch
 from transformers import StoppingCriteria
 
 from semtoken._arrays import FloatArray, as_rows, log_normalizers
+from semtoken.backends._answer_text import AnswerText
 from semtoken.backends._batches import pad
 from semtoken.backends.transformers import STC
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring import AnswerScorer, add_step, scorer_for
-from semtoken.web.serve.text import AnswerText
 
 FinishReason = Literal["stop", "length"]
 

@@ -41,11 +41,18 @@ class AnswerText:
     def _decoded(self, *, complete: bool) -> str:
         before = self._vocabulary.decode(self._ids[self._context : self._read])
         now = self._vocabulary.decode(self._ids[self._context :])
-        if now.endswith(REPLACEMENT) and not complete:  # perhaps a piece of a character
+        if not complete and (now.endswith(REPLACEMENT) or self._in_run()):  # perhaps a piece of a character
             return ""
         if len(now) > len(before):
             self._context, self._read = self._read, len(self._ids)
         return now[len(before) :]
+
+    def _in_run(self) -> bool:
+        """A later byte may break the run of byte tokens that the last one is in, and with it all of its text."""
+        if self._vocabulary.byte_errors != "run":
+            return False
+        parts = self._vocabulary.parts(self._ids[self._context :])
+        return bool(parts) and bool(self._vocabulary.byte_tokens[parts[-1]])
 
     def _show(self, gained: str, *, complete: bool) -> str:
         if self.stopped:
