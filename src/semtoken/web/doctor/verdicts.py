@@ -107,7 +107,7 @@ def _trials(found: Diagnosis) -> Iterator[Verdict]:
         if width <= WIDE:
             yield Verdict("good", f"{said}.")
         else:
-            yield Verdict("note", f"{said}: the uncertainty is an estimate between far bounds.")
+            yield Verdict("note", f"{said}: the exact uncertainty may be far below the one given.")
 
 
 def _names(found: Diagnosis) -> Iterator[Verdict]:
