@@ -21,14 +21,16 @@ SLACK = 1e-9
 
 def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
     """`finals`: bounds of the score of the answer cut off after each token."""
-    former = 0
+    former, least = 0, 0.0
     for n, (running, final) in enumerate(zip(seen, finals, strict=True), 1):
         low, high = running.uncertainty_bounds
         assert running.n_tokens == n
         assert former <= running.n_settled <= n
         assert low - SLACK <= final[0] and final[1] <= high + SLACK
         assert running.uncertainty <= high + SLACK
-        former = running.n_settled
+        assert low >= least - SLACK, "what is certain of an answer that goes on is never taken back"
+        former, least = running.n_settled, low
+    assert least <= finals[-1][0] + SLACK
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))

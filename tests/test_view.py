@@ -6,7 +6,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from rich.console import Console
 
+from semtoken import score_top_logprobs
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.view import (
     END,
@@ -19,7 +21,9 @@ from semtoken.view import (
     shaded_text,
     token_table,
     visible,
+    with_bounds,
 )
+from tests import worked
 
 
 def token(text: str, start: int, end: int, clustered: float = 1.0, *, neutral: bool = False) -> ScoredToken:
@@ -129,7 +133,6 @@ def test_html_of_an_empty_answer() -> None:
 
 
 def test_table_names_what_carried_the_mass() -> None:
-    from rich.console import Console
 
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(token_table(response("New the", token("New", 0, 3, 0.6), token(" the", 3, 7, neutral=True))))
@@ -140,3 +143,15 @@ def test_table_names_what_carried_the_mass() -> None:
 
 def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
     assert describe_alternatives(token("x", 0, 1)) == "' USA' 0.210 (cluster)"
+
+
+def test_bounds_are_shown_where_they_are_no_point() -> None:
+    steps = [(worked.ids(" tele")[0], {worked.ids(t)[0]: math.log(p) for t, p in ((" tele", 0.5), (" radio", 0.2))})]
+    scored = score_top_logprobs(steps, worked.clusters())
+    low, high = scored.uncertainty_bounds
+    assert f"uncertainty {scored.uncertainty:.3f} ({low:.3f} to {high:.3f})" in Parsed(shaded_html(scored)).text
+    assert "clustered 0.500 (0.500 to 0.800)" in shaded_html(scored)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(token_table(scored))
+    assert "0.500 (0.500 to 0.800)" in console.export_text()
+    assert with_bounds(0.25, (0.2499, 0.2501)) == "0.250"

@@ -99,6 +99,12 @@ class ScoredToken:
         """Probability mass consistent with the token, in [0, 1]."""
         return math.exp(self.log_clustered_probability)
 
+    @property
+    def clustered_bounds(self) -> tuple[float, float]:
+        """An interval that contains the exact `clustered_probability`; a point where that itself is exact."""
+        low, high = self.log_clustered_bounds or (self.log_clustered_probability, self.log_clustered_probability)
+        return math.exp(low), math.exp(high)
+
 
 @dataclass(frozen=True)
 class ScoredResponse:

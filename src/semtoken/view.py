@@ -149,9 +149,18 @@ def token_table(response: ScoredResponse) -> Table:
     for token in response.tokens:
         carried = "neutral: counts as certain" if token.neutral else describe_alternatives(token)
         table.add_row(
-            Text(repr(token.text)), f"{token.probability:.3f}", f"{token.clustered_probability:.3f}", Text(carried)
+            Text(repr(token.text)),
+            f"{token.probability:.3f}",
+            with_bounds(token.clustered_probability, token.clustered_bounds),
+            Text(carried),
         )
     return table
+
+
+def with_bounds(value: float, bounds: tuple[float, float]) -> str:
+    """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
+    low, high = (f"{bound:.3f}" for bound in bounds)
+    return f"{value:.3f}" if low == high else f"{value:.3f} ({low} to {high})"
 
 
 def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:
@@ -170,7 +179,7 @@ def shaded_html(response: ScoredResponse) -> str:
     any page, or show it in a notebook with `IPython.display.HTML`.
     """
     spans = "".join(map(_span, segments(response)))
-    caption = f"uncertainty {response.uncertainty:.3f}"
+    caption = f"uncertainty {with_bounds(response.uncertainty, response.uncertainty_bounds)}"
     return (
         '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'
         f'<span style="white-space:pre-wrap">{spans}</span> '
@@ -189,6 +198,7 @@ def _span(segment: Segment) -> str:
 
 
 def _tooltip(token: ScoredToken) -> str:
-    facts = f"{token.text!r}: probability {token.probability:.3f}, clustered {token.clustered_probability:.3f}"
+    clustered = with_bounds(token.clustered_probability, token.clustered_bounds)
+    facts = f"{token.text!r}: probability {token.probability:.3f}, clustered {clustered}"
     carried = "neutral" if token.neutral else describe_alternatives(token)
     return visible(f"{facts}; {carried}" if carried else facts)
