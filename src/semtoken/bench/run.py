@@ -301,16 +301,18 @@ def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dic
 
 @contextmanager
 def _logging(path: Path) -> Iterator[None]:
-    """What semtoken logs goes to a file of the run, too."""
+    """What semtoken logs goes to a file of the run, and only there: some libraries print what reaches the root."""
     logger = logging.getLogger("semtoken")
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    level = logger.level
+    before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
+    logger.propagate = False
     try:
         yield
     finally:
-        logger.setLevel(level)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
         logger.removeHandler(handler)
         handler.close()
