@@ -4,14 +4,15 @@
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
 
 Upstream, proxy and clients are processes of their own on this machine. The upstream writes prepared chunks with the
-20 best tokens of the embedded model's vocabulary, as fast as it can or with a gap between tokens. Direct streams are
-measured without log-probabilities, as a client sees them without the proxy, and with them, as the proxy gets them.
+20 best tokens of the embedded model's vocabulary, as fast as it can or with a gap between tokens. Streams are measured
+direct, passed on by the proxy untouched, and scored; the first two without log-probabilities and with them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
@@ -71,6 +73,7 @@ def upstream(port: int, tokens: int, gap: float) -> None:
     server = FastAPI()
 
     @server.post("/v1/chat/completions")
+    @server.post("/v1/passed")
     async def chat(request: Request) -> StreamingResponse:
         asked = bool((await request.json()).get("logprobs"))
 
@@ -99,7 +102,7 @@ class Measured:
 async def stream_once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> tuple[float, float]:
     """Time of the first event and of the whole stream."""
     start, first, end = time.perf_counter(), 0.0, b""
-    async with client.stream("POST", url + "/v1/chat/completions", json=body) as answer:
+    async with client.stream("POST", url, json=body) as answer:
         answer.raise_for_status()
         async for piece in answer.aiter_raw():
             first = first or time.perf_counter() - start
@@ -148,8 +151,8 @@ def start_upstream(stack: ExitStack, port: int, tokens: int, gap: float) -> str:
     raise RuntimeError("the upstream does not start")
 
 
-def start_proxy(stack: ExitStack, url: str) -> str:
-    """The proxy's address."""
+def start_proxy(stack: ExitStack, url: str) -> tuple[str, int]:
+    """The proxy's address and process."""
     command = (
         "-c",
         "from semtoken.cli import main; main()",
@@ -163,7 +166,13 @@ def start_proxy(stack: ExitStack, url: str) -> str:
     assert proxy.stderr is not None
     found = re.search(r"http://[\d.]+:\d+", proxy.stderr.readline())
     assert found is not None
-    return found.group()
+    return found.group(), proxy.pid
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time that a process has used (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @app.command()
@@ -175,18 +184,23 @@ def compare(
     port: Annotated[int, typer.Option(help="Port of the upstream.")] = 8765,
 ) -> None:
     """Measure and print ratios."""
-    table = Table("clients", "streams", "tokens/s", "ratio", "first token, s", "whole stream, s", "added, s")
+    table = Table("clients", "streams", "tokens/s", "ratio", "first, s", "whole, s", "added, s", "proxy CPU, ms/token")
     with ExitStack() as stack:
         direct = start_upstream(stack, port, tokens, gap)
-        proxied = start_proxy(stack, direct)
+        proxied, pid = start_proxy(stack, direct)
+        chat, passed = "/v1/chat/completions", "/v1/passed"
         for count in clients or [1, 50, 200]:
             base: Measured | None = None
             for name, url, logprobs in (
-                ("direct", direct, False),
-                ("direct, 20 log-probabilities", direct, True),
-                ("proxied", proxied, False),
+                ("direct", direct + chat, False),
+                ("direct, top 20", direct + chat, True),
+                ("passed on", proxied + passed, False),
+                ("passed on, top 20", proxied + passed, True),
+                ("scored", proxied + chat, False),
             ):
+                before = processor_seconds(pid)
                 found = asyncio.run(measure(url, count, rounds, logprobs))
+                used = (processor_seconds(pid) - before) / ((count * rounds + 1) * tokens)
                 base = base or found
                 table.add_row(
                     str(count),
@@ -196,6 +210,7 @@ def compare(
                     f"{statistics.median(found.first):.3f}",
                     f"{statistics.median(found.whole):.3f}",
                     f"{statistics.median(found.whole) - statistics.median(base.whole):+.3f}",
+                    f"{1000 * used:.2f}" if url.startswith(proxied) else "",
                 )
         console.print(f"{tokens} tokens a stream, gap {gap} s; medians")
         console.print(table)

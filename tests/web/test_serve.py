@@ -134,6 +134,11 @@ class TestChat:
         narrow = client.chat.completions.create(**asked, top_p=0.0001)
         assert len({c.message.content for c in narrow.choices}) == 1
 
+    def test_temperatures_next_to_nothing(self, client: OpenAI, expected: Any) -> None:
+        for temperature in (1e-30, 1e-9, 0.01):
+            reply = client.chat.completions.create(model="almanac", messages=ASKED, temperature=temperature)
+            assert reply.choices[0].message.content == text_of(expected)
+
     def test_length(self, client: OpenAI, expected: Any) -> None:
         for name in ("max_tokens", "max_completion_tokens"):
             reply = client.chat.completions.create(model="almanac", messages=ASKED, **{name: 1})  # type: ignore[call-overload]
@@ -296,6 +301,21 @@ def test_a_model_that_fails_says_so() -> None:
             client.chat.completions.create(model="tiny", messages=ASKED)
         with pytest.raises(openai.APIError, match="NaN"):
             list(client.chat.completions.create(model="tiny", messages=ASKED, stream=True))
+
+
+def test_a_failure_underneath_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Engine):
+        def run(self, work: Any, emit: Any, cancelled: Event) -> None:
+            raise MemoryError("at address 0xsecret")
+
+    with running(serve_app(Failing(small()), Offer("tiny", "{question}"))) as url:
+        client = OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+        with pytest.raises(openai.InternalServerError, match="MemoryError") as caught:
+            client.chat.completions.create(model="tiny", messages=ASKED)
+        assert "secret" not in str(caught.value)
+        with pytest.raises(openai.APIError, match="MemoryError"):
+            list(client.chat.completions.create(model="tiny", messages=ASKED, stream=True))
+    assert "secret" in caplog.text
 
 
 class CountingEngine(Engine):

@@ -19,6 +19,7 @@ require("uvicorn", extra="serve")
 import uvicorn  # noqa: E402
 
 BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 BROKEN_OFF = "ASGI callable returned without completing response."
 
 
@@ -91,6 +92,7 @@ def server_for(app: Any, *, grace: float) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
     return uvicorn.Server(config)

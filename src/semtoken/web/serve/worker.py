@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+from semtoken.errors import BackendError, SemtokenError
 from semtoken.web.serve.engine import Ended, Engine, Step, Work
 from semtoken.web.wire import ApiError
+
+logger = logging.getLogger("semtoken.serve")
 
 MOST_WAITING = 1000
 
@@ -47,6 +51,11 @@ class Worker:
         def generate() -> None:
             try:
                 self.engine.run(work, put, cancelled)
+            except SemtokenError:
+                raise
+            except Exception as error:  # out of memory, or whatever else torch raises
+                logger.exception("A generation failed")
+                raise BackendError(f"The generation failed ({type(error).__name__}); see the server's log.") from error
             finally:
                 put(None)
 
