@@ -173,6 +173,13 @@ class TestInFrontOfServe:
             assert found.message.content
             assert set(found.semtoken) == {"version", "reason"}
 
+    def test_another_model_must_share_the_tokenizer(self, served: str) -> None:
+        vocabulary = Vocabulary.from_tokenizer(tiny.wordpiece())
+        other = TokenClusters(np.arange(vocabulary.size), vocabulary)
+        with proxy_of(served, other, proxy_for="almanac-large") as url:
+            block = client_of(url).chat.completions.create(**CHAT).choices[0].semtoken
+        assert "almanac-large" in block["reason"] and "another tokenizer" in block["reason"]
+
     def test_a_proxy_in_front_of_a_proxy_scores_too(self, proxy: str, almanac_clusters: TokenClusters) -> None:
         with proxy_of(proxy, almanac_clusters) as url:
             outer = httpx.post(url + "/v1/chat/completions", json=CHAT).content
