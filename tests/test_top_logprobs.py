@@ -229,6 +229,28 @@ def test_token_ids_say_which_token_was_chosen() -> None:
     assert score_top_logprobs(steps, clusters(), token_ids=[1]).text.strip() == "TV"
     with pytest.raises(InvalidInput, match="1 steps and 2 token ids"):
         score_top_logprobs(steps, clusters(), token_ids=[1, 2])
+    named = [TopStep(TopToken(-0.1, text="\ufffd"), ())]
+    assert score_top_logprobs(named, clusters(), token_ids=np.array([8])).token_ids == [8]
+    with pytest.raises(InvalidInput, match=r"Step 0.*chose token 1, and token_ids say 2"):
+        score_top_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), token_ids=[2])
+
+
+def test_the_whole_logprobs_of_a_choice_will_do() -> None:
+    expected = score_top_logprobs(FORMS["bytes"], clusters())
+    assert score_top_logprobs({"content": FORMS["bytes"], "refusal": None}, clusters()) == expected
+    assert score_top_logprobs(SimpleNamespace(content=FORMS["objects"]), clusters()) == expected
+
+
+@pytest.mark.parametrize("steps", [None, "Paris", 3, {}, {"content": None}])
+def test_log_probabilities_that_never_came(steps: Any) -> None:
+    with pytest.raises(InvalidInput, match="ask for them"):
+        score_top_logprobs(steps, clusters())
+
+
+@pytest.mark.parametrize(("text", "flagged"), [(" TV", False), ("TV ", False), ("TV Paris", True), ("", True)])
+def test_steps_that_do_not_spell_the_answer_are_flagged(text: str, flagged: bool) -> None:
+    scored = score_top_logprobs(FORMS["pairs"], clusters(), text=text)
+    assert [flag.code for flag in scored.flags] == ["other_text"] * flagged
 
 
 def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:

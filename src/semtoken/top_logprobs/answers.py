@@ -23,7 +23,7 @@ from semtoken.scoring import Scorer, scorer_for
 from semtoken.steps import STRONGEST
 from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, read_step
 from semtoken.top_logprobs.mass import StepBounds, rounding, step_bounds
-from semtoken.top_logprobs.noticed import listed_flags
+from semtoken.top_logprobs.noticed import listed_flags, text_flags
 from semtoken.top_logprobs.shared import check_shared_vocabulary
 from semtoken.top_logprobs.steps import TopStep, TopToken, as_top_steps
 
@@ -41,6 +41,7 @@ def score_top_logprobs(
     distribution: Distribution = "unknown",
     token_ids: Sequence[int] | None = None,
     proxy_for: str | None = None,
+    text: str | None = None,
 ) -> ScoredResponse:
     """Score one answer of which only the k most probable tokens of each step are known.
 
@@ -61,6 +62,9 @@ def score_top_logprobs(
         Name of the model that answered, where the clusters are another model's with the same tokenizer: the result
         is labelled with it. A token that the vocabulary lacks shows that the tokenizers differ, and is refused;
         `check_shared_vocabulary` tells more.
+    text
+        The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
+        flagged.
 
     Returns
     -------
@@ -90,7 +94,8 @@ def score_top_logprobs(
         check_shared_vocabulary(read, clusters.vocabulary).require(proxy_for)
     for step in read:
         answer.add(step)
-    return answer.finish(distribution, proxy_for=proxy_for)
+    scored = answer.finish(distribution, proxy_for=proxy_for)
+    return scored if text is None else replace(scored, flags=(*scored.flags, *text_flags(scored.text, text)))
 
 
 @dataclass(eq=False)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from os.path import commonprefix
 
+from semtoken._tokenizers import REPLACEMENT
 from semtoken.errors import BackendError
 from semtoken.results import Flag
 from semtoken.top_logprobs.listed import ASK_FOR_IDS, ListedStep
@@ -69,3 +71,13 @@ def step_is_zero(step: ListedStep) -> bool:
 
 def _steps(where: Sequence[int], count: int) -> str:
     return f"{len(where)} of {count} steps (the first is step {where[0]})"
+
+
+def text_flags(spelled: str, said: str) -> tuple[Flag, ...]:
+    """A flag if the steps do not spell the answer, blanks and pieces of characters aside."""
+    ours, theirs = ("".join(text.replace(REPLACEMENT, "").split()) for text in (spelled, said))
+    if ours == theirs:
+        return ()
+    same = len(commonprefix([ours, theirs]))  # noqa: RUF071, texts and no paths
+    message = f"The steps spell {ours[same:][:30]!r} where the answer says {theirs[same:][:30]!r}: some are missing."
+    return (Flag("other_text", message),)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from semtoken._arrays import as_ids
 from semtoken.errors import InvalidInput
 from semtoken.top_logprobs.names import NAMED_BY_ID
 
@@ -48,7 +49,8 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
         `token`, `logprob`, `bytes`, `top_logprobs`); a dict from id to log-probability (vLLM's, whose values are
         objects with `logprob`, or plain numbers), whose first entry is the chosen token unless `token_ids` say
         otherwise; a pair (chosen token, such a dict), whose keys may also be strings; SGLang's triple
-        (log-probability, id, text) of the chosen token, or a pair of it and the list of such triples.
+        (log-probability, id, text) of the chosen token, or a pair of it and the list of such triples. OpenAI's
+        `logprobs` itself will do.
     token_ids
         Ids of the chosen tokens, where the steps do not name them.
 
@@ -57,22 +59,32 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
     InvalidInput
         An entry has none of these forms, or does not say which token was chosen.
     """
-    listed = list(steps)
-    if token_ids is not None and len(token_ids) != len(listed):
-        raise InvalidInput(f"There are {len(listed)} steps and {len(token_ids)} token ids; each step needs one.")
-    ids = [None] * len(listed) if token_ids is None else [operator.index(token) for token in token_ids]
+    listed = _as_list(steps)
+    ids: list[Any] = [None] * len(listed) if token_ids is None else as_ids(token_ids)
+    if len(ids) != len(listed):
+        raise InvalidInput(f"There are {len(listed)} steps and {len(ids)} token ids; each step needs one.")
     return [_as_step(step, chosen, number) for number, (step, chosen) in enumerate(zip(listed, ids, strict=True))]
 
 
+def _as_list(steps: Any) -> list[Any]:
+    content = _field(steps, "content")
+    found = steps if content is None else content
+    if found is None or isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
+        raise InvalidInput(
+            f"The steps must be a list with one entry a token, got {type(found).__name__}. If the reply has no "
+            "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
+        )
+    return list(found)
+
+
 def _as_step(step: Any, chosen: int | None, number: int) -> TopStep:
-    if isinstance(step, TopStep):
-        return step
     try:
-        if isinstance(step, Mapping) and "logprob" not in step:
-            return _of_mapping(step, chosen)
-        if isinstance(step, tuple | list):
-            return _of_tuple(step, chosen)
-        return _of_item(step, chosen)
+        read = _read(step, chosen)
+        if chosen is not None and read.chosen.id != chosen:
+            if read.chosen.id is not None:
+                raise ValueError(f"it chose token {read.chosen.id}, and token_ids say {chosen}")
+            read = replace(read, chosen=replace(read.chosen, id=chosen))
+        return read
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise InvalidInput(
             f"Step {number} has none of the known forms (TopStep, an item of `logprobs.content`, a dict from token id "
@@ -81,19 +93,29 @@ def _as_step(step: Any, chosen: int | None, number: int) -> TopStep:
         ) from error
 
 
-def _of_tuple(step: Sequence[Any], chosen: int | None) -> TopStep:
+def _read(step: Any, chosen: int | None) -> TopStep:
+    if isinstance(step, TopStep):
+        return step
+    if isinstance(step, Mapping) and "logprob" not in step:
+        return _of_mapping(step, chosen)
+    if isinstance(step, tuple | list):
+        return _of_tuple(step)
+    return TopStep(_of_fields(step), tuple(map(_of_fields, _field(step, "top_logprobs") or ())))
+
+
+def _of_tuple(step: Sequence[Any]) -> TopStep:
     if len(step) == 2 and isinstance(step[1], Mapping):
         return _of_mapping(step[1], step[0])
     if len(step) == 2 and isinstance(step[0], tuple | list):
-        return TopStep(_of_triple(step[0], chosen), tuple(_of_triple(entry) for entry in step[1] or ()))
+        return TopStep(_of_triple(step[0]), tuple(map(_of_triple, step[1] or ())))
     if len(step) == 3 and not isinstance(step[0], tuple | list):
-        return TopStep(_of_triple(step, chosen), ())
+        return TopStep(_of_triple(step), ())
     raise ValueError("it does not say which token was chosen")
 
 
-def _of_triple(entry: Sequence[Any], chosen: int | None = None) -> TopToken:
+def _of_triple(entry: Sequence[Any]) -> TopToken:
     log_prob, token, text = entry
-    return TopToken(float(log_prob), operator.index(token) if chosen is None else chosen, text)
+    return TopToken(float(log_prob), operator.index(token), _as_text(text))
 
 
 def _of_mapping(entries: Mapping[Any, Any], chosen: int | str | None) -> TopStep:
@@ -116,27 +138,32 @@ def _of_entry(key: int | str, value: Any) -> TopToken:
     log_prob = float(value.logprob if hasattr(value, "logprob") else value)
     if isinstance(key, str):
         return TopToken(log_prob, text=key)
-    return TopToken(log_prob, key, getattr(value, "decoded_token", None))
-
-
-def _of_item(item: Any, chosen: int | None) -> TopStep:
-    top = _field(item, "top_logprobs")
-    own = _of_fields(item)
-    if chosen is not None:
-        own = TopToken(own.log_prob, chosen, own.text, own.bytes)
-    return TopStep(own, tuple(_of_fields(entry) for entry in top or ()))
+    return TopToken(log_prob, key, _as_text(getattr(value, "decoded_token", None)))
 
 
 def _of_fields(item: Any) -> TopToken:
-    text, spelled, token = _field(item, "token"), _field(item, "bytes"), _field(item, "id")
+    text, spelled, token = _as_text(_field(item, "token")), _field(item, "bytes"), _field(item, "id")
     if text is None and spelled is None and token is None:
         raise ValueError("a token without a name")
-    if isinstance(text, str) and text.startswith(NAMED_BY_ID):
+    if text is not None and text.startswith(NAMED_BY_ID):
         spelled = None  # vLLM spells the name there, not the token
     value = _field(item, "logprob")
     if value is None:
         raise ValueError(f"token {text!r} has no logprob")
-    return TopToken(float(value), token, text, None if spelled is None else bytes(spelled))
+    if not isinstance(spelled, bytes | list | tuple | None):
+        raise TypeError(f"bytes of token {text!r} must be a list of numbers")
+    return TopToken(
+        float(value),
+        None if token is None else operator.index(token),
+        text,
+        None if spelled is None else bytes(spelled),
+    )
+
+
+def _as_text(text: Any) -> str | None:
+    if not isinstance(text, str | None):
+        raise TypeError(f"the text of a token must be a string, got {type(text).__name__}")
+    return text
 
 
 def _field(item: Any, name: str) -> Any:
