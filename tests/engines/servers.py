@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -46,6 +48,16 @@ def proxied(upstream: str, clusters: Path, log: Path, *options: str) -> Iterator
     command = ["-c", "from semtoken.cli import main; main()", "proxy", "--upstream", upstream]
     with running([*command, "--clusters", str(clusters), *options], log) as url:
         yield url
+
+
+def examined(upstream: str) -> dict[str, Any]:
+    """What `semtoken doctor` says of a server."""
+    command = [sys.executable, "-c", "from semtoken.cli import main; main()", "doctor", "--json"]
+    command += ["--base-url", f"{upstream}/v1", "--clusters", "almanac"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        raise RuntimeError(f"doctor ended with {done.returncode}: {done.stderr[-4000:]}")
+    return json.loads(done.stdout)
 
 
 def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from semtoken import STC, TokenClusters
@@ -80,3 +84,40 @@ def test_processed_log_probabilities_are_refused(backend: VLLMBackend, monkeypat
     monkeypatch.setattr(backend.scorer, "logprobs_mode", "processed_logprobs")
     with pytest.raises(BackendError, match="needs raw log-probabilities"):
         VLLMBackend(backend.scorer)
+
+
+def test_a_run_with_either_backend_gives_the_same_table(tmp_path: Path) -> None:
+    """One process for each run, as a user starts it; scores of greedy answers do not depend on the backend."""
+    settings = tmp_path / "run.yaml"
+    settings.write_text(SETTINGS, encoding="utf-8")
+    found = {}
+    for backend in ("transformers", "vllm"):
+        folder = tmp_path / backend
+        command = [sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run", str(settings)]
+        command += ["--backend", backend, "--out", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-4000:]
+        found[backend] = scores_of(folder)
+    assert found["vllm"].keys() == found["transformers"].keys() and len(found["vllm"]) == 4
+    for method, expected in found["transformers"].items():
+        np.testing.assert_allclose(found["vllm"][method], expected, atol=TOLERANCE, err_msg=method)
+
+
+SETTINGS = """
+models:
+  - name: almanac
+    dtype: float32
+    engine: {enforce_eager: true, max_model_len: 400, distributed_executor_backend: uni}
+datasets: [almanac-dev]
+methods: [stc, stc_no_prefix, perplexity, p_true]
+judges: [exact]
+limit: 10
+"""
+
+
+def scores_of(run: Path) -> dict[str, list[float]]:
+    """Method -> its column of scores."""
+    tables = {
+        path.parent.name.split("-")[1]: pandas.read_parquet(path) for path in run.glob("stages/score-*/*.parquet")
+    }
+    return {method: table.iloc[:, -1].tolist() for method, table in tables.items()}

@@ -20,7 +20,7 @@ from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
 from semtoken.results import ScoredResponse
 from tests.engines.gguf_model import write_gguf
-from tests.engines.servers import proxied, running
+from tests.engines.servers import examined, proxied, running
 
 TOLERANCE = 1e-4
 HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
@@ -160,3 +160,9 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
     assert choice["text"] == exact.text
     assert choice["logprobs"] is None
     assert block["lower"] - TOLERANCE <= exact.uncertainty <= block["upper"] + TOLERANCE
+
+
+def test_the_doctor_finds_what_the_server_gives(server: str) -> None:
+    found = examined(server)
+    assert found["usable"] and found["distribution"] == "raw" and found["tokenizer"]["fits"]
+    assert found["tokens"] == {"bytes": False, "ids": None, "id_fields": []}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.backends.vllm import VLLMScorer, sampling_params, score_outputs
+from semtoken.backends.vllm import BYTES_PER_NUMBER, VLLMScorer, sampling_params, score_outputs
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
 from semtoken.results import ScoredResponse
 
@@ -99,7 +99,7 @@ def test_chat_messages_go_through_the_template(scorer: VLLMScorer, stc: STC) -> 
 def test_whole_vocabularies_stay_within_the_memory_budget(
     llm: Any, clusters: TokenClusters, prompts: list[str]
 ) -> None:
-    one = 4 * clusters.vocabulary.size * 96
+    one = 4 * clusters.vocabulary.size * BYTES_PER_NUMBER
     runs: list[int] = []
 
     class Counting:

@@ -14,7 +14,7 @@ from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.backends.channel import read_channel
 from semtoken.payloads import read_payload
-from tests.engines.servers import proxied, running
+from tests.engines.servers import examined, proxied, running
 
 TOLERANCE = 1e-4
 NEWLINE = 201
@@ -123,3 +123,12 @@ def test_a_proxy_in_front_of_it_adds_the_uncertainty(
             assert block["lower"] - TOLERANCE <= twin.uncertainty <= block["upper"] + TOLERANCE
             assert block["n_tokens"] == len(ids)
             assert all(part.logprobs is None for part in parts)
+
+
+def test_the_doctor_finds_what_the_server_gives(server: str) -> None:
+    found = examined(server)
+    assert found["usable"] and found["distribution"] == "raw" and found["tokenizer"]["fits"]
+    assert found["tokens"]["ids"] == "on request"
+    assert found["streaming"]["log_probs"]
+    chat = next(page for page in found["pages"] if page["name"] == "chat")
+    assert max(tried["given"] or 0 for tried in chat["tried"]) == 100  # --max-logprobs

@@ -29,7 +29,7 @@ from semtoken.scoring import AnswerScorer, scorer_for
 
 __all__ = ["VLLMScorer", "read_channel", "sampling_params", "score_outputs"]
 
-BYTES_PER_NUMBER = 96  # of a log-probability in vLLM's lists: four references, an int and a float object
+BYTES_PER_NUMBER = 112  # of a log-probability in vLLM's lists: four references, two ints and a float object
 MEMORY_BUDGET = 2 << 30
 
 
@@ -190,7 +190,7 @@ class VLLMScorer:
         """Score text that already exists, by the log-probabilities that vLLM gives for a prompt.
 
         vLLM returns those of the prompt too, which are dropped: with `exact` a text takes about
-        96 bytes x (tokens of prompt and response) x V at one time.
+        112 bytes x (tokens of prompt and response) x V at one time.
 
         Parameters
         ----------
