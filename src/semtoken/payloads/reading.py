@@ -1,4 +1,4 @@
-"""`read_payload`: a reply of any engine -> Payload."""
+"""`read_payload`: a reply of any engine, whole or streamed -> Payload."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.engines import BATCH
-from semtoken.payloads.formats import Reply, detect, format_named
-from semtoken.payloads.parts import FORBIDDEN, assemble
 from semtoken.payloads.plain import parsed, plain
 from semtoken.payloads.records import Payload
-from semtoken.payloads.values import as_text, optional
+from semtoken.payloads.replies import read_reply
+from semtoken.payloads.stream import PayloadStream
 
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
@@ -60,19 +59,6 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
 
 
-def read_reply(reply: Reply, format: str | None, temperature: float | None) -> Payload:
-    """Read a reply that is a dict."""
-    found = detect(reply) if format is None else format_named(format)
-    choices = sorted((assemble(raw, found.ask) for raw in found.choices(reply)), key=lambda choice: choice.index)
-    if not choices:
-        raise InvalidInput("The reply holds no choices: there is nothing to read.")
-    if len({choice.index for choice in choices}) < len(choices):
-        raise InvalidInput("Two choices of the reply have the same index.")
-    model = optional(as_text, reply.get("model"), "model")
-    masked = any(FORBIDDEN in choice.flags for choice in choices)
-    return Payload(found.name, model, found.distribution(reply, temperature, masked=masked), tuple(choices))
-
-
 def is_stream_text(text: str | bytes) -> bool:
     """Whether a text is a stream of server-sent events rather than JSON."""
     start = text[:64].decode("utf-8", "replace") if isinstance(text, bytes) else text[:64]
@@ -90,8 +76,6 @@ def _is_batch(values: list[Any]) -> bool:
 
 
 def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:
-    from semtoken.payloads.stream import PayloadStream
-
     stream = PayloadStream(format, temperature=temperature)
     for chunk in chunks:
         stream.feed(chunk)

@@ -21,8 +21,8 @@ from semtoken.payloads.merging import (
 )
 from semtoken.payloads.parts import without_end_tokens
 from semtoken.payloads.plain import parsed, plain
-from semtoken.payloads.reading import read_reply
 from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
+from semtoken.payloads.replies import read_reply
 from semtoken.payloads.sse import EventReader
 from semtoken.payloads.tokens import without_borrowed_names
 from semtoken.top_logprobs import TopStep
