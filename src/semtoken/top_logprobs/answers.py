@@ -205,7 +205,7 @@ class TopAnswerScorer:
         Raises
         ------
         BackendError
-            All log-probabilities are zero: the engine reports none.
+            All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
         """
         self._decide(complete=True)
         vocabulary = self.scorer.vocabulary

@@ -86,7 +86,7 @@ class TokenNames:
         """
         name = spelled if spelled is not None else (text or "").encode("utf-8", "replace")
         if name.startswith((b" ", SENTENCEPIECE_BLANK.encode())):
-            return "begins"
+            return "begins" if name.strip() else None  # of a token of two blanks one may have been left out
         longer = self._by_piece.get(b" " + name, ()) if name else ()
         if not any(self.vocabulary.texts[other].encode("utf-8", "replace") == name for other in longer):
             return None  # alone, too, such tokens keep their blank
