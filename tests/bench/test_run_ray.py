@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from semtoken.bench.records import COORDINATES
+
 pytest.importorskip("ray")
 
 pytestmark = pytest.mark.slow
@@ -20,63 +22,56 @@ SETTINGS = {
     "datasets": ["almanac"],
     "limit": 10,
     "shard_size": 4,
-    "methods": ["stc", "perplexity", "semantic_entropy"],
+    "methods": ["stc", "perplexity", "semantic_entropy", "eigenscore"],
     "judges": ["exact"],
 }
-JOB = """
-import json, sys
-from pathlib import Path
-from semtoken.bench.engines.ray import RayEngine
-from semtoken.bench.run import run_benchmark
-from semtoken.bench.settings import check_settings
-
-if __name__ == "__main__":
-    settings = check_settings(json.loads(sys.argv[2]), "the test")
-    failures = run_benchmark(settings, Path(sys.argv[1]), engine=RayEngine(workers=2))
-    print(json.dumps([str(failure) for failure in failures]))
-"""
 ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "alone")
 
 
 def test_the_network_namespace_has_loopback_only() -> None:
     """What the other tests here rely on."""
     done = in_a_namespace("ip", "-brief", "link")
-    assert [line.split()[0] for line in done.splitlines()] == ["lo"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["lo"]
 
 
-def in_a_namespace(*command: str) -> str:
-    """Standard output of a command that can reach nothing but loopback; skips where that cannot be had."""
+def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
+    """A command that can reach nothing but loopback; skips where that cannot be had."""
     if not shutil.which("unshare") or not shutil.which("ip"):
         pytest.skip("Ray is not tested here: unshare and ip, which make a network namespace, are not both installed")
     probe = subprocess.run([*ALONE, "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
         pytest.skip(f"Ray is not tested here: no network namespace can be made ({probe.stderr.strip()})")
-    done = subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=400)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=400)
 
 
-def ray_run(folder: Path, settings: dict[str, object]) -> list[str]:
-    """Failures of a run by Ray."""
-    script = folder.with_suffix(".py")
-    script.write_text(JOB)
-    return list(
-        json.loads(in_a_namespace(sys.executable, str(script), str(folder), json.dumps(settings)).split("\n")[-2])
-    )
+def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
+    """`semtoken bench run --engine ray`."""
+    file = folder.with_suffix(".yaml")
+    file.write_text(json.dumps(settings))  # JSON is YAML
+    semtoken = Path(sys.executable).with_name("semtoken")
+    options = ("--out", str(folder), "--engine", "ray", "--ray-workers", "2")
+    return in_a_namespace(str(semtoken), "bench", "run", str(file), *options)
 
 
 def records(run: Path) -> dict[str, object]:
     """Name of a file of a stage -> its rows."""
     import pyarrow.parquet
 
-    return {str(path.relative_to(run)): pyarrow.parquet.read_table(path).to_pylist() for path in run.rglob("*.parquet")}
+    tables = {path.relative_to(run): pyarrow.parquet.read_table(path) for path in run.rglob("*.parquet")}
+    # Coordinates stand for inner products only; those are compared by the scores of EigenScore.
+    return {
+        str(path): table.drop_columns([name for name in table.column_names if name == COORDINATES]).to_pylist()
+        for path, table in tables.items()
+    }
 
 
 def test_the_same_files_as_the_local_engine(tmp_path: Path) -> None:
     from semtoken.bench.run import run_benchmark
     from semtoken.bench.settings import check_settings
 
-    assert ray_run(tmp_path / "distributed", SETTINGS) == []
+    done = ray_run(tmp_path / "distributed", SETTINGS)
+    assert done.returncode == 0, done.stderr
+    assert "listens on every network interface" in done.stderr
     assert run_benchmark(check_settings(SETTINGS, "the test"), tmp_path / "local") == []
     by_ray, here = records(tmp_path / "distributed"), records(tmp_path / "local")
     assert sorted(by_ray) == sorted(here)
@@ -96,7 +91,9 @@ def flat(value: object) -> list[object]:
 
 def test_a_failure_of_a_worker_is_told_as_it_was_raised(tmp_path: Path) -> None:
     settings = {**SETTINGS, "nli": str(tmp_path / "nowhere")}
-    failures = ray_run(tmp_path / "distributed", settings)
-    assert any("nowhere" in failure and "entailment" in failure for failure in failures)
-    assert not any("RayTaskError" in failure for failure in failures)
+    done = ray_run(tmp_path / "distributed", settings)
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert "entailment" in told and "nowhere" in told
+    assert "RayTaskError" not in told and "Traceback" not in told
     assert any("score-stc" in name for name in records(tmp_path / "distributed"))  # the others went on

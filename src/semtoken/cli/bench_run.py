@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +18,18 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
+    from semtoken.bench.engines import Engine
     from semtoken.bench.run import Failure, Pending
     from semtoken.bench.settings import RunSettings
 
 DEFAULT_FOLDER = Path("runs")
+
+
+class EngineName(str, Enum):
+    """What runs the shards of a run."""
+
+    local = "local"
+    ray = "ray"
 
 
 def run(
@@ -55,6 +64,18 @@ def run(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[str | None, typer.Option(help="What generates: 'transformers' or 'vllm'.")] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="What runs the shards: this process, or Ray Data jobs.", show_choices=True)
+    ] = EngineName.local,
+    ray_workers: Annotated[int, typer.Option(min=1, help="With --engine ray: shards made at the same time.")] = 1,
+    ray_gpus: Annotated[float, typer.Option(min=0, help="With --engine ray: GPUs a worker; 0.5 shares one.")] = 0,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="With --engine ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
+            "here, and Ray then listens on every network interface."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -79,9 +100,21 @@ def run(
         show_plan(resolved, folder)
         return
     directory = None if settings is None else settings.absolute().parent
+    by_ray = _ray(ray_workers, ray_gpus, ray_address) if engine is EngineName.ray else None
     with run_bars() as bars:
-        failures = run_benchmark(resolved, folder, watcher=bars, directory=directory)
+        failures = run_benchmark(resolved, folder, engine=by_ray, watcher=bars, directory=directory)
     report_failures(failures, folder)
+
+
+def _ray(workers: int, gpus: float, address: str | None) -> Engine:
+    """Ray as the engine, with a word about its sockets."""
+    from semtoken._extras import require
+    from semtoken.bench.engines.ray import RayEngine
+
+    require("ray.data", extra="ray")
+    if address is None:
+        tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
+    return RayEngine(workers=workers, gpus_per_worker=gpus, address=address)
 
 
 def _flags(

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from semtoken._extras import require
 from semtoken.bench.models import Models
 from semtoken.bench.stages import Work
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 
-SHARD = "shard"
+SHARD, FAILURE = "shard", "failure"
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,11 @@ class RayEngine:
         )
         try:
             for row in made.iter_rows():
+                if row[FAILURE]:
+                    raise BackendError(row[FAILURE])
                 done(int(row[SHARD]))
         except ray.exceptions.RayError as error:
-            raise _cause(error) from error
+            raise BackendError(f"A Ray worker was lost: {error}") from error
 
     def release(self) -> None:
         """Nothing is held here: the workers end with their work."""
@@ -80,23 +84,31 @@ class RayEngine:
 
 
 class ShardMaker:
-    """One worker: opens the work once, then makes one shard a call."""
+    """One worker: opens the work once, then makes one shard a call. Failures are told as data, without Ray's traces."""
 
     def __init__(self, work: Work) -> None:
-        self._make = work.open(Models(work.run, work.settings))
+        self._make: Callable[[int], None] | None = None
+        self._failure = ""
+        try:
+            self._make = work.open(Models(work.run, work.settings))
+        except Exception as error:  # told by the driver, as the local engine's caller does
+            self._failure = _told(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Make the shards that a batch names."""
-        for shard in batch[SHARD]:
-            self._make(int(shard))
-        return batch
+        failures = [self._attempt(int(shard)) for shard in batch[SHARD]]
+        return {SHARD: batch[SHARD], FAILURE: np.array(failures)}
+
+    def _attempt(self, shard: int) -> str:
+        """Why a shard could not be made; empty if it was."""
+        if self._make is None:
+            return self._failure
+        try:
+            self._make(shard)
+        except Exception as error:
+            return _told(error)
+        return ""
 
 
-def _cause(error: BaseException) -> Exception:
-    """What a worker raised, out of Ray's wrapping."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, SemtokenError):
-            return seen
-        seen = getattr(seen, "cause", None) or seen.__cause__
-    return BackendError(f"A Ray worker failed: {error}")
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, SemtokenError) else f"{type(error).__name__}: {error}"
