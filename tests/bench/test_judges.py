@@ -102,6 +102,13 @@ def test_similarity_is_the_largest_one_of_the_model() -> None:
 THREE = [item("Ann", "Ann", id="a"), item("Bob\n", "Ann", id="b"), item("", "Ann", id="c")]
 
 
+def test_a_file_that_is_missing_is_told_as_such(tmp_path: Path) -> None:
+    for name in ("people.csv", "people.jsonl"):
+        with pytest.raises(InvalidInput) as caught:
+            ImportedJudge(tmp_path / name).check(["1"])
+        assert "No such file or directory" in str(caught.value) and "CSV" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

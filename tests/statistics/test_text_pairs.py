@@ -157,6 +157,17 @@ def test_similarity_matrices_are_the_mean_of_both_directions(sts: SimilarityMode
     assert matrices[1].tolist() == [[1.0]]
 
 
+@pytest.mark.parametrize("kind", [EntailmentModel, SimilarityModel])
+def test_what_cannot_be_loaded_is_told(kind: type, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    with pytest.raises(ModelError, match=r"model cannot be loaded: there is no directory .*/nowhere\."):
+        kind.from_pretrained(str(tmp_path / "nowhere"))
+    saved = Path(models.saved_encoder(tmp_path, models.LABELS))
+    (saved / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ModelError, match=r"model .* cannot be loaded: .*header"):
+        kind.from_pretrained(str(saved), device="cpu")
+
+
 def test_a_model_with_several_outputs_is_no_similarity(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     with pytest.raises(ModelError, match="3 outputs"):

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
 from semtoken._arrays import Rows, as_rows, log_normalizers
 from semtoken._extras import require
@@ -407,7 +408,7 @@ def load_model(model_or_path: str, dtype: Any, options: dict[str, Any]) -> tuple
         model, loaded = AutoModelForCausalLM.from_pretrained(
             model_or_path, dtype=dtype, output_loading_info=True, **options
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
     check_model(model)

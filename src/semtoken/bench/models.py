@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from safetensors import SafetensorError
+
 from semtoken.bench.answering import GenerationBackend, TransformersBackend
 from semtoken.bench.clusterings import PlannedClustering, load_clustering
 from semtoken.bench.settings import ModelSettings, RunSettings
@@ -126,8 +128,10 @@ class Models:
             log.info("Loading the %s", name)
             try:
                 self._held = (name, load())
-            except (OSError, ValueError, RuntimeError) as error:
-                self._failed[name] = f"The {name} cannot be loaded: {' '.join(str(error).split())}"
+            except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+                reason = " ".join(str(error).split())
+                ours = isinstance(error, ModelError)
+                self._failed[name] = reason if ours else f"The {name} cannot be loaded: {reason}"
                 raise ModelError(self._failed[name]) from error
         found: T = self._held[1]
         return found

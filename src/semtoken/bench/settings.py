@@ -283,13 +283,21 @@ def check_settings(content: Mapping[str, Any], where: str) -> RunSettings:
     try:
         return RunSettings.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
-        faults = [f"{_place(fault['loc'])}: {_reason(fault)}" for fault in error.errors()]
+        found = error.errors()
+        faults = [f"{_place(fault['loc'])}: {_reason(fault)}" for fault in found if not _follows(fault, found)]
         raise InvalidInput(f"{where} cannot be used. " + "; ".join(faults) + ".") from error
 
 
 def _place(location: tuple[int | str, ...]) -> str:
     """`models.0.dtype` as people count."""
     return ".".join(str(part + 1) if isinstance(part, int) else part for part in location) or "the settings"
+
+
+def _follows(fault: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a list is called too short only because what it holds cannot be used."""
+    place = fault["loc"]
+    within = (other for other in others if len(other["loc"]) > len(place) and other["loc"][: len(place)] == place)
+    return fault["type"] == "too_short" and any(within)
 
 
 def _reason(fault: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import typer
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.options import FunctionWords, FunctionWordsOption, Preset, PresetOption
+from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
     from semtoken.web.proxy.settings import ProxySettings
@@ -22,7 +23,8 @@ def proxy(
         str, typer.Option(help="The server to forward to, such as http://127.0.0.1:8000 or https://api.openai.com.")
     ],
     clusters: Annotated[
-        str, typer.Option("--clusters", "-c", help="Clusters of its model's tokens: a directory or a hub id.")
+        str,
+        typer.Option("--clusters", "-c", help="Clusters of its model's tokens: a directory, a hub id, or 'almanac'."),
     ],
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8001,
@@ -56,7 +58,6 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters`
     - `semtoken proxy --upstream https://api.openai.com --clusters ./gpt-oss-clusters --proxy-for gpt-4o`
     """
-    from semtoken import TokenClusters
     from semtoken.rules import ScoringRules
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
@@ -74,7 +75,7 @@ def proxy(
         max_connections=max_connections,
     )
     rules = ScoringRules(preset.value, function_words.value)
-    app = proxy_app(settings, TokenClusters.from_pretrained(clusters), rules)
+    app = proxy_app(settings, load_clusters(clusters, None), rules)
     run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from semtoken._extras import require
 from semtoken.backends._batches import pad
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.statistics.loading import explained
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, in_batches_by_length, with_question
 
 require("torch", extra="transformers")
@@ -59,17 +60,24 @@ class EntailmentModel:
         revision: str | None = None,
         batch_size: int = 64,
     ) -> EntailmentModel:
-        """Load from a directory or the hub; "almanac" is the small one inside the package."""
+        """Load from a directory or the hub; "almanac" is the small one inside the package.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, it cannot be read, or it names no three such classes.
+        """
         if model_or_path == "almanac":
             from semtoken.almanac.encoders import almanac_nli_path
 
             model_or_path = str(almanac_nli_path())
-        tokenizer = AutoTokenizer.from_pretrained(model_or_path, revision=revision)
-        model = AutoModelForSequenceClassification.from_pretrained(
-            model_or_path, revision=revision, dtype=torch.float32
-        )
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(model.to(device).eval(), tokenizer, batch_size=batch_size)
+        with explained("NLI model", model_or_path):
+            tokenizer = AutoTokenizer.from_pretrained(model_or_path, revision=revision)
+            model = AutoModelForSequenceClassification.from_pretrained(
+                model_or_path, revision=revision, dtype=torch.float32
+            )
+            return cls(model.to(device).eval(), tokenizer, batch_size=batch_size)
 
     @torch.inference_mode()
     def logits(self, pairs: Sequence[Pair]) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from semtoken._extras import require
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.statistics.loading import explained
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
 
 DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
@@ -51,13 +52,20 @@ class SimilarityModel:
         revision: str | None = None,
         batch_size: int = 64,
     ) -> SimilarityModel:
-        """Load from a directory or the hub; "almanac" is the small one inside the package."""
+        """Load from a directory or the hub; "almanac" is the small one inside the package.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, it cannot be read, or it has more outputs than one.
+        """
         library = require("sentence_transformers", extra="similarity")
         if model_or_path == "almanac":
             from semtoken.almanac.encoders import almanac_sts_path
 
             model_or_path = str(almanac_sts_path())
-        return cls(library.CrossEncoder(model_or_path, device=device, revision=revision), batch_size=batch_size)
+        with explained("similarity model", model_or_path):
+            return cls(library.CrossEncoder(model_or_path, device=device, revision=revision), batch_size=batch_size)
 
     def similarities(self, pairs: Sequence[Pair]) -> FloatArray:
         """Similarity of each pair, [n] in [0, 1]."""

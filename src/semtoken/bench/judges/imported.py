@@ -119,8 +119,9 @@ class ImportedJudge:
         if self.path.suffix != ".csv":
             yield from ((where, row) for _, where, row in read_rows(self.path))
             return
+        content = self._content
         try:
-            text = io.StringIO(self._content.decode("utf-8-sig"), newline="")
+            text = io.StringIO(content.decode("utf-8-sig"), newline="")
             for row in (reader := csv.DictReader(text, strict=True)):
                 yield f"{self.path}, line {reader.line_num}", row
         except (ValueError, csv.Error) as error:
