@@ -64,6 +64,7 @@ def test_flags_alone(settings: Path) -> None:
         (["-m", "almanac", "-o", "x"], "The options cannot be used. datasets: field required"),
         (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
         (["-m", "almanac", "-d", "almanac", "--methods", "luck", "-o", "x"], "there is no method luck"),
+        (["-m", "almanac", "-d", "almanac", "--backend", "luck", "-o", "x"], "should be 'transformers' or 'vllm'.\n"),
         (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
     ],
 )
@@ -72,6 +73,17 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
     assert result.exit_code == 1
     assert words in result.stderr and result.stderr.startswith("Error: ") and "Traceback" not in result.output
     assert not Path("x").exists()
+
+
+def test_a_model_that_several_steps_need_fails_with_one_message(settings: Path) -> None:
+    result = invoke(settings, "--methods", "ccp,semantic_entropy", "--nli", "/nowhere", "-o", "x")
+    assert result.exit_code == 1
+    first, second = result.stderr.splitlines()
+    assert first == (
+        "Failed: tiny on questions, entailment; tiny on questions, alternative_entailment: "
+        "The NLI model cannot be loaded: there is no directory /nowhere."
+    )
+    assert second.startswith("Error: 2 steps failed, everything else in x is done")
 
 
 def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from semtoken.methods import METHODS, score
 from semtoken.statistics import Decoding, record
 from semtoken.statistics.timings import steps_for
 from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
+from tests.bench.unreliable import Unreliable, running
 
 
 def start(settings: dict[str, Any], run: Path) -> list[Failure]:
@@ -232,6 +233,53 @@ def test_what_fails_is_reported_and_the_others_go_on(made: Any, tmp_path: Path) 
     log = (tmp_path / "run" / "run.log").read_text()
     assert "ERROR" in log and "no-encoder" in log
     assert json.loads((tmp_path / "run" / "manifest.json").read_text())["status"] == "incomplete"
+
+
+def test_what_depends_on_a_failure_is_left_out_and_not_told_again(made: Any, tmp_path: Path) -> None:
+    settings = deepcopy(made[0])
+    broken = tmp_path / "broken"
+    shutil.copytree(settings["models"][0]["name"], broken)
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    clusters = next((made[1] / "clusterings").iterdir())  # given, so that the weights are read for the answers alone
+    settings |= {"models": [{"name": str(broken), "clusters": str(clusters)}], "sensitivity": {}}
+    failures = start(settings, tmp_path / "run")
+    assert [failure.what for failure in failures] == ["greedy", "samples"]  # what else there is reads one of these
+    (reason,) = {failure.reason for failure in failures}
+    assert reason.startswith(f"The model {str(broken)!r} cannot be loaded")
+
+
+def test_what_a_language_model_took_as_the_judge_is_kept(copy: Any, tmp_path: Path) -> None:
+    settings, run = copy
+    answers = sorted(path for path in run.rglob("*.parquet") if "greedy-" in str(path))
+    replies = {tuple(row) for path in answers for row in zip(*shard_texts(path), strict=True)}
+    with running(Unreliable()) as server:
+        options = {"base_url": server.url, "model": "judge-1", "cache": str(tmp_path / "replies")}
+        settings["judges"].append({"kind": "llm", **options})
+        assert start(settings, run) == []
+    judged = sorted(path for path in run.rglob("*.parquet") if "judge-" in str(path) and usage(path))
+    assert len(judged) == 3 and sum(usage(path)["replies"] for path in judged) == len(replies) == len(TINY_QUESTIONS)
+    for path in judged:
+        one = usage(path)
+        assert (one["prompt_tokens"], one["cached_prompt_tokens"], one["completion_tokens"]) == tuple(
+            count * one["replies"] for count in (100, 60, 2)
+        )
+    told = "judge llm read 700 prompt tokens and wrote 14 in 7 replies, by the endpoint's count."
+    assert any(told in note for note in collect(run).notes)
+    assert not any("judge exact read" in note for note in collect(run).notes)
+
+
+def shard_texts(path: Path) -> tuple[list[str], list[str]]:
+    import pyarrow.parquet
+
+    columns = pyarrow.parquet.read_table(path).to_pydict()
+    return columns["id"], columns["text"]
+
+
+def usage(path: Path) -> dict[str, int]:
+    import pyarrow.parquet
+
+    found: dict[str, int] = json.loads(pyarrow.parquet.read_schema(path).metadata[b"semtoken"]).get("usage", {})
+    return found
 
 
 def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,19 @@ class _Reader:
         for name, values in found.items():
             if unusable := int(np.isnan(values).sum()):
                 self.notes.append(f"{self.plan.title}: judge {name} gave no usable verdict on {unusable:,} answers.")
+            self._note_usage(self.plan.steps[f"judge:{name}"])
         return found
+
+    def _note_usage(self, step: Step) -> None:
+        """What the replies behind a judge's verdicts took, where it is a language model."""
+        usage: Counter[str] = Counter()
+        for shard in self._shards(step, CORRECT) or ():
+            usage.update(shard.usage)
+        if usage:
+            self.notes.append(
+                f"{self.plan.title}: judge {step.subject} read {usage['prompt_tokens']:,} prompt tokens and wrote "
+                f"{usage['completion_tokens']:,} in {usage['replies']:,} replies, by the endpoint's count."
+            )
 
     def _variants(self) -> dict[str, FloatArray]:
         found = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.engines import Engine
 from semtoken.bench.engines.local import LocalEngine
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, Plan, clustering_of, make_plan
+from semtoken.bench.plan import CellPlan, Plan, Step, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
 from semtoken.bench.stages import Work
@@ -205,25 +205,25 @@ class _Session:
         if self._watcher is not None:
             self._watcher.begin(sum(one.units for one in pending))
         for one in pending:
-            if self._prepare(one.work):
-                self._do(one)
+            steps = self._possible(one.work)
+            self._broken.update(step.key for step in one.work.steps if step not in steps)
+            if steps:
+                self._do(replace(one.work, steps=steps), one)
             elif self._watcher is not None:
                 self._watcher.advance(one.units)
         self._engine.release()
         log.info("Finished with %d failures", len(self._failures))
         return self._failures
 
-    def _prepare(self, work: Work) -> bool:
-        """Have the clusterings of a work's model at hand; whether anything can be done."""
+    def _possible(self, work: Work) -> tuple[Step, ...]:
+        """The steps of a work whose inputs are there, clusterings too, which are made now if need be."""
         main, *_ = work.cell.clusterings
         if not self._has(main, work.cell):
-            self._broken.update(step.key for step in work.cell.steps.values())
-            return False
+            return ()
+        steps = [step for step in work.steps if self._can(step.key, step.inputs, work.cell)]
         if work.name == "stc":
-            for step in work.steps:
-                if not self._has(clustering_of(work.cell, step.name), work.cell):
-                    self._broken.add(step.key)
-        return any(self._can(step.key, step.inputs, work.cell) for step in work.steps)
+            steps = [step for step in steps if self._has(clustering_of(work.cell, step.name), work.cell)]
+        return tuple(steps)
 
     def _can(self, key: str, inputs: Sequence[str], cell: CellPlan) -> bool:
         return not self._broken.intersection([key, *(cell.steps[name].key for name in inputs)])
@@ -245,12 +245,9 @@ class _Session:
         self._prepared.add(clustering.key)
         return True
 
-    def _do(self, pending: Pending) -> None:
-        """One work, as far as its inputs are there."""
-        cell, done = pending.work.cell, 0
-        steps = tuple(step for step in pending.work.steps if self._can(step.key, step.inputs, cell))
-        work = Work(self._run, self._settings, cell, pending.work.name, steps)
-        self._broken.update(step.key for step in pending.work.steps if step not in steps)
+    def _do(self, work: Work, pending: Pending) -> None:
+        """The possible steps of a work."""
+        cell, done = work.cell, 0
 
         def count(shard: int) -> None:
             nonlocal done
@@ -263,13 +260,13 @@ class _Session:
             self._watcher.work(work.title, pending.units)
         try:
             self._engine.run(work, pending.shards, count)
-            for step in steps:
+            for step in work.steps:
                 if (reason := take_problem(step.folder(self._run))) is not None:
                     self._fail(cell.title, step.name, reason)
                     self._broken.add(step.key)
         except Exception as error:  # out of memory, a missing model, a judge that cannot be reached: others go on
             self._fail(cell.title, work.name, error)
-            self._broken.update(step.key for step in steps)
+            self._broken.update(step.key for step in work.steps)
             self._engine.release()
             if self._watcher is not None:
                 self._watcher.advance(pending.units - done)

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -33,6 +33,8 @@ class Shard:
     """Name of a column -> one plain value a question."""
     seconds: Mapping[str, float]
     """Seconds of the recording steps that made it."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Replies and tokens of an endpoint behind it: the fields of `Usage`. Empty where none was asked."""
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -40,7 +42,14 @@ def shard_path(folder: Path, number: int) -> Path:
     return folder / f"{number:05d}.parquet"
 
 
-def write_shard(folder: Path, number: int, key: str, columns: Any, seconds: Mapping[str, float]) -> None:
+def write_shard(
+    folder: Path,
+    number: int,
+    key: str,
+    columns: Any,
+    seconds: Mapping[str, float],
+    usage: Mapping[str, int] | None = None,
+) -> None:
     """Write one shard whole or not at all.
 
     Parameters
@@ -53,6 +62,8 @@ def write_shard(folder: Path, number: int, key: str, columns: Any, seconds: Mapp
         A `pyarrow.Table`, one row a question.
     seconds
         Of the steps that made it.
+    usage
+        See `Shard.usage`.
 
     Raises
     ------
@@ -61,6 +72,8 @@ def write_shard(folder: Path, number: int, key: str, columns: Any, seconds: Mapp
     """
     parquet = require("pyarrow.parquet", extra="bench")
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
+    if usage:
+        facts["usage"] = dict(usage)
     table = columns.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()})
     with replacing(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
@@ -79,7 +92,7 @@ def read_shard(folder: Path, number: int, key: str, rows: int, names: Sequence[s
         Columns to read; by default all.
     """
     found = _read(folder, number, key, rows, names)
-    return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"])
+    return None if found is None else Shard(found[0].to_pydict(), found[1]["seconds"], found[1].get("usage", {}))
 
 
 def is_shard(folder: Path, number: int, key: str, rows: int) -> bool:

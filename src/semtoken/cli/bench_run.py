@@ -218,8 +218,11 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> None:
     if not failures:
         tell(f"The run in {folder} is complete. Its tables: semtoken bench report {folder}")
         return
+    steps: dict[str, list[str]] = {}  # a model that cannot be loaded fails every step that reads it, for one reason
     for failure in failures:
-        tell(f"Failed: {failure}", style="red")
+        steps.setdefault(failure.reason, []).append(f"{failure.where}, {failure.what}")
+    for reason, failed in steps.items():
+        tell(f"Failed: {'; '.join(failed)}: {reason}", style="red")
     tell(
         f"Error: {len(failures)} step{'s' if len(failures) > 1 else ''} failed, everything else in {folder} is done; "
         f"{folder / LOG} says more. Run the same command again to try these once more.",

@@ -32,6 +32,9 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
+
 
 @dataclass(frozen=True)
 class Reply:

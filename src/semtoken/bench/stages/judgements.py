@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from semtoken._extras import require
+from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.records import Judged, correctness
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import judge_name
@@ -21,7 +23,9 @@ def recorder(name: str, context: Context) -> Recorder:
     def record(part: Part) -> Iterator[Recorded]:
         pyarrow = require("pyarrow", extra="bench")
         items = [Judged(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)]
+        before = judge.relied_on if isinstance(judge, LLMJudge) else None
         verdicts = judge.judge(items)
+        usage = asdict(judge.relied_on - before) if isinstance(judge, LLMJudge) and before is not None else None
         table = pyarrow.table(
             {
                 "id": part.ids,
@@ -30,6 +34,6 @@ def recorder(name: str, context: Context) -> Recorder:
                 "reply": pyarrow.array([verdict.reply for verdict in verdicts], type=pyarrow.string()),
             }
         )
-        yield Recorded(part.missing[0], table, {})
+        yield Recorded(part.missing[0], table, {}, usage)
 
     return record

@@ -103,6 +103,8 @@ class Recorded:
     """`pyarrow.Table`, one row a question."""
     seconds: Mapping[str, float]
     """Of the recording steps, by name."""
+    usage: Mapping[str, int] | None = None
+    """See `Shard.usage`."""
 
 
 @dataclass(frozen=True)

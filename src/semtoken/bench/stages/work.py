@@ -58,7 +58,7 @@ class Work:
                 if isinstance(found, Unrecorded):
                     write_json(problem_path(folder, shard), {"reason": found.reason})
                 else:
-                    write_shard(folder, shard, found.step.key, found.table, found.seconds)
+                    write_shard(folder, shard, found.step.key, found.table, found.seconds, found.usage)
 
         return make
 
