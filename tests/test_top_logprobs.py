@@ -90,6 +90,19 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
             assert [(a.id, a.source) for a in token.alternatives][: len(close)] == close
 
 
+def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> None:
+    """Content follows, so that its prefix set does not matter, in neither of the two."""
+    kind = small_kind("byte-level")
+    neutral = np.flatnonzero(kind.clusters.vocabulary.neutral).tolist()
+    [paris] = kind.clusters.find(" Paris")
+    logits = np.random.default_rng(0).normal(size=(2, kind.clusters.vocabulary.size)).astype(np.float32)
+    for token in neutral:
+        ids = [token, paris]
+        exact = score_logits(logits, ids, kind.clusters)
+        scored = score_top_logprobs(best(log_probs(logits), ids, len(logits[0])), kind.clusters)
+        assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
+
+
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @pytest.mark.parametrize("seed", range(4))
 def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, seed: int) -> None:
@@ -277,7 +290,7 @@ def test_halves_of_a_character_need_ids_or_bytes() -> None:
 
 
 def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
-    top = (TopToken(math.log(0.4), 1), TopToken(math.log(0.3), text="\ufffd"), TopToken(math.log(0.2), text="<zzz>"))
+    top = (TopToken(math.log(0.4), 1), TopToken(math.log(0.3), text="\ufffd"), TopToken(math.log(0.2), text=" zzz"))
     scored = score_top_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters())
     token = scored.tokens[0]
     assert token.unmapped_probability == pytest.approx(0.2)
@@ -483,6 +496,107 @@ def test_the_same_entry_twice_counts_once() -> None:
     assert score_top_logprobs([TopStep(once[0], (*once, once[0]))], clusters()) == one
 
 
+# --- special tokens that have a name only ----------------------------------------------------------------------------
+
+
+def by_name(kind: Kind, rows: np.ndarray[Any, Any], ids: list[int], k: int) -> list[TopStep]:
+    """The k best of each row, special tokens by a name that no vocabulary has, the others by id."""
+    special = kind.clusters.vocabulary.special
+
+    def named(row: np.ndarray[Any, Any], token: int) -> TopToken:
+        if special[token]:
+            return TopToken(float(row[token]), text=f"<|{token}|>", bytes=f"<|{token}|>".encode())
+        return TopToken(float(row[token]), token)
+
+    return [
+        TopStep(named(row, token), tuple(named(row, i) for i in np.argsort(-row, kind="stable")[:k].tolist()))
+        for row, token in zip(rows, ids, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_the_interval_holds_the_exact_score_of_answers_with_named_special_tokens(
+    name: str, data: st.DataObject
+) -> None:
+    """Also where no token is neutral, and for answers of function words alone."""
+    kind = small_kind(name)
+    vocabulary = kind.clusters.vocabulary
+    specials = np.flatnonzero(vocabulary.special).tolist()
+    logits, ids = drawn(kind, data)
+    size = vocabulary.size
+    logits[:, specials] += data.draw(st.sampled_from([0.0, 4.0, 8.0]))
+    plain = np.flatnonzero(vocabulary.neutral if data.draw(st.booleans()) else ~vocabulary.special)
+    plain = plain[~vocabulary.special[plain]]
+    ids = [int(plain[i % len(plain)]) for i in ids[:-1]] + [data.draw(st.sampled_from(specials))]
+    rules = data.draw(st.sampled_from(RULES))
+    exact = score_logits(logits, ids, kind.clusters, **rules)
+    rows = log_probs(logits[:, :size])
+    for k in (1, 3, 20, size):
+        scored = score_top_logprobs(by_name(kind, rows, ids, k), kind.clusters, **rules)
+        low, high = scored.uncertainty_bounds
+        assert low - 1e-6 <= exact.uncertainty <= high + 1e-6, k
+        assert low <= scored.uncertainty <= high
+        assert scored.text == exact.text
+        assert scored.log_probability == pytest.approx(exact.log_probability, abs=1e-4)
+
+
+def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named() -> None:
+    kind = small_kind("byte-level")
+    logits = np.random.default_rng(1).normal(size=(2, kind.clusters.vocabulary.size)).astype(np.float32)
+    specials = np.flatnonzero(kind.clusters.vocabulary.special).tolist()
+    logits[:, specials] += 5
+    [paris] = kind.clusters.find(" Paris")
+    ids, rows = [paris, specials[-1]], log_probs(logits)
+    scored = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters)
+    with_ids = score_top_logprobs(best(rows, ids, 40), kind.clusters)
+    assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
+    assert scored.tokens[1].neutral
+    assert scored.flags == ()
+    off = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, function_words="off")
+    assert "special_names" in [flag.code for flag in off.flags]
+    assert off.tokens[1].clustered_bounds[0] < off.tokens[1].clustered_bounds[1]
+
+
+NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|end|>": 0.3, "[PAD]": 0.1}.items()]
+
+
+def test_the_only_special_token_is_meant_by_its_name() -> None:
+    """Consistent with " TV" are the end and itself; "[PAD]" is another entry for the end, and may be anything."""
+    steps = [NAMED[0] | {"top_logprobs": NAMED[:2]}, NAMED[1] | {"top_logprobs": NAMED[:2]}]
+    scored = score_top_logprobs(steps, clusters())
+    assert scored.token_ids == [1, 0]
+    assert 1 - scored.uncertainty == pytest.approx(0.8)
+    assert scored.tokens[0].alternatives[0].source == "neutral"
+    assert scored.flags == ()
+    other = score_top_logprobs([steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), function_words="off")
+    assert other.tokens[1].unmapped_probability == pytest.approx(0.1)
+    assert other.tokens[1].clustered_probability == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("name", ["<|end|>", "</s>", "[/INST]", "[gMASK]"])
+def test_names_of_special_tokens(name: str) -> None:
+    steps = [TopStep(TopToken(-0.5, text=text), ()) for text in (" TV", name)]
+    assert score_top_logprobs(steps, clusters()).token_ids == [1, 0]
+    with pytest.raises(InvalidInput, match=r"step 1.*is not in the vocabulary"):  # more text: it was no end
+        score_top_logprobs([*steps, steps[0]], clusters())
+
+
+@pytest.mark.parametrize("name", ["[i]", "< >", "<a b>", "x<s>", "[0]"])
+def test_names_that_are_none_of_special_tokens(name: str) -> None:
+    with pytest.raises(InvalidInput, match="is not in the vocabulary"):
+        score_top_logprobs([TopStep(TopToken(-0.5, text=name), ())], clusters())
+
+
+def test_a_named_end_beside_special_tokens_with_ids_is_not_guessed() -> None:
+    kind = small_kind("byte-level")
+    first, second = np.flatnonzero(kind.clusters.vocabulary.special)[:2].tolist()
+    step = TopStep(TopToken(-0.5, text="<|end|>"), (TopToken(-0.5, first), TopToken(-1.5, second)))
+    with pytest.raises(InvalidInput, match="may be any of"):
+        score_top_logprobs([step], kind.clusters)
+
+
 def test_names_without_the_blanks_of_their_tokens() -> None:
     """SentencePiece tokens decoded alone lose their blank: "Paris" may be either of two tokens then."""
     kind = small_kind("sentencepiece")
@@ -563,5 +677,5 @@ def test_tokens_of_the_same_tokenizer_fit_and_those_of_another_do_not() -> None:
 def test_strings_count_where_they_are_clear() -> None:
     steps = as_top_steps([{"token": "\ufffd", "logprob": -1.0, "bytes": None, "top_logprobs": []}])
     assert check_shared_vocabulary(steps, clusters().vocabulary).n_tokens == 0
-    special = [TopStep(TopToken(-1.0, text="<|end|>"), ())]
-    assert check_shared_vocabulary(special, clusters().vocabulary).n_tokens == 0
+    for special in (TopToken(-1.0, text="<|end|>"), TopToken(-1.0, text="[PAD]", bytes=b"[PAD]")):
+        assert check_shared_vocabulary([TopStep(special, ())], clusters().vocabulary).n_tokens == 0

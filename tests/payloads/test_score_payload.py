@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 import semtoken as st
@@ -71,6 +74,38 @@ def test_silence_is_refused() -> None:
 def test_pieces_of_characters_without_names_are_refused() -> None:
     with pytest.raises(InvalidInput, match="token ids"):
         st.score_payload(recording("vllm-chat-awkward").reply, clusters())
+
+
+def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> dict[str, Any]:
+    """A chat reply in which every token has the probability 0.5 and a name."""
+    items = [{"token": token, "logprob": math.log(0.5), "bytes": list(token.encode())} for token in tokens]
+    message = {"role": "assistant", "content": text, "reasoning_content": reasoning}
+    choice = {"index": 0, "message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
+    return {"object": "chat.completion", "choices": [choice]}
+
+
+def test_a_named_end_token_is_a_step_and_costs_nothing() -> None:
+    [ended] = st.score_payload(reply_of("India", ["India", "<|im_end|>"]), clusters())
+    [cut] = st.score_payload(reply_of("India", ["India"]), clusters())
+    assert ended.uncertainty == cut.uncertainty
+    assert ended.log_probability == pytest.approx(2 * math.log(0.5))
+    [empty] = st.score_payload(reply_of("", ["<|im_end|>"]), clusters())
+    assert empty.empty and empty.uncertainty == 1
+
+
+def test_markup_in_the_message_is_no_special_token() -> None:
+    """A tokenizer that has "<div>" as a token, and clusters of one that has not."""
+    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+        st.score_payload(reply_of("India<div>", ["India", "<div>"]), clusters())
+    with pytest.raises(InvalidInput, match=r"step 1.*not in the vocabulary"):
+        st.score_payload(reply_of("India<div>India", ["India", "<div>", "India"]), clusters())
+
+
+def test_a_proxy_is_refused_by_its_reasoning_too() -> None:
+    reply = reply_of("India", ["Zyzzyvas", "</think>", "India"], reasoning="Zyzzyvas")
+    assert st.score_payload(reply, clusters())[0].text == "India"
+    with pytest.raises(VocabularyMismatch, match=r"Choice 0: 1 of 2 tokens of m are not.*Zyzzyvas"):
+        st.score_payload(reply, clusters(), proxy_for="m")
 
 
 def test_clusters_of_another_model() -> None:

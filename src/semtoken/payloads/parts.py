@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from semtoken.payloads.align import Piece, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment, SegmentKind
-from semtoken.payloads.tokens import MISSING, Steps, is_special_by_name, is_unnamed, without_borrowed_names
+from semtoken.payloads.tokens import MISSING, Steps, is_unnamed, without_borrowed_names
 from semtoken.top_logprobs import TopStep
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
@@ -139,22 +139,10 @@ def _around_answer(steps: tuple[TopStep, ...], start: int, end: int, texts: Mapp
     if texts.get("tool_call"):
         parts: dict[SegmentKind, tuple[TopStep, ...]] = {"answer": steps[start:end], "tool_call": steps[end:]}
     else:
-        kept = without_end_tokens(steps, end)
-        parts = {"answer": kept[start:]}
-        if kept[end + 1 :]:
-            flags.append(f"The last {len(kept) - end} tokens are not in the message: they are taken as its end.")
+        parts = {"answer": steps[start:]}
+        if steps[end + 1 :]:
+            flags.append(f"The last {len(steps) - end} tokens are not in the message: they are taken as its end.")
     return Division(parts | {"reasoning": steps[:start]}, tuple(flags))
-
-
-def without_end_tokens(steps: tuple[TopStep, ...], first: int) -> tuple[TopStep, ...]:
-    """The steps without the special tokens at the end, from step `first` on, that have a name only.
-
-    Vocabularies know special tokens by their ids. They count as certain, so that the score loses nothing.
-    """
-    end = len(steps)
-    while end > max(first, 1) and is_special_by_name(steps[end - 1].chosen):
-        end -= 1
-    return steps[:end]
 
 
 def _mismatch(spelled: str, answer: str) -> str:

@@ -12,7 +12,7 @@ from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
 from semtoken.payloads.tokens import REPLACEMENT
 from semtoken.results import Distribution, Flag, ScoredResponse
 from semtoken.rules import FunctionWords, Preset
-from semtoken.top_logprobs import score_top_logprobs
+from semtoken.top_logprobs import check_shared_vocabulary, score_top_logprobs
 
 
 def score_payload(
@@ -37,8 +37,10 @@ def score_payload(
         Whatever `read_payload` reads, or what it made of it.
     clusters
         Clusters of the tokenizer that the engine uses.
-    preset, function_words, clustering, prefix_matching, proxy_for
+    preset, function_words, clustering, prefix_matching
         As in `score_top_logprobs`.
+    proxy_for
+        As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
     format, temperature
         As in `read_payload`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
@@ -65,6 +67,9 @@ def score_payload(
     for choice in payload.choices:
         part = _scorable(choice, segment)
         try:
+            if proxy_for is not None:
+                written = [step for each in choice.segments for step in each.steps]
+                check_shared_vocabulary(written, clusters.vocabulary).require(proxy_for)
             result = score_top_logprobs(
                 part.steps,
                 clusters,
@@ -97,7 +102,8 @@ def _scorable(choice: Choice, kind: SegmentKind) -> Segment:
 def _require_same_text(result: ScoredResponse, part: Segment) -> None:
     """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
     spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
-    if not spelled.startswith(said) and not said.startswith(spelled):
+    cut = REPLACEMENT in result.text and said.startswith(spelled)
+    if not spelled.startswith(said) and not cut:
         raise VocabularyMismatch(
             f"The tokens spell {result.text[:60]!r} in the vocabulary of the clusters, the message says "
             f"{part.text[:60]!r}. These clusters belong to another model."

@@ -19,7 +19,6 @@ from semtoken.payloads.merging import (
     ResponseMerger,
     SGLangMerger,
 )
-from semtoken.payloads.parts import without_end_tokens
 from semtoken.payloads.plain import parsed, plain
 from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
 from semtoken.payloads.replies import read_reply
@@ -190,8 +189,6 @@ class PartKeeper:
             kind = [before or "answer", *delta.texts][-1]
             begins = kind == "answer" != before and not self._one_part
             start = _first_of(steps, delta.texts.get("answer", "")) if begins else 0
-            if delta.ended and kind == "answer":
-                steps = without_end_tokens(steps, _past(steps, delta.texts.get("answer", "")))
             named, self._inside = without_borrowed_names(steps, inside=self._inside)
             if start:
                 earlier: SegmentKind = before or "reasoning"
@@ -208,12 +205,6 @@ class PartKeeper:
             for kind, own in parts.items()
             if own or delta.texts.get(kind)
         ]
-
-
-def _past(steps: Sequence[TopStep], text: str) -> int:
-    """One past the steps that spell the end of the answer."""
-    span = find_text(pieces_of(steps), text) if text.strip() else (0, 0)
-    return len(steps) if span is None else span[1]
 
 
 def _first_of(steps: Sequence[TopStep], text: str) -> int:

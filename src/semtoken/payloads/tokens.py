@@ -22,7 +22,6 @@ from semtoken.top_logprobs import TopStep, TopToken
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MISSING = -9999.0  # what vLLM itself writes for a token without a log-probability
-_SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]")
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 
@@ -181,11 +180,6 @@ def without_borrowed_names(steps: Sequence[TopStep], *, inside: bool = False) ->
         inside = is_unnamed(change(step.chosen))
         renamed.append(TopStep(change(step.chosen), tuple(map(change, step.top))))
     return tuple(renamed), inside
-
-
-def is_special_by_name(token: TopToken) -> bool:
-    """It looks like `<|im_end|>` or `</s>`, and the engine gives no id."""
-    return token.id is None and token.text is not None and _SPECIAL.fullmatch(token.text) is not None
 
 
 def is_unnamed(token: TopToken) -> bool:

@@ -21,7 +21,7 @@ from semtoken.results import Alternative, Distribution, Flag, Running, ScoredRes
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.steps import STRONGEST
-from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, read_step
+from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
 from semtoken.top_logprobs.mass import StepBounds, rounding, step_bounds
 from semtoken.top_logprobs.noticed import listed_flags, text_flags
 from semtoken.top_logprobs.shared import check_shared_vocabulary
@@ -122,6 +122,8 @@ class TopAnswerScorer:
         self._blanks_left_out = False
         self._numbers = 0
         self._decimals = 0
+        self._ended_by: tuple[TopToken, int] | None = None
+        """The first token that can only be a special one, and its step."""
 
     def add(self, step: TopStep) -> None:
         """Take in the next step.
@@ -135,6 +137,10 @@ class TopAnswerScorer:
         vocabulary = self.scorer.vocabulary
         left_out = self._blanks_left_out or leaves_out_blank(step.chosen, vocabulary)
         listed = read_step(step, vocabulary, position, blanks_left_out=left_out)
+        if self._ended_by is not None and not vocabulary.blank[listed.token]:
+            raise not_in_vocabulary(*self._ended_by)
+        if listed.stands_for and self._ended_by is None:
+            self._ended_by = step.chosen, position
         opening = position <= self._leading_blanks
         listed = replace(listed, opening=opening, neutral=bool(self.scorer.neutral_mask(opening)[listed.token]))
         self._leading_blanks += opening and bool(vocabulary.blank[listed.token])
@@ -145,7 +151,7 @@ class TopAnswerScorer:
         self.ids.append(listed.token)
         self._steps.append(listed)
         if self.scorer.rules.prefix_matching:
-            self._open.append(_Open(position, position + 1))
+            self._open.append(_Open(position, position + 2))
         self._decide(complete=False)
 
     def _decide(self, *, complete: bool) -> None:
@@ -228,7 +234,7 @@ class TopAnswerScorer:
             neutral_only=not self._has_content and not blank,
             signature=self.scorer.signature,
             log_score_bounds=(low, high),
-            flags=(*listed_flags(self._steps), *_proxy_flags(proxy_for)),
+            flags=(*listed_flags(self._steps, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
             proxy_for=proxy_for,
         )
 

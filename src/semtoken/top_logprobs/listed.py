@@ -10,7 +10,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.top_logprobs.names import TokenNames, token_names
+from semtoken.top_logprobs.names import TokenNames, is_markup, token_names
 from semtoken.top_logprobs.steps import TopStep, TopToken
 from semtoken.vocabulary import Vocabulary
 
@@ -56,6 +56,8 @@ class ListedStep:
     """Only blanks come before."""
     neutral: bool = False
     """The chosen token is neutral where it stands."""
+    stands_for: tuple[int, ...] = ()
+    """The chosen token is one of these, the special ones, and its name does not say which; `token` is the first."""
 
     @property
     def total(self) -> float:
@@ -92,7 +94,8 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
     top, shift = _inside(step.top, vocabulary, position)
     for token in (step.chosen, *top):
         _check_name(token, names, position)
-    chosen = _chosen(step.chosen, names, position, blanks_left_out=blanks_left_out)
+    may_be = _chosen(step.chosen, top, names, position, blanks_left_out=blanks_left_out)
+    chosen = may_be[0]
     entries = _Entries(chosen, shift)
     for token in top:
         entries.add(token, step.chosen, names, blanks_left_out=blanks_left_out)
@@ -119,6 +122,7 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
         decimals=decimals_of(np.array(numbers)),
         with_blank=named.count("begins"),
         without_blank=0 if blanks_left_out else named.count("lacks"),
+        stands_for=may_be if _is_any_special(step.chosen, may_be, names) else (),
     )
     if listed.total > OVERFULL:
         raise InvalidLogits(
@@ -147,6 +151,8 @@ class _Entries:
 
     def add(self, token: TopToken, chosen: TopToken, names: TokenNames, *, blanks_left_out: bool) -> None:
         candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
+        if _is_any_special(token, candidates, names) and _spelled(chosen) not in (None, _spelled(token)):
+            candidates = tuple(c for c in candidates if c != self.chosen)  # that one has another name
         likely = names.likely(candidates)
         if self.chosen in candidates and self.chosen not in self.found:
             same_id = token.id is not None or likely == (self.chosen,)
@@ -232,21 +238,39 @@ def _check_name(token: TopToken, names: TokenNames, position: int) -> None:
         )
 
 
-def _chosen(token: TopToken, names: TokenNames, position: int, *, blanks_left_out: bool) -> int:
-    """The chosen token's id."""
+def _chosen(
+    token: TopToken, top: Sequence[TopToken], names: TokenNames, position: int, *, blanks_left_out: bool
+) -> tuple[int, ...]:
+    """The chosen token's id; those of all special tokens where its name tells no more."""
     candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
     likely = names.likely(candidates)
     if len(likely) == 1:
-        return likely[0]
+        return likely
+    if _is_any_special(token, candidates, names) and not any(other.id in candidates for other in top):
+        return candidates  # if special tokens were listed by id, one of them might be the chosen one
     if not candidates:
-        raise InvalidInput(
-            f"The token chosen at step {position}, {token.name}, is not in the vocabulary of the clusters. A special "
-            f"token, or clusters of another model? {ASK_FOR_IDS}"
-        )
+        raise not_in_vocabulary(token, position)
     raise InvalidInput(
         f"The token chosen at step {position}, {token.name}, may be any of {len(candidates)} tokens of the "
         f"vocabulary. {ASK_FOR_IDS}"
     )
+
+
+def not_in_vocabulary(token: TopToken, position: int) -> InvalidInput:
+    """The error for a chosen token whose name fits none."""
+    return InvalidInput(
+        f"The token chosen at step {position}, {token.name}, is not in the vocabulary of the clusters. A special "
+        f"token, or clusters of another model? {ASK_FOR_IDS}"
+    )
+
+
+def _is_any_special(token: TopToken, candidates: tuple[int, ...], names: TokenNames) -> bool:
+    """Whether its name tells of a token that it is special, and no more."""
+    return token.id is None and candidates == names.specials and is_markup(token.bytes or token.text)
+
+
+def _spelled(token: TopToken) -> bytes | None:
+    return token.bytes or (token.text.encode("utf-8", "surrogatepass") if token.text else None)
 
 
 def _smallest(others: Sequence[TopToken], top: Sequence[TopToken], names: TokenNames, shift: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +71,34 @@ def step_bounds(
     off
         By how much each log-probability may be off. A complete list in full precision is taken as exact.
     """
+    if not step.stands_for or (neutrality and step.neutral):
+        return _bounds(scorer, step, prefixes, neutrality=neutrality, off=off)
+    found = [
+        _bounds(scorer, _as_if(step, token), prefixes, neutrality=neutrality, off=off)
+        for token in _one_a_cluster(scorer, step.stands_for)
+    ]
+    cautious = min(found, key=lambda bounds: bounds.estimate)
+    return replace(cautious, lower=min(b.lower for b in found), upper=max(b.upper for b in found))
+
+
+def _one_a_cluster(scorer: Scorer, tokens: Sequence[int]) -> list[int]:
+    """Tokens that differ in what they count: one of each cluster, and one of all that are alone in theirs."""
+    members = ((token, scorer.cluster_of(token)) for token in tokens)
+    return list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
+
+
+def _as_if(step: ListedStep, token: int) -> ListedStep:
+    """The step if `token` were the chosen one, which has no id of its own in it, and the stand-in another."""
+    swap = {step.token: token, token: step.token}
+    return replace(
+        step,
+        token=token,
+        ids=np.where(step.ids == step.token, token, step.ids),
+        ambiguous=tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in step.ambiguous),
+    )
+
+
+def _bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float) -> StepBounds:
     found = NO_IDS if prefixes is None else prefixes
     union = _Union(scorer, step, found, neutrality)
     sources = union.sources_of(step.ids)

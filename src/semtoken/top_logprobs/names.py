@@ -1,23 +1,34 @@
 """Which token an engine means by the bytes or the string that it gives.
 
 Strings are no identities: byte pieces of characters decode alike, special tokens to nothing. A name that fits several
-tokens is answered with all of them.
+tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token, and the
+vocabulary does not know of which.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeVar
 
+import numpy as np
+
 from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.vocabulary import Vocabulary
 
 NAMED_BY_ID = "token_id:"
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
+MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program
 K = TypeVar("K", bound=Hashable)
+
+
+def is_markup(name: str | bytes | None) -> bool:
+    """Whether a name is written as those of special tokens are."""
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    return text is not None and MARKUP.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4)
@@ -40,6 +51,11 @@ class TokenNames:
     def _by_text(self) -> dict[str, tuple[int, ...]]:
         return _grouped(self.vocabulary.texts)
 
+    @cached_property
+    def specials(self) -> tuple[int, ...]:
+        """Ascending ids of the special tokens."""
+        return tuple(np.flatnonzero(self.vocabulary.special).tolist())
+
     def candidates(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
     ) -> tuple[int, ...]:
@@ -55,7 +71,8 @@ class TokenNames:
         Returns
         -------
         tuple of int
-            Ascending ids; none for a name that fits no token, several for one that fits several.
+            Ascending ids; none for a name that fits no token, several for one that fits several. All special tokens
+            for one in markup that fits no other.
         """
         if token is None and text is not None and text.startswith(NAMED_BY_ID):
             digits = text.removeprefix(NAMED_BY_ID)
@@ -63,9 +80,10 @@ class TokenNames:
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
         found = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
-        if not blanks_left_out:
-            return found
-        return tuple(sorted({*found, *self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))}))
+        if blanks_left_out:
+            longer = self._of_bytes(b" " + (spelled or (text or "").encode("utf-8", "replace")))
+            found = tuple(sorted({*found, *longer}))
+        return found or (self.specials if is_markup(spelled or text) else ())
 
     def likely(self, candidates: tuple[int, ...]) -> tuple[int, ...]:
         """The candidates without byte tokens, as long as there are others.

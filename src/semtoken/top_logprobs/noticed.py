@@ -10,14 +10,23 @@ from semtoken._tokenizers import REPLACEMENT
 from semtoken.errors import BackendError
 from semtoken.results import Flag
 from semtoken.top_logprobs.listed import ASK_FOR_IDS, ListedStep
+from semtoken.top_logprobs.mass import StepBounds
+from semtoken.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001
 ZEROS_IN_A_ROW = 5
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
+def listed_flags(steps: Sequence[ListedStep], bounds: Sequence[StepBounds], special: BoolArray) -> tuple[Flag, ...]:
     """What a reader of the score should know of an answer's lists.
+
+    Parameters
+    ----------
+    steps, bounds
+        The lists, and what was made of each.
+    special
+        Which tokens of the vocabulary are special (bool [V]).
 
     Raises
     ------
@@ -30,6 +39,7 @@ def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
     if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         _refuse_names_without_blanks(without_blank)
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
+    wide = [i for i in bare if not bounds[i].certain]
     zero = [i for i in bare if step_is_zero(steps[i])]
     if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
         raise BackendError(
@@ -38,10 +48,12 @@ def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
         )
     unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
-    unclear = [i for i, step in enumerate(steps) if step.ambiguous]
+    both = list(enumerate(zip(steps, bounds, strict=True)))
+    unclear = [i for i, (step, found) in both if _has_unclear_names(step, found, special)]
+    any_special = [i for i, (step, found) in both if len(step.stands_for) > 1 and not found.certain]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
     found = (
-        ("no_alternatives", bare, "list no token beside the chosen one, so the interval is wide"),
+        ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
         (
             "zero_log_probabilities",
             zero if len(zero) >= ZEROS_IN_A_ROW else [],
@@ -50,10 +62,16 @@ def listed_flags(steps: Sequence[ListedStep]) -> tuple[Flag, ...]:
         ("missing_log_probability", unknown, "do not tell the log-probability of the chosen token"),
         ("overfull", overfull, "list probabilities that add up to more than 1"),
         ("ambiguous_names", unclear, "list names that fit several tokens"),
+        ("special_names", any_special, "chose a special token whose name does not tell which, and it may matter"),
         ("names_without_blanks", without_blank, "list names that are other tokens' if the engine leaves out blanks"),
         ("unmapped_names", unmapped, "list names that fit no token of the vocabulary"),
     )
     return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
+
+
+def _has_unclear_names(step: ListedStep, found: StepBounds, special: BoolArray) -> bool:
+    """Whether names fit several tokens; that of any special token only where it matters which."""
+    return found.ambiguous > 0 or not all(special[list(candidates)].all() for candidates, _ in step.ambiguous)
 
 
 def _refuse_names_without_blanks(where: Sequence[int]) -> None:

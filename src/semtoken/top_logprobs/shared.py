@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from semtoken.errors import VocabularyMismatch
-from semtoken.top_logprobs.names import token_names
+from semtoken.top_logprobs.names import is_markup, token_names
 from semtoken.top_logprobs.steps import TopStep, TopToken
 from semtoken.vocabulary import Vocabulary
 
@@ -70,12 +70,10 @@ def check_shared_vocabulary(steps: Iterable[TopStep], vocabulary: Vocabulary) ->
 
 def _spelled(token: TopToken) -> bytes | None:
     """Bytes of a token that both names can be compared by; None for special tokens and pieces without bytes."""
+    if is_markup(token.bytes or token.text):
+        return None
     if token.bytes is not None:
         return token.bytes or None
-    if token.text is None or "\N{REPLACEMENT CHARACTER}" in token.text or _is_special(token.text):
+    if token.text is None or "\N{REPLACEMENT CHARACTER}" in token.text:
         return None
     return token.text.encode("utf-8", "surrogatepass") or None
-
-
-def _is_special(text: str) -> bool:
-    return text.startswith("<") and text.endswith(">")

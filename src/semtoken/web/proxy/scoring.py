@@ -14,7 +14,7 @@ from semtoken.payloads import Choice, Payload, PayloadStream, read_payload, scor
 from semtoken.results import ScoredResponse
 from semtoken.rules import ScoringRules
 from semtoken.scoring import scorer_for
-from semtoken.top_logprobs import TopAnswerScorer, TopStep, TopToken, check_shared_vocabulary
+from semtoken.top_logprobs import TopAnswerScorer, TopStep, TopToken
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked
@@ -55,9 +55,6 @@ class AnswerScoring:
         SemtokenError
             It cannot be scored.
         """
-        if self.proxy_for is not None:
-            steps = [step for segment in choice.segments for step in segment.steps]
-            check_shared_vocabulary(steps, self.clusters.vocabulary).require(self.proxy_for)
         [result] = score_payload(
             replace(payload, choices=(choice,)),
             self.clusters,
