@@ -64,6 +64,10 @@ def test_flags_alone(settings: Path) -> None:
         (["-m", "almanac", "-o", "x"], "The options cannot be used. datasets: field required"),
         (["-m", "almanac", "-d", "nowhere.jsonl", "-o", "x"], "There is no question set 'nowhere.jsonl'"),
         (["-m", "almanac", "-d", "almanac", "--methods", "luck", "-o", "x"], "there is no method luck"),
+        (
+            ["-m", "almanac", "-d", "almanac", "--judge", "luck", "-o", "x"],
+            "judges.1: there is no 'luck', there are 'exact'",
+        ),
         (["-m", "almanac", "-d", "almanac", "--backend", "luck", "-o", "x"], "should be 'transformers' or 'vllm'.\n"),
         (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
     ],

@@ -254,7 +254,7 @@ def _parse_yaml(path: Path, content: str) -> Any:
     try:
         return yaml.safe_load(content)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not YAML: {error}") from error
+        raise InvalidInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error
 
 
 def _parse_toml(path: Path, content: str) -> Any:
@@ -303,5 +303,7 @@ def _follows(fault: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> b
 def _reason(fault: Mapping[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
         return "there is no such setting"
+    if fault["type"] == "union_tag_invalid":
+        return f"there is no {fault['ctx']['tag']!r}, there are {fault['ctx']['expected_tags']}"
     message = str(fault["msg"]).removeprefix("Value error, ")
     return f"{message[0].lower()}{message[1:]}"
