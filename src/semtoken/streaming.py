@@ -7,24 +7,24 @@ by the answer's first tokens as long as all of them are neutral. The final resul
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from semtoken._arrays import as_rows, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, check_shape, scorer_for
+from semtoken.scoring import AnswerScorer, Scorer, check_shape, scorer_for
 from semtoken.top_logprobs import TopAnswerScorer, as_top_steps
 
+A = TypeVar("A")
 
-class LogitsStream:
-    """An answer in progress whose logits are known: the running form of `score_logits`.
 
-    Parameters
-    ----------
-    clusters, preset, function_words, clustering, prefix_matching
-        As in `score_logits`.
-    """
+class _Stream(Generic[A]):
+    """What both kinds of streams are made with."""
+
+    _kind: Callable[[Scorer], A]
+    """What scores the answer."""
 
     def __init__(
         self,
@@ -36,7 +36,19 @@ class LogitsStream:
         prefix_matching: bool = True,
     ) -> None:
         rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        self._answer = AnswerScorer(scorer_for(clusters, rules))
+        self._answer: A = self._kind(scorer_for(clusters, rules))
+
+
+class LogitsStream(_Stream[AnswerScorer]):
+    """An answer in progress whose logits are known: the running form of `score_logits`.
+
+    Parameters
+    ----------
+    clusters, preset, function_words, clustering, prefix_matching
+        As in `score_logits`.
+    """
+
+    _kind = AnswerScorer
 
     def add(self, logits: Any, token: int) -> Running:
         """Take in the logits of one step [columns] and the token that was chosen from them.
@@ -57,7 +69,7 @@ class LogitsStream:
         return self._answer.finish(distribution)
 
 
-class TopLogprobsStream:
+class TopLogprobsStream(_Stream[TopAnswerScorer]):
     """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
 
     Parameters
@@ -66,17 +78,7 @@ class TopLogprobsStream:
         As in `score_top_logprobs`.
     """
 
-    def __init__(
-        self,
-        clusters: TokenClusters,
-        preset: Preset = "default",
-        *,
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
-    ) -> None:
-        rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        self._answer = TopAnswerScorer(scorer_for(clusters, rules))
+    _kind = TopAnswerScorer
 
     def add(self, step: Any) -> Running:
         """Take in one step, in any form that `score_top_logprobs` reads.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from semtoken._arrays import as_rows, log_normalizers
@@ -15,7 +16,7 @@ from semtoken._extras import require
 from semtoken.backends._batches import answer_length
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
-from semtoken.results import Distribution, ScoredResponse
+from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.rules import FunctionWords, Preset, ScoringRules
 from semtoken.scoring import AnswerScorer, add_step, scorer_for
 
@@ -43,6 +44,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     `with recorder.watching(model):` and the model's own logits are scored. Temperature, top-k and top-p come
     later and never matter.
 
+    While the answers are being written, `running` tells what is known of their scores.
+
     Parameters
     ----------
     clusters
@@ -67,12 +70,15 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._scorer = scorer_for(clusters, ScoringRules(preset, function_words, clustering, prefix_matching))
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._stop_ids = frozenset(stop_ids)
+        self._lock = Lock()
+        """Held while a step is taken in, so that other threads may ask for what is known."""
         self.reset()
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
         self._answers: list[AnswerScorer] = []
         self._finished: list[bool] = []
+        self._final: dict[int, Running] = {}
         self._history: torch.Tensor | None = None
         self._rows: torch.Tensor | None = None
         self._watched: torch.Tensor | None = None
@@ -95,31 +101,43 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take in one step; `scores` is returned as it is."""
-        if self._history is None:
-            self._begin(input_ids)
-        else:
-            self._check_history(input_ids)
-            self._take_in(input_ids[:, -1])
-        self._history = input_ids
+        with self._lock:
+            if self._history is None:
+                self._begin(input_ids)
+            else:
+                self._follow(input_ids)
+            self._keep_row(scores)
+        return scores
+
+    def _keep_row(self, scores: torch.Tensor) -> None:
+        """Keep the logits of a step until its token is known."""
         self._rows = scores.detach().clone() if self._watched is None else self._watched
         if self._watched is None and not self._masked:
             self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
-        return scores
 
     def _begin(self, input_ids: torch.Tensor) -> None:
         self._answers = [AnswerScorer(self._scorer) for _ in range(len(input_ids))]
         self._finished = [False] * len(input_ids)
         self._prompt_length = input_ids.shape[1]
+        self._history = input_ids
+
+    def _follow(self, input_ids: torch.Tensor) -> None:
+        """Take in the token of the step whose logits are kept, if any are."""
+        self._check_history(input_ids)
+        if self._rows is not None:
+            self._take_in(input_ids[:, -1])
+            self._history, self._rows = input_ids, None
 
     def _check_history(self, input_ids: torch.Tensor) -> None:
         before = self._history
         assert before is not None
-        if input_ids.shape[1] != before.shape[1] + 1 or len(input_ids) != len(before):
+        recorded = before.shape[1]
+        if input_ids.shape[1] != recorded + (self._rows is not None) or len(input_ids) != len(before):
             raise BackendError(
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
                 "Call results() or reset() after each generate(), and decode one token at a time."
             )
-        if not torch.equal(input_ids[:, :-1], before):
+        if not torch.equal(input_ids[:, :recorded], before):
             raise BackendError(f"The sequences changed places between two steps: beam search? {NOT_BEAMS}")
 
     def _take_in(self, tokens: torch.Tensor) -> None:
@@ -140,6 +158,60 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         for i in active:
             self._finished[i] = chosen[i] in self._stop_ids
 
+    def running(self, sequences: Any = None) -> list[Running]:
+        """What is known so far of each answer that is being written.
+
+        A streamer or another thread may ask at any time between two steps. A stopping criterion can end an answer
+        whose uncertainty has passed a threshold, since `uncertainty_bounds[0]` is never taken back:
+
+        >>> class StopIfUncertain(StoppingCriteria):  # doctest: +SKIP
+        ...     def __call__(self, input_ids, scores, **kwargs):
+        ...         running = recorder.running(input_ids)
+        ...         return torch.tensor([one.uncertainty_bounds[0] > 0.9 for one in running], device=input_ids.device)
+
+        Parameters
+        ----------
+        sequences
+            The ids so far [B, prompt + answer], as a stopping criterion gets them, or what `generate` returned. Without
+            them the newest token is not known yet and left out.
+
+        Returns
+        -------
+        list of Running
+            One for each sequence; none before the first step. Where a token of `eos_token_id` ended an answer, its
+            final score: give these ids for a batch, in which padding counts as tokens otherwise.
+
+        Raises
+        ------
+        BackendError
+            The sequences are not those that are being recorded.
+        """
+        with self._lock:
+            if sequences is not None:
+                self._take_in_last(getattr(sequences, "sequences", sequences))
+            return [self._running(i) for i in range(len(self._answers))]
+
+    def _running(self, i: int) -> Running:
+        answer = self._answers[i]
+        if not self._finished[i]:
+            return answer.running()
+        if i not in self._final:
+            scored = answer.finish().uncertainty
+            self._final[i] = Running(scored, (scored, scored), n_settled=len(answer.ids), n_tokens=len(answer.ids))
+        return self._final[i]
+
+    def _take_in_last(self, ids: torch.Tensor) -> None:
+        """Take in the last token of the sequences, unless that was done."""
+        if self._history is None or len(ids) != len(self._answers):
+            raise BackendError(
+                f"{len(self._answers)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
+                f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
+            )
+        if ids.shape[1] > self._history.shape[1]:
+            self._follow(ids)
+        elif not torch.equal(ids, self._history[:, : ids.shape[1]]):
+            raise BackendError(f"The sequences are not those that were recorded. {NOT_BEAMS}")
+
     def results(self, sequences: Any, *, lengths: Sequence[int] | None = None) -> list[ScoredResponse]:
         """The scored answers of the generation that just ended, one for each of its sequences.
 
@@ -156,24 +228,15 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             The sequences are not those that were recorded (beam search, another generation).
         """
         ids = getattr(sequences, "sequences", sequences)
-        if self._history is None or len(ids) != len(self._answers):
-            raise BackendError(
-                f"{len(self._answers)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
-                f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
-            )
-        recorded = self._history.shape[1]
-        if ids.shape[1] > recorded:
-            self._check_history(ids)
-            self._take_in(ids[:, -1])
-        elif not torch.equal(ids, self._history[:, : ids.shape[1]]):
-            raise BackendError(f"The sequences are not those that were recorded. {NOT_BEAMS}")
-        distribution: Distribution = "processed" if self._masked else "raw"
-        results = []
-        for i, answer in enumerate(self._answers):
-            generated = ids[i, self._prompt_length :].tolist()
-            answer.truncate(self._length(generated) if lengths is None else lengths[i])
-            results.append(answer.finish(distribution))
-        self.reset()
+        with self._lock:
+            self._take_in_last(ids)
+            distribution: Distribution = "processed" if self._masked else "raw"
+            results = []
+            for i, answer in enumerate(self._answers):
+                generated = ids[i, self._prompt_length :].tolist()
+                answer.truncate(self._length(generated) if lengths is None else lengths[i])
+                results.append(answer.finish(distribution))
+            self.reset()
         return results
 
     def _length(self, ids: list[int]) -> int:
