@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from semtoken._extras import require
 from semtoken.almanac import Question
 from semtoken.backends._batches import Prompt
 from semtoken.bench.datasets import Dataset
@@ -121,8 +122,7 @@ Recorder: TypeAlias = Callable[[Part], Iterator[Recorded | Unrecorded]]
 
 def store_questions(run: Path, cell: CellPlan, dataset: Dataset) -> None:
     """Put the questions of a data set into the run, as far as they are not there."""
-    import pyarrow
-
+    pyarrow = require("pyarrow", extra="bench")
     folder = cell.questions_folder(run)
     for shard in range(cell.n_shards):
         if read_shard(folder, shard, cell.questions, cell.rows(shard)) is None:
