@@ -14,6 +14,7 @@ from typing import Any
 from semtoken._arrays import as_rows, log_normalizers
 from semtoken._extras import require
 from semtoken.backends._batches import answer_length
+from semtoken.backends._hooks import forward_hook, inner_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Distribution, Running, ScoredResponse
@@ -92,12 +93,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         def keep(module: Any, args: Any, output: Any) -> None:
             self._watched = output.logits[:, -1].detach()
 
-        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-        handle = inner.register_forward_hook(keep)
-        try:
+        with forward_hook(inner_model(model), keep):
             yield
-        finally:
-            handle.remove()
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take in one step; `scores` is returned as it is."""

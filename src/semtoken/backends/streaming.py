@@ -15,6 +15,7 @@ from semtoken._arrays import as_rows, log_normalizers
 from semtoken._extras import require
 from semtoken.backends._answer_text import AnswerText
 from semtoken.backends._batches import Prompt, encode_prompt
+from semtoken.backends._hooks import forward_hook, inner_model
 from semtoken.backends.transformers import STC
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Running, ScoredResponse
@@ -165,18 +166,14 @@ def _report(generate: Callable[[], None], state: _State) -> None:
 def _generate(stc: STC, prompt: torch.Tensor, options: dict[str, Any], state: _State) -> None:
     """The work of the thread."""
     listener = _Listener(AnswerScorer(scorer_for(stc.clusters, stc.rules)), state)
-    inner = stc.model.get_base_model() if hasattr(stc.model, "get_base_model") else stc.model
-    handle = inner.register_forward_hook(listener.keep)
     prompt = prompt.to(stc.model.get_input_embeddings().weight.device)
     given = list(options.get("stopping_criteria") or ())
-    try:
+    with forward_hook(inner_model(stc.model), listener.keep):
         stc.model.generate(
             input_ids=prompt,
             attention_mask=torch.ones_like(prompt),
             **(options | {"stopping_criteria": [*given, listener]}),
         )
-    finally:
-        handle.remove()
     if not state.cancelled.is_set():
         state.result = listener.answer.finish("raw")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, gather, log_normalizers
 from semtoken._extras import require
+from semtoken.backends._hooks import forward_hook, inner_model
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.statistics.timings import Timings
 
@@ -96,14 +97,11 @@ class StepObserver(LogitsProcessor):  # type: ignore[misc]
             with self._timings.measure("hidden_states"):
                 self._state = (output[0] if isinstance(output, tuple) else output)[:, -1].detach().float()
 
-        handles = [_inner(model).register_forward_hook(keep_logits)]
-        if hidden_states:
-            handles.append(middle_layer(model).register_forward_hook(keep_state))
-        try:
+        with ExitStack() as hooks:
+            hooks.enter_context(forward_hook(inner_model(model), keep_logits))
+            if hidden_states:
+                hooks.enter_context(forward_hook(middle_layer(model), keep_state))
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
         """Take in one step."""
@@ -212,15 +210,10 @@ def middle_layer(model: Any) -> Any:
         The model keeps its layers where they cannot be found.
     """
     count = model.config.get_text_config().num_hidden_layers
-    for module in _inner(model).modules():
+    for module in inner_model(model).modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == count:
             return module[(count + 1) // 2 - 1]
     raise ModelError(
         f"No list of {count} layers was found in {type(model).__name__}, so EigenScore's hidden states cannot be "
         "recorded. Leave 'eigenscore' out of the methods."
     )
-
-
-def _inner(model: Any) -> Any:
-    """The model itself where an adapter is wrapped around it."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model

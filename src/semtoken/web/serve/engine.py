@@ -15,6 +15,7 @@ from transformers import StoppingCriteria
 from semtoken._arrays import FloatArray, as_rows, log_normalizers
 from semtoken.backends._answer_text import AnswerText
 from semtoken.backends._batches import pad
+from semtoken.backends._hooks import forward_hook, inner_model
 from semtoken.backends.transformers import STC
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring import AnswerScorer, add_step, scorer_for
@@ -153,12 +154,8 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         def keep(module: Any, args: Any, output: Any) -> None:
             self._logits = output.logits[:, -1, : self._vocabulary.size].detach()
 
-        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-        handle = inner.register_forward_hook(keep)
-        try:
+        with forward_hook(inner_model(model), keep):
             yield
-        finally:
-            handle.remove()
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
         """Take in one step; returns which rows are complete (bool [B])."""
