@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
+from typing import TypeAlias
 
+from semtoken.backends._batches import Prompt
 from semtoken.bench.answering import GenerationBackend
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.plan import STC_RULES, clustering_of
 from semtoken.bench.records import GREEDY_COLUMNS, SAMPLE_COLUMNS, table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.generation import Generation
 from semtoken.rules import ScoringRules
 from semtoken.scoring import Scorer, scorer_for
-from semtoken.statistics import Timings
+from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS
+
+Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings], list[Generation]]
 
 
 def _backend(context: Context) -> GenerationBackend:
@@ -22,25 +27,21 @@ def _backend(context: Context) -> GenerationBackend:
 
 def greedy(context: Context) -> Recorder:
     """Greedy answers with log-probabilities and alternatives."""
-    backend = _backend(context)
-
-    def record(part: Part) -> Iterator[Recorded]:
-        timings = Timings()
-        found = backend.greedy(part.prompts, context.decoding, timings)
-        fields = [{name: getattr(one, name) for name in GREEDY_COLUMNS} for one in found]
-        yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
-
-    return record
+    return _answers(context, _backend(context).greedy, GREEDY_COLUMNS)
 
 
 def samples(context: Context) -> Recorder:
     """Sampled answers with log-probabilities and hidden states."""
-    backend = _backend(context)
+    return _answers(context, _backend(context).samples, SAMPLE_COLUMNS)
+
+
+def _answers(context: Context, generate: Generate, columns: Collection[str]) -> Recorder:
+    """One row of the named fields for each answer."""
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
-        found = backend.samples(part.prompts, context.decoding, timings)
-        fields = [{name: getattr(one, name) for name in SAMPLE_COLUMNS} for one in found]
+        found = generate(part.prompts, context.decoding, timings)
+        fields = [{name: getattr(one, name) for name in columns} for one in found]
         yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
 
     return record
