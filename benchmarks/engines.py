@@ -100,7 +100,7 @@ def main(
             enforce_eager=True,
             distributed_executor_backend="uni",
             enable_prefix_caching=False,
-            logits_processors=["semtoken.backends.vllm_processor:ClusterProcessor"],
+            logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
         )
         questions = [f"Question:\nWhat is number {i}?\nAnswer:\n" for i in range(prompts)]
         found = ways(llm, st.TokenClusters.from_pretrained(labels), channel, tokens)

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from semtoken.almanac import almanac_clusters_path
-from semtoken.backends import _watching
-from semtoken.backends._watching import PLACEHOLDER, Watch, Watched, WatchedRow
-from semtoken.backends.channel import (
+from semtoken.backends.vllm import watch
+from semtoken.backends.vllm.channel import (
     ChannelAnswer,
     ChannelRecord,
     check_request_id,
@@ -24,6 +23,7 @@ from semtoken.backends.channel import (
     remove_stale,
     write_record,
 )
+from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.rules import ScoringRules
@@ -41,7 +41,7 @@ def clusters() -> TokenClusters:
 
 @pytest.fixture(autouse=True)
 def quick_writer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_watching, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "IDLE_SECONDS", 0.01)
 
 
 @dataclass

@@ -74,7 +74,7 @@ def llm(channel: Path) -> Iterator[Any]:
         num_gpu_blocks_override=12,
         enforce_eager=True,
         distributed_executor_backend="uni",
-        logits_processors=["semtoken.backends.vllm_processor:ClusterProcessor"],
+        logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
         seed=0,
         enable_prefix_caching=False,
         disable_log_stats=False,  # preemptions are counted

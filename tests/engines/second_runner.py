@@ -30,7 +30,7 @@ from vllm import LLM, SamplingParams  # noqa: E402
 
 from semtoken import TokenClusters  # noqa: E402
 from semtoken.almanac import almanac_clusters_path, almanac_path, load_questions  # noqa: E402
-from semtoken.backends.channel import read_channel  # noqa: E402
+from semtoken.backends.vllm.channel import read_channel  # noqa: E402
 
 PROMPTS = [question.prompt() for question in load_questions("test")[:20]]
 LONG = ["".join(PROMPTS[4 * i : 4 * i + 4]) for i in range(5)]
@@ -62,7 +62,7 @@ def main(channel: str, result: str) -> None:
         distributed_executor_backend="uni",
         enable_prefix_caching=False,
         disable_log_stats=False,
-        logits_processors=["semtoken.backends.vllm_processor:ClusterProcessor"],
+        logits_processors=["semtoken.backends.vllm.processor:ClusterProcessor"],
     )
     prompts = PROMPTS + LONG
     outputs = llm.generate(prompts, [parameters(i) for i in range(len(prompts))], use_tqdm=False)

@@ -12,7 +12,7 @@ import pytest
 
 from semtoken import STC
 
-PROCESSOR = "semtoken.backends.vllm_processor:ClusterProcessor"
+PROCESSOR = "semtoken.backends.vllm.processor:ClusterProcessor"
 TOLERANCE = 1e-4
 
 

@@ -12,8 +12,8 @@ from vllm.exceptions import VLLMValidationError
 
 from semtoken import STC, TokenClusters
 from semtoken.almanac import load_questions
-from semtoken.backends.channel import read_channel
 from semtoken.backends.vllm import VLLMScorer
+from semtoken.backends.vllm.channel import read_channel
 from semtoken.errors import BackendError
 
 TOLERANCE = 1e-4

@@ -12,7 +12,7 @@ import pytest
 
 from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.channel import read_channel
+from semtoken.backends.vllm.channel import read_channel
 from semtoken.payloads import read_payload
 from tests.engines.servers import examined, proxied, running
 
@@ -25,7 +25,7 @@ def server(channel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     arguments = ["-m", "vllm.entrypoints.openai.api_server", "--model", str(almanac_path())]
     arguments += ["--served-model-name", "almanac", "--dtype", "float32", "--max-model-len", "256"]
     arguments += ["--max-logprobs", "100", "--enforce-eager", "--generation-config", "vllm"]
-    arguments += ["--logits-processors", "semtoken.backends.vllm_processor:ClusterProcessor"]
+    arguments += ["--logits-processors", "semtoken.backends.vllm.processor:ClusterProcessor"]
     environment = {
         "SEMTOKEN_VLLM_CLUSTERS": "almanac",
         "SEMTOKEN_VLLM_CHANNEL": str(channel),

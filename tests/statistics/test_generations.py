@@ -12,9 +12,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
+from semtoken.backends.transformers import prefill
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.generation import Generation
-from semtoken.statistics import Decoding, Timings, prefill, record_greedy, record_samples
+from semtoken.statistics import Decoding, Timings, record_greedy, record_samples
 from semtoken.statistics.decoding import SeededDraws, draw_key, middle_layer
 from semtoken.statistics.generations import chosen_first
 from tests import tiny

@@ -14,7 +14,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, log_normalizers
 from semtoken._extras import require
-from semtoken.backends._batches import Prompt, Response, as_prompts, newline_ids
+from semtoken.backends.prompts import Prompt, Response, as_prompts, newline_ids
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.results import ScoredResponse

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from semtoken.backends._batches import Prompt, encode_prompt
+from semtoken.backends.prompts import Prompt, encode_prompt
 from semtoken.errors import ModelError
 from semtoken.generation import Generation
 from semtoken.scoring import Scorer

@@ -10,9 +10,9 @@ import numpy as np
 
 from semtoken._arrays import log_normalizers
 from semtoken._extras import require
-from semtoken.backends._batches import Prompt, encode_prompt, newline_ids
-from semtoken.backends._vllm_outputs import position_of, whole_row
+from semtoken.backends.prompts import Prompt, encode_prompt, newline_ids
 from semtoken.backends.vllm import VLLMScorer, sampling_params
+from semtoken.backends.vllm.outputs import position_of, whole_row
 from semtoken.errors import BackendError
 from semtoken.generation import Generation
 from semtoken.scoring import AnswerScorer, Scorer

@@ -24,7 +24,7 @@ from semtoken.statistics.generations import Progress
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 
 if TYPE_CHECKING:
-    from semtoken.backends._batches import Prompt
+    from semtoken.backends.prompts import Prompt
     from semtoken.backends.transformers import STC
 
 FloatArray = npt.NDArray[np.float64]

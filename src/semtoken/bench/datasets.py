@@ -20,7 +20,7 @@ from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.backends._batches import Prompt
+    from semtoken.backends.prompts import Prompt
 
 LINE_FORM = '{"id": "...", "question": "...", "answers": ["...", ...]}'
 

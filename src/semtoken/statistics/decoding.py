@@ -15,7 +15,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, gather, log_normalizers
 from semtoken._extras import require
-from semtoken.backends._hooks import forward_hook, inner_model
+from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.statistics.timings import Timings
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from semtoken._extras import require
-from semtoken.backends._batches import pad
+from semtoken.backends.prompts import pad
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.loading import explained
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, in_batches_by_length, with_question

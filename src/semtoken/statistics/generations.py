@@ -12,14 +12,14 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
 from semtoken._extras import require
-from semtoken.backends._batches import answer_length
-from semtoken.backends.recorder import ClusterRecorder
+from semtoken.backends.prompts import answer_length
+from semtoken.backends.transformers.prefill import generation_inputs
+from semtoken.backends.transformers.recorder import ClusterRecorder
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.rules import ScoringRules
 from semtoken.statistics.decoding import Observed, SeededDraws, StepObserver, draw_key
 from semtoken.statistics.pairs import in_batches_by_length
-from semtoken.statistics.prefill import generation_inputs
 from semtoken.statistics.timings import STEPS_OF_FIELD, Timings
 
 require("torch", extra="transformers")

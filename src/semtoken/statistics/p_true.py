@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._extras import require
-from semtoken.backends._batches import pad, padding_id
+from semtoken.backends.prompts import pad, padding_id
 from semtoken.errors import InvalidInput, InvalidLogits
 from semtoken.statistics.pairs import FloatArray, in_batches_by_length
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from semtoken.backends._batches import Prompt, encode_prompt, prompt_text
+from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 from typing import TypeAlias
 
-from semtoken.backends._batches import Prompt
+from semtoken.backends.prompts import Prompt
 from semtoken.bench.answering import GenerationBackend
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.plan import STC_RULES, clustering_of

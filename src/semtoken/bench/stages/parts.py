@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from semtoken._extras import require
 from semtoken.almanac import Question
-from semtoken.backends._batches import Prompt
+from semtoken.backends.prompts import Prompt
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Step

@@ -13,10 +13,10 @@ import torch
 from transformers import StoppingCriteria
 
 from semtoken._arrays import FloatArray, as_rows, log_normalizers
-from semtoken.backends._answer_text import AnswerText
-from semtoken.backends._batches import pad
-from semtoken.backends._hooks import forward_hook, inner_model
+from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.prompts import pad
 from semtoken.backends.transformers import STC
+from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring import AnswerScorer, add_step, scorer_for
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.backends._batches import encode_prompt
+from semtoken.backends.prompts import encode_prompt
 from semtoken.errors import SemtokenError
 from semtoken.web.block import running_block, score_block
 from semtoken.web.serve.engine import Ended, Step, Work

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from semtoken._extras import require
-from semtoken.backends._batches import PaddedBatch, pad
+from semtoken.backends.prompts import PaddedBatch, pad
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -16,7 +16,7 @@ from transformers import DynamicCache  # noqa: E402
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer  # noqa: E402
 
 if TYPE_CHECKING:
-    from semtoken.backends.transformers import STC
+    from semtoken.backends.transformers.model import STC
 
 REPEATABLE = (DynamicLayer, DynamicSlidingWindowLayer)
 """Kinds of cache layers, exactly, that hold nothing but keys and values and so can be repeated."""

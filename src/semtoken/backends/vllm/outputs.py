@@ -71,6 +71,13 @@ def score_outputs(
 
 
 def completions(output: Any) -> Sequence[Any]:
+    """The answers of one `RequestOutput`, each with its log-probabilities.
+
+    Raises
+    ------
+    BackendError
+        Beam search, another object, or no log-probabilities.
+    """
     if hasattr(output, "sequences"):
         raise BackendError(
             "Beam search is refused: a beam's tokens are chosen among hypotheses that are reordered and dropped, so "

@@ -5,7 +5,7 @@
 >>> answers = scorer.generate(prompts, sampling_params(exact=True, temperature=0, max_tokens=64))  # doctest: +SKIP
 
 Three ways, from cheap to exact: the k best log-probabilities a token (an interval), the engine's own reduction
-(`semtoken.backends.vllm_processor`), and the log-probabilities of the whole vocabulary. docs/vllm.md compares them.
+(`semtoken.backends.vllm.processor`), and the log-probabilities of the whole vocabulary. docs/vllm.md compares them.
 Importing this module does not import vLLM. Tested with vLLM 0.32.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from semtoken._extras import require
-from semtoken.backends._batches import Prompt, Response, as_prompts, encode_prompt, encode_response
-from semtoken.backends._vllm_outputs import LogprobsMode, completions, score_outputs, score_steps
-from semtoken.backends.channel import read_channel
+from semtoken.backends.prompts import Prompt, Response, as_prompts, encode_prompt, encode_response
+from semtoken.backends.vllm.channel import read_channel
+from semtoken.backends.vllm.outputs import LogprobsMode, completions, score_outputs, score_steps
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InsufficientMemory, InvalidInput
@@ -70,7 +70,7 @@ class VLLMScorer:
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     channel
-        The folder of an engine that runs `semtoken.backends.vllm_processor.ClusterProcessor`: answers are then scored
+        The folder of an engine that runs `semtoken.backends.vllm.processor.ClusterProcessor`: answers are then scored
         by the engine, exactly and without log-probabilities in its output.
     memory_budget
         Bytes that log-probabilities of the whole vocabulary may take at one time; prompts are generated in groups that

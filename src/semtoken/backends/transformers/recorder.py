@@ -13,8 +13,8 @@ from typing import Any
 
 from semtoken._arrays import as_rows, log_normalizers
 from semtoken._extras import require
-from semtoken.backends._batches import answer_length
-from semtoken.backends._hooks import forward_hook, inner_model
+from semtoken.backends.prompts import answer_length
+from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Distribution, Running, ScoredResponse

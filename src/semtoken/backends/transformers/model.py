@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 
 from semtoken._arrays import Rows, as_rows, log_normalizers
 from semtoken._extras import require
-from semtoken.backends._batches import (
+from semtoken.backends.prompts import (
     PaddedBatch,
     Prompt,
     Response,
@@ -24,7 +24,7 @@ from semtoken.backends._batches import (
     pad,
     padding_id,
 )
-from semtoken.backends.recorder import NOT_BEAMS, ClusterRecorder
+from semtoken.backends.transformers.recorder import NOT_BEAMS, ClusterRecorder
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, is_tensor, log_normalizers
-from semtoken.backends.channel import ChannelAnswer, ChannelRecord, load_record, record_path, write_record
+from semtoken.backends.vllm.channel import ChannelAnswer, ChannelRecord, load_record, record_path, write_record
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, add_step
@@ -75,7 +75,7 @@ class Watch:
     scorer
         Clusters and rules.
     folder
-        Where the records go; see `semtoken.backends.channel`.
+        Where the records go; see `semtoken.backends.vllm.channel`.
     """
 
     def __init__(self, scorer: Scorer, folder: Path) -> None:

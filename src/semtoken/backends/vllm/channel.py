@@ -1,0 +1,276 @@
+"""A folder through which a serving engine hands over what it kept of each answer: one file a request.
+
+The engine reduces every row of logits as its token becomes known and writes the state of the answer when the request
+leaves the batch. The last token is chosen after the engine looked for the last time, so the reader, who has the
+complete answer, finishes it. Files are replaced whole: a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, log_normalizers
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.results import Distribution, ScoredResponse
+from semtoken.rules import ScoringRules
+from semtoken.scoring import AnswerScorer, OpenStep, Scorer, scorer_for
+from semtoken.steps import Candidate, PrefixMass, StepMass
+
+FORMAT = 1
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+ENDING, UNFINISHED = ".semtoken.json", ".semtoken.tmp"
+POLL_SECONDS = 0.02
+
+
+def check_request_id(request_id: object) -> str:
+    """The id itself, if it can name a file in any folder.
+
+    Raises
+    ------
+    InvalidInput
+        It is no string, or has other characters than letters, digits, "-" and "_", or more than 100 of them.
+    """
+    if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
+        raise InvalidInput(
+            "semtoken_id must be 1 to 100 letters, digits, '-' or '_', the first of them a letter or digit. "
+            f"Got {request_id!r:.120} instead."
+        )
+    return request_id
+
+
+class ChannelAnswer(AnswerScorer):
+    """An answer in progress that can be put down as plain values and taken up again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that is known of the answer so far."""
+        return {
+            "ids": self.ids,
+            "steps": [asdict(step) for step in self._steps],
+            "prefixes": {str(position): asdict(mass) for position, mass in self._prefixes.items()},
+            "open": [_packed_open(step) for step in self._open],
+            "leading_blanks": int(self._leading_blanks),
+            "has_content": bool(self._has_content),
+        }
+
+    @classmethod
+    def from_dict(cls, scorer: Scorer, saved: Mapping[str, Any]) -> ChannelAnswer:
+        """The answer that `to_dict` put down."""
+        answer = cls(scorer)
+        answer.ids = [int(token) for token in saved["ids"]]
+        scorer.vocabulary.check_ids(answer.ids)
+        answer._steps = [StepMass(**step | {"strongest": _candidates(step)}) for step in saved["steps"]]
+        answer._prefixes = {
+            int(position): PrefixMass(**mass | {"strongest": _candidates(mass)})
+            for position, mass in saved["prefixes"].items()
+        }
+        answer._open = [_unpacked_open(step) for step in saved["open"]]
+        answer._leading_blanks = int(saved["leading_blanks"])
+        answer._has_content = bool(saved["has_content"])
+        return answer
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelRecord:
+    """What the engine knows of one request."""
+
+    request_id: str
+    signature: str
+    """Of the engine's clusters and rules."""
+    rules: ScoringRules
+    distribution: Distribution
+    answer: dict[str, Any]
+    """As `ChannelAnswer.to_dict` gives it."""
+    held: FloatArray | None = None
+    """Logits [V] of the step whose token the engine does not know yet."""
+    error: str | None = None
+    """Why there will be no score."""
+
+
+def record_path(folder: str | Path, request_id: str) -> Path:
+    """The file of a request."""
+    return Path(folder) / f"{check_request_id(request_id)}{ENDING}"
+
+
+def write_record(folder: str | Path, record: ChannelRecord) -> None:
+    """Put a record into the folder, in place of an older one of the same request."""
+    plain = {field.name: getattr(record, field.name) for field in fields(record)} | {
+        "format": FORMAT,
+        "rules": asdict(record.rules),
+        "held": None if record.held is None else _packed(record.held),
+    }
+    target = record_path(folder, record.request_id)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{record.request_id}-", suffix=UNFINISHED)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(plain, file)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
+    """The record of a request, if there is one.
+
+    Raises
+    ------
+    BackendError
+        The file is damaged or of another format.
+    """
+    path = record_path(folder, request_id)
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise BackendError(f"{path} is damaged: {error}. Was it written by semtoken's logits processor?") from error
+    try:
+        if saved.pop("format") != FORMAT:
+            raise BackendError(f"{path} has another format: engine and reader must run the same semtoken release.")
+        held = None if saved["held"] is None else _unpacked(saved["held"])
+        return ChannelRecord(**saved | {"held": held, "rules": ScoringRules(**saved["rules"])})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BackendError(f"{path} is not a record of semtoken's logits processor: {error!r}") from error
+
+
+def read_channel(
+    folder: str | Path,
+    request_id: str,
+    token_ids: Sequence[int],
+    clusters: TokenClusters,
+    *,
+    timeout: float = 10.0,
+) -> ScoredResponse:
+    """The score of an answer that an engine with `ClusterProcessor` generated; its file is then deleted.
+
+    Parameters
+    ----------
+    folder
+        The engine's channel.
+    request_id
+        The id that was given with the request as `semtoken_id`.
+    token_ids
+        The ids that the engine returned for this request, its terminator included where the engine returns it.
+    clusters
+        The clusters that the engine uses.
+    timeout
+        Seconds to wait: the engine writes when it sees that the request has left its batch, some hundredths of a
+        second after the answer was delivered.
+
+    Raises
+    ------
+    BackendError
+        Nothing came in time, the engine recorded another answer, or it says why it could not score this one.
+    VocabularyMismatch
+        The engine uses other clusters.
+    """
+    ids = [int(token) for token in token_ids]
+    deadline = time.monotonic() + timeout
+    while True:
+        record = load_record(folder, request_id)
+        if record is not None and record.error is not None:
+            record_path(folder, request_id).unlink(missing_ok=True)
+            raise BackendError(f"Request {request_id!r} was not scored: {record.error}.")
+        scored = None if record is None else finish_record(record, ids, clusters)
+        if scored is not None:
+            record_path(folder, request_id).unlink(missing_ok=True)
+            return scored
+        if time.monotonic() > deadline:
+            known = "nothing" if record is None else f"{len(record.answer['ids'])} of its {len(ids)} tokens"
+            raise BackendError(
+                f"Request {request_id!r}: the engine wrote {known} into {folder} within {timeout:g} s. Was the engine "
+                "started with semtoken's logits processor and this folder, and the request sent with this semtoken_id?"
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: TokenClusters) -> ScoredResponse | None:
+    """The score, once the record covers the answer; None while the engine has yet to write more of it."""
+    scorer = scorer_for(clusters, record.rules)
+    if scorer.signature != record.signature:
+        raise VocabularyMismatch(
+            f"The engine scored request {record.request_id!r} with other clusters: {record.signature}; "
+            f"these are {scorer.signature}. Give the clusters that the engine was started with."
+        )
+    answer = _restored(record, scorer)
+    known = len(answer.ids)
+    if answer.ids != list(token_ids[:known]):
+        raise BackendError(
+            f"Request {record.request_id!r}: the engine recorded other tokens than the {len(token_ids)} given, "
+            "or went on after them. Was the id used for two requests?"
+        )
+    if known == len(token_ids) - 1 and record.held is not None:
+        rows = record.held[None]
+        answer.add(rows, 0, token_ids[-1], log_normalizers(rows, clusters.vocabulary.size)[0])
+    return answer.finish(record.distribution) if len(answer.ids) == len(token_ids) else None
+
+
+def _restored(record: ChannelRecord, scorer: Scorer) -> ChannelAnswer:
+    try:
+        if record.held is not None and record.held.shape != (scorer.vocabulary.size,):
+            raise ValueError(f"{record.held.shape} logits were kept")
+        return ChannelAnswer.from_dict(scorer, record.answer)
+    except SemtokenError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BackendError(f"The record of request {record.request_id!r} is damaged: {error!r}") from error
+
+
+def remove_stale(folder: str | Path, older_than: float) -> int:
+    """Delete the files of requests that nobody read, last written more than `older_than` seconds ago; how many."""
+    removed = 0
+    for path in [*Path(folder).glob(f"*{ENDING}"), *Path(folder).glob(f".*{UNFINISHED}")]:
+        try:
+            if time.time() - path.stat().st_mtime > older_than:
+                path.unlink()
+                removed += 1
+        except FileNotFoundError:  # its reader was faster
+            continue
+    return removed
+
+
+def _candidates(mass: Mapping[str, Any]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(*candidate) for candidate in mass["strongest"])
+
+
+def _packed_open(step: OpenStep) -> dict[str, Any]:
+    return {
+        "position": step.position,
+        "candidates": _packed(step.candidates),
+        "log_probs": _packed(step.log_probs),
+        "row": None if step.row is None else _packed(step.row),
+        "look_again": step.look_again,
+    }
+
+
+def _unpacked_open(saved: Mapping[str, Any]) -> OpenStep:
+    return OpenStep(
+        position=int(saved["position"]),
+        candidates=_unpacked(saved["candidates"]),
+        log_probs=_unpacked(saved["log_probs"]),
+        row=None if saved["row"] is None else _unpacked(saved["row"]),
+        look_again=int(saved["look_again"]),
+    )
+
+
+def _packed(array: np.ndarray[Any, Any]) -> dict[str, str]:
+    return {"dtype": array.dtype.str, "data": base64.b64encode(array.tobytes()).decode("ascii")}
+
+
+def _unpacked(saved: Mapping[str, str]) -> Any:
+    dtype = np.dtype(saved["dtype"])
+    if dtype.kind not in "fi":
+        raise ValueError(f"an array of {dtype}")
+    return np.frombuffer(base64.b64decode(saved["data"], validate=True), dtype=dtype)

@@ -1,0 +1,231 @@
+"""A vLLM logits processor that scores answers where they are generated, and changes nothing.
+
+It is loaded by class path, never by itself:
+
+    export SEMTOKEN_VLLM_CLUSTERS=clusters/ SEMTOKEN_VLLM_CHANNEL=/run/semtoken
+    vllm serve MODEL --logits-processors semtoken.backends.vllm.processor:ClusterProcessor
+
+Requests that carry `vllm_xargs: {"semtoken_id": ID}` (offline: `SamplingParams(extra_args={"semtoken_id": ID})`) are
+scored, others are left alone. `semtoken.backends.vllm.channel.read_channel` picks the score up. docs/vllm.md says more.
+
+vLLM has two model runners with two interfaces for such classes; this one has both. Tested with vLLM 0.32.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.almanac import almanac_clusters_path
+from semtoken.backends.vllm.channel import check_request_id
+from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
+from semtoken.results import Distribution
+from semtoken.rules import ScoringRules
+from semtoken.scoring import Scorer, scorer_for
+
+TESTED = "0.32"
+
+vllm = require("vllm", extra="vllm")
+try:
+    from vllm.v1.sample.logits_processor import LogitsProcessor as FirstRunnerProcessor
+    from vllm.v1.sample.logits_processor import MoveDirectionality
+except ImportError as error:
+    raise BackendError(
+        f"This vLLM has no vllm.v1.sample.logits_processor ({error}). semtoken's logits processor was tested with "
+        f"vLLM {TESTED}; other versions can be scored by their log-probabilities (semtoken.backends.vllm)."
+    ) from error
+try:
+    from vllm.v1.worker.gpu.sample.logits_processor import LogitsProcessor as SecondRunnerProcessor
+except ImportError:  # a vLLM from before the second runner
+    SecondRunnerProcessor = object
+
+CLUSTERS, CHANNEL, RULES = "SEMTOKEN_VLLM_CLUSTERS", "SEMTOKEN_VLLM_CHANNEL", "SEMTOKEN_VLLM_RULES"
+"""Environment variables: the clusters' folder or hub id, the channel's folder, and `ScoringRules` as JSON."""
+
+logger = logging.getLogger("vllm.semtoken")
+
+
+def request_id_of(params: Any) -> str | None:
+    """The id under which a request's score is handed over, if one is wanted."""
+    given = (getattr(params, "extra_args", None) or {}).get("semtoken_id")
+    return None if given is None else check_request_id(given)
+
+
+def distribution_of(params: Any, *, after_penalties: bool) -> Distribution:
+    """Whether the processor sees the model's own logits, or some that vLLM has changed before."""
+    changed = [params.logit_bias, params.bad_words, params.allowed_token_ids, params.min_tokens]
+    changed.append(params.structured_outputs)
+    if after_penalties:
+        changed += [params.presence_penalty, params.frequency_penalty, params.repetition_penalty != 1.0]
+    return "processed" if any(changed) else "raw"
+
+
+class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ignore[misc]
+    """Reduces the logits of watched requests to a few numbers a token and hands them over; see the module.
+
+    Raises
+    ------
+    InvalidInput
+        An environment variable is missing or names what cannot be used.
+    VocabularyMismatch
+        The clusters have more tokens than the model has logits.
+    BackendError
+        Speculative decoding is on: rows of rejected drafts would be taken for steps of the answer.
+    """
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        """Raise `ValueError` (an HTTP 400) for a request that could not be scored rightly."""
+        if request_id_of(sampling_params) is None:
+            return
+        if sampling_params.n > 1:
+            raise InvalidInput("semtoken_id needs n=1: the answers would share one id. Send one request for each.")
+        if sampling_params.stop:
+            raise InvalidInput(
+                "semtoken_id does not go with stop strings: vLLM finds them after the engine has gone on. "
+                "Use stop_token_ids."
+            )
+
+    def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
+        if getattr(vllm_config, "speculative_config", None) is not None:
+            raise BackendError("Speculative decoding is not supported by semtoken's logits processor; turn it off.")
+        scorer, folder = _settings()
+        columns = vllm_config.model_config.get_vocab_size()
+        if columns < scorer.vocabulary.size:
+            raise VocabularyMismatch(
+                f"The model gives {columns:,} logits a step, the vocabulary of the clusters in {CLUSTERS} has "
+                f"{scorer.vocabulary.size:,} tokens: they belong to another model."
+            )
+        if not str(vllm.__version__).startswith(TESTED):
+            logger.warning("semtoken's logits processor was tested with vLLM %s, not %s", TESTED, vllm.__version__)
+        self._states: Any = device_or_states if is_pin_memory is None else None
+        self._watch = Watch(scorer, folder) if _is_writer(vllm_config) else None
+        self._places: dict[int, Watched] = {}
+
+    # The first runner: rows of a batch that is kept up to date by messages.
+
+    def is_argmax_invariant(self) -> bool:
+        """False: otherwise the processor would not be called for greedy batches."""
+        return False
+
+    def update_state(self, batch_update: Any) -> None:
+        """Follow requests as they enter, leave and change their rows."""
+        if batch_update is None or self._watch is None:
+            return
+        for row in batch_update.removed:
+            self._vacate(row)
+        for row, params, _, output_ids in batch_update.added:
+            self._vacate(row)
+            self._occupy(row, params, output_ids)
+        for first, second, how in batch_update.moved:
+            moved, other = self._places.pop(first, None), self._places.pop(second, None)
+            if moved is not None:
+                self._places[second] = moved
+            if other is not None and how == MoveDirectionality.SWAP:
+                self._places[first] = other
+            elif other is not None:
+                self._watch.leave(other)
+
+    # The second runner: slots that a request keeps; nothing tells when it leaves.
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        """Take over a slot; whether this request is scored."""
+        if self._watch is None:
+            return False
+        self._vacate(req_idx)
+        self._occupy(req_idx, sampling_params, None)
+        return req_idx in self._places
+
+    def _vacate(self, place: int) -> None:
+        if self._watch is not None and (watched := self._places.pop(place, None)) is not None:
+            self._watch.leave(watched)
+
+    def _occupy(self, place: int, params: Any, output_ids: list[int] | None) -> None:
+        request_id = request_id_of(params)
+        if self._watch is not None and request_id is not None:
+            distribution = distribution_of(params, after_penalties=self._states is not None)
+            self._places[place] = self._watch.enter(request_id, distribution, output_ids)
+
+    # Both.
+
+    def apply(self, logits: Any, ctx: Any = None) -> Any:
+        """Take in one step; `logits` [rows, V] is returned as it is."""
+        if self._places and self._watch is not None:
+            try:
+                self._watch.step(logits, self._rows_of_batch(len(logits)) if ctx is None else self._rows_of(ctx))
+            except Exception as error:  # an observer must not take the engine and everybody's answers with it
+                logger.exception("semtoken could not score a step")
+                for watched in self._places.values():
+                    self._watch.fail(watched, f"{type(error).__name__}: {error}")
+        return logits
+
+    def _rows_of_batch(self, rows: int) -> list[WatchedRow]:
+        return [
+            WatchedRow(
+                row, watched, len(watched.output_ids), watched.output_ids[-1] if watched.output_ids else PLACEHOLDER
+            )
+            for row, watched in self._places.items()
+            if row < rows and watched.output_ids is not None
+        ]
+
+    def _rows_of(self, ctx: Any) -> list[WatchedRow]:
+        if len(ctx.expanded_idx_mapping) != len(ctx.idx_mapping_np):
+            raise BackendError("There are several rows a request, as in speculative decoding.")
+        places = [(row, int(slot)) for row, slot in enumerate(ctx.idx_mapping_np) if int(slot) in self._places]
+        if not places:
+            return []
+        slots = [slot for _, slot in places]
+        lengths, last = _lengths_and_last_tokens(self._states, slots)
+        prompts = [int(self._states.prompt_len.np[slot]) for slot in slots]
+        return [
+            WatchedRow(row, self._places[slot], length - prompt, token)
+            for (row, slot), length, prompt, token in zip(places, lengths, prompts, last, strict=True)
+        ]
+
+
+def _lengths_and_last_tokens(states: Any, slots: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Tokens of each request so far, prompt included, and the last of them: one transfer from the device."""
+    import torch
+
+    index = torch.tensor(slots, device=states.total_len.gpu.device)
+    lengths = states.total_len.gpu[index].long()
+    last = states.all_token_ids.gpu[index, lengths - 1].long()
+    both = torch.stack([lengths, last]).tolist()
+    return both[0], both[1]
+
+
+def _settings() -> tuple[Scorer, Path]:
+    """The scorer and the channel that the environment names."""
+    named, channel = os.environ.get(CLUSTERS), os.environ.get(CHANNEL)
+    if not named or not channel:
+        raise InvalidInput(
+            f"semtoken's logits processor needs {CLUSTERS} (a folder with clusters, or 'almanac') and {CHANNEL} (a "
+            "folder for the scores) in the engine's environment."
+        )
+    try:
+        rules = ScoringRules(**json.loads(os.environ.get(RULES) or "{}"))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f'{RULES} must be JSON such as {{"preset": "paper"}}: {error}') from error
+    folder = Path(channel)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"The channel {folder} cannot be made: {error}") from error
+    clusters = TokenClusters.from_pretrained(almanac_clusters_path() if named == "almanac" else named)
+    return scorer_for(clusters, rules), folder
+
+
+def _is_writer(vllm_config: Any) -> bool:
+    """Whether this worker writes: tensor-parallel ranks all see the same rows, unless they share them out."""
+    if getattr(vllm_config.parallel_config, "enable_batch_sharded_sampling", None):
+        return True
+    from vllm.distributed import get_tensor_model_parallel_rank
+
+    return int(get_tensor_model_parallel_rank()) == 0
