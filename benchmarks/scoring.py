@@ -24,9 +24,9 @@ from rich.table import Table
 
 import semtoken as st
 from semtoken._arrays import log_normalizers
-from semtoken.prefixes import PrefixIndex
-from semtoken.rules import ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import LogitsAnswer, scorer_for
+from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rules import ScoringRules
 from semtoken.stopwords import english_stopwords
 from semtoken.vocabulary import Vocabulary, neutral_mask, normalize
 
@@ -113,7 +113,7 @@ def bytes_a_step(clusters: st.TokenClusters, steps: int) -> float:
     scorer = scorer_for(clusters, ScoringRules())
     ids = random.integers(0, size, steps).tolist()
     tracemalloc.start()
-    answer = AnswerScorer(scorer)
+    answer = LogitsAnswer(scorer)
     for token in ids:
         answer.add(row, 0, token, normalizer)
     held, _ = tracemalloc.get_traced_memory()

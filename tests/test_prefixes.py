@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semtoken.prefixes import PrefixIndex
+from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.vocabulary import Vocabulary, normalize
 from tests import tiny
 

@@ -11,7 +11,7 @@ import pytest
 
 from semtoken import TokenClusters, score_logits
 from semtoken.errors import InvalidInput
-from semtoken.rules import ScoringRules
+from semtoken.scoring.rules import ScoringRules
 from tests import worked
 from tests.worked import END, STEPS, ids, logits
 

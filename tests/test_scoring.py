@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken._arrays import log_normalizers
-from semtoken.prefixes import PrefixIndex
-from semtoken.rules import ScoringRules
-from semtoken.scoring import AnswerScorer, Scorer, scorer_for
+from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
+from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rules import ScoringRules
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 
@@ -374,7 +374,7 @@ def numbers_held(value: Any) -> int:
         return sum(map(numbers_held, value.values()))
     if isinstance(value, list | tuple):
         return sum(map(numbers_held, value))
-    if isinstance(value, AnswerScorer):
+    if isinstance(value, LogitsAnswer):
         return sum(numbers_held(v) for name, v in vars(value).items() if name != "scorer")
     if is_dataclass(value):
         return sum(map(numbers_held, vars(value).values()))
@@ -382,7 +382,7 @@ def numbers_held(value: Any) -> int:
     return 0
 
 
-def feed(answer: AnswerScorer, ids: list[int], seed: int) -> int:
+def feed(answer: LogitsAnswer, ids: list[int], seed: int) -> int:
     """Score random rows one after the other; the most numbers held on the way, looked at every ten steps."""
     random = np.random.default_rng(seed)
     most = 0
@@ -397,7 +397,7 @@ def feed(answer: AnswerScorer, ids: list[int], seed: int) -> int:
 
 def test_a_long_answer_holds_few_numbers_a_step() -> None:
     clusters = large_clusters()
-    answer = AnswerScorer(scorer_for(clusters, ScoringRules()))
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
     steps = 256
     ids = [int(i) for i in np.random.default_rng(1).integers(0, LARGE, steps)]
     most = feed(answer, ids, seed=1)
@@ -413,7 +413,7 @@ def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: st
     """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
     clusters = large_clusters()
     texts = clusters.vocabulary.texts
-    answer = AnswerScorer(scorer_for(clusters, ScoringRules(function_words=words)))
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules(function_words=words)))
     most = feed(answer, [texts.index(opening)] * 40, seed=2)
     assert most < 33 * LARGE
     feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
@@ -427,7 +427,7 @@ def test_row_by_row_equals_all_at_once() -> None:
     random = np.random.default_rng(4)
     ids = [int(i) for i in random.integers(0, 400, 20)]
     logits = random.normal(0, 4, (20, LARGE)).astype(np.float32)
-    answer = AnswerScorer(scorer_for(clusters, ScoringRules()))
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
     for row, token in zip(logits, ids, strict=True):
         one = row[None].copy()
         answer.add(one, 0, token, log_normalizers(one, LARGE)[0])
@@ -441,7 +441,7 @@ def test_truncated_padding_leaves_no_trace() -> None:
     logits, ids = draw_answer(kind, 12)
     special = next(t for t in kind.pools[1] if kind.twin.texts[t] == "")
     for rules in RULES:
-        answer = AnswerScorer(scorer_for(kind.clusters, ScoringRules(**rules)))
+        answer = LogitsAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
         rows = np.concatenate([logits, logits])
         normalizers = log_normalizers(rows, kind.twin.size)
         for step, token in enumerate([*ids, *[special] * len(ids)]):
@@ -454,7 +454,7 @@ def test_a_scorer_needs_no_cache() -> None:
     kind = small_kind("wordpiece")
     logits, ids = draw_answer(kind, 13)
     rules = ScoringRules()
-    answer = AnswerScorer(Scorer(kind.clusters, rules, PrefixIndex(kind.clusters.vocabulary)))
+    answer = LogitsAnswer(Scorer(kind.clusters, rules, PrefixIndex(kind.clusters.vocabulary)))
     normalizers = log_normalizers(logits, kind.twin.size)
     for step, token in enumerate(ids):
         answer.add(logits, step, token, normalizers[step])

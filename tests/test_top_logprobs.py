@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.scoring.topk_bounds import ROUNDING, rounding
 from semtoken.top_logprobs import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.top_logprobs.listed import decimals_of
-from semtoken.top_logprobs.mass import ROUNDING, rounding
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
 
@@ -66,13 +66,13 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     logits, ids = drawn(kind, data)
     rules = data.draw(st.sampled_from(RULES))
     size = kind.clusters.vocabulary.size
-    exact = score_logits(logits, ids, kind.clusters, **rules)
+    exact = score_logits(logits.astype(np.float64), ids, kind.clusters, **rules)  # logits of 40 round to 2e-6
     rows = log_probs(logits[:, :size])
     former = (0.0, 1.0)
     for k in (1, 2, 3, 5, 8, 20, 60, size // 2, size - 1, size):
         scored = score_top_logprobs(best(rows, ids, k), kind.clusters, **rules)
         low, high = scored.uncertainty_bounds
-        slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to the rounding of float32 logits
+        slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to rounding
         assert low - slack <= exact.uncertainty <= high + slack, k
         assert low <= scored.uncertainty <= high
         assert low >= former[0] - 1e-9 and high <= former[1] + 1e-9, f"wider with k = {k}"

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from semtoken.generation import Generation
     from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
-    from semtoken.scoring import score_logits
+    from semtoken.scoring import score_logits, score_top_logprobs
     from semtoken.tables import token_table
-    from semtoken.top_logprobs import score_top_logprobs
     from semtoken.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
@@ -39,7 +38,7 @@ _HOMES = {
     "to_frame": "semtoken.results",
     "score_logits": "semtoken.scoring",
     "score_payload": "semtoken.payloads",
-    "score_top_logprobs": "semtoken.top_logprobs",
+    "score_top_logprobs": "semtoken.scoring",
     "token_table": "semtoken.tables",
     "Vocabulary": "semtoken.vocabulary",
 }

@@ -15,7 +15,6 @@ import pytest
 from semtoken.almanac import almanac_clusters_path
 from semtoken.backends.vllm import watch
 from semtoken.backends.vllm.channel import (
-    ChannelAnswer,
     ChannelRecord,
     check_request_id,
     load_record,
@@ -26,8 +25,8 @@ from semtoken.backends.vllm.channel import (
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
-from semtoken.rules import ScoringRules
-from semtoken.scoring import score_logits, scorer_for
+from semtoken.scoring import LogitsAnswer, score_logits, scorer_for
+from semtoken.scoring.rules import ScoringRules
 from semtoken.vocabulary import Vocabulary
 from tests.tiny import TOKENIZERS
 
@@ -141,8 +140,8 @@ def test_any_schedule_gives_the_score_of_the_whole_matrix(
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_an_answer_put_down_at_any_step_goes_on_the_same(name: str) -> None:
-    """Open prefix sets, kept rows and leading blanks survive JSON, also in pieces of characters."""
+def test_an_answer_put_down_at_any_step_goes_on_the_same(name: str, tmp_path: Path) -> None:
+    """Open prefix sets, kept rows and leading blanks survive the file, also in pieces of characters."""
     tokenizer = TOKENIZERS[name]()
     ids = tokenizer(" \n東京 🙂 the naïve café is not the TV 17", add_special_tokens=False)["input_ids"]
     size = len(tokenizer)
@@ -150,10 +149,13 @@ def test_an_answer_put_down_at_any_step_goes_on_the_same(name: str) -> None:
     clusters = TokenClusters(labels, Vocabulary.from_tokenizer(tokenizer))
     scorer = scorer_for(clusters, RULES)
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), size)).astype(np.float32)
-    answer = ChannelAnswer(scorer)
+    answer = LogitsAnswer(scorer)
     normalizers = np.log(np.exp(logits.astype(np.float64)).sum(-1))
     for step, token in enumerate(ids):
-        answer = ChannelAnswer.from_dict(scorer, json.loads(json.dumps(answer.to_dict())))
+        write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
+        loaded = load_record(tmp_path, "r")
+        assert loaded is not None
+        answer = LogitsAnswer.from_state_dict(scorer, loaded.answer)
         answer.add(logits, step, token, normalizers[step])
     assert answer.finish().log_score == pytest.approx(score_logits(logits, ids, clusters).log_score, rel=1e-6)
 
@@ -237,13 +239,13 @@ def test_what_the_writer_cannot_write_does_not_end_it(
 
 def record_of(clusters: TokenClusters, **changes: Any) -> ChannelRecord:
     scorer = scorer_for(clusters, RULES)
-    answer = ChannelAnswer(scorer)
+    answer = LogitsAnswer(scorer)
     fields = {
         "request_id": "r",
         "signature": scorer.signature,
         "rules": RULES,
         "distribution": "raw",
-        "answer": answer.to_dict(),
+        "answer": answer.state_dict(),
         "held": np.zeros(clusters.vocabulary.size, dtype=np.float32),
     }
     return ChannelRecord(**(fields | changes))
@@ -264,9 +266,9 @@ def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path
     with pytest.raises(VocabularyMismatch, match="with other clusters"):
         read_channel(tmp_path, "r", [5], clusters)
     scorer = scorer_for(clusters, RULES)
-    answer = ChannelAnswer(scorer)
+    answer = LogitsAnswer(scorer)
     answer.add(np.zeros((1, clusters.vocabulary.size), dtype=np.float32), 0, 5, float(np.log(clusters.vocabulary.size)))
-    write_record(tmp_path, record_of(clusters, answer=answer.to_dict()))
+    write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
     with pytest.raises(BackendError, match="recorded other tokens"):
         read_channel(tmp_path, "r", [6, 7], clusters)
     with pytest.raises(BackendError, match="1 of its 3 tokens"):

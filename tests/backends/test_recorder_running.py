@@ -12,7 +12,7 @@ from transformers import StoppingCriteria, TextStreamer
 import semtoken as st
 from semtoken.errors import BackendError
 from semtoken.results import Running
-from semtoken.streaming import LogitsStream
+from semtoken.scoring import LogitsStream
 from tests import tiny
 from tests.backends.test_transformers import PROMPTS, assert_same, full_logits, recorded, scorer
 

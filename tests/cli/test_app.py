@@ -66,8 +66,9 @@ def test_the_entry_point_is_installed() -> None:
 
 
 def test_choices_are_those_of_the_library() -> None:
-    from semtoken import clustering, rules, tables
+    from semtoken import clustering, tables
     from semtoken.clustering.rows import Metric
+    from semtoken.scoring import rules
 
     for choices, literal in (
         (options.Preset, rules.Preset),

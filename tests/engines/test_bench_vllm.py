@@ -18,8 +18,8 @@ from semtoken.backends.vllm import VLLMScorer
 from semtoken.bench.answering import TransformersBackend
 from semtoken.bench.answering_vllm import VLLMBackend, load_engine
 from semtoken.errors import BackendError
-from semtoken.rules import ScoringRules
 from semtoken.scoring import scorer_for
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import Decoding, Timings
 
 TOLERANCE = 1e-4

@@ -10,8 +10,8 @@ import pytest
 
 import semtoken as st
 from semtoken.almanac import load_questions
-from semtoken.rules import ScoringRules
 from semtoken.scoring import Scorer, scorer_for
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import Decoding, Timings, record_greedy
 from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_log_scores
 from semtoken.statistics.generations import STC_SCORES

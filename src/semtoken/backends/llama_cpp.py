@@ -18,8 +18,8 @@ from semtoken.backends.prompts import Prompt, Response, as_prompts, newline_ids
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.results import ScoredResponse
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import LogitsAnswer, scorer_for
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 from semtoken.vocabulary import Vocabulary
 
 OnResult = Callable[[int, ScoredResponse], None]
@@ -108,7 +108,7 @@ class LlamaCppScorer:
     def _generate_one(self, prompt: list[int], length: int, ends: set[int], sampling: dict[str, Any]) -> ScoredResponse:
         llama_cpp = require("llama_cpp", extra="llama-cpp")
         vocabulary = _vocabulary(self.llama)
-        answer = AnswerScorer(scorer_for(self.clusters, self.rules))
+        answer = LogitsAnswer(scorer_for(self.clusters, self.rules))
         self.llama.reset()
         for token in self.llama.generate(prompt, **({"temp": 0.0} | sampling)):
             self.clusters.vocabulary.check_ids([token])
@@ -161,7 +161,7 @@ class LlamaCppScorer:
         return results
 
     def _score_one(self, prompt: list[int], reply: list[int]) -> ScoredResponse:
-        answer = AnswerScorer(scorer_for(self.clusters, self.rules))
+        answer = LogitsAnswer(scorer_for(self.clusters, self.rules))
         self.llama.reset()
         self.llama.eval(prompt)
         for step, token in enumerate(reply):
@@ -170,7 +170,7 @@ class LlamaCppScorer:
                 self.llama.eval([token])
         return answer.finish("raw")
 
-    def _add(self, answer: AnswerScorer, token: int) -> None:
+    def _add(self, answer: LogitsAnswer, token: int) -> None:
         row = self._logits()[None]
         answer.add(row, 0, token, log_normalizers(row, self.clusters.vocabulary.size)[0])
 

@@ -15,7 +15,7 @@ from semtoken.backends.vllm import VLLMScorer, sampling_params
 from semtoken.backends.vllm.outputs import position_of, whole_row
 from semtoken.errors import BackendError
 from semtoken.generation import Generation
-from semtoken.scoring import AnswerScorer, Scorer
+from semtoken.scoring import LogitsAnswer, Scorer
 from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS, READING
 from semtoken.statistics.decoding import draw_key
@@ -118,7 +118,7 @@ class VLLMBackend:
     ) -> dict[str, list[float]]:
         """See `GenerationBackend`. Each step of an answer is a request for one token after what comes before it."""
         encoded = self._encoded(prompts)
-        found = {name: [AnswerScorer(scorer) for _ in answers] for name, scorer in scorers.items()}
+        found = {name: [LogitsAnswer(scorer) for _ in answers] for name, scorer in scorers.items()}
         with timings.measure(READING):
             for number, step, row in self._rows(encoded, answers):
                 with timings.measure(NORMALIZERS):

@@ -18,7 +18,7 @@ from semtoken.clustering.agglomerative import Linkage
 from semtoken.clustering.rows import Metric
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.rules import FunctionWords, Preset
+from semtoken.scoring.rules import FunctionWords, Preset
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 from semtoken.tables import Kind

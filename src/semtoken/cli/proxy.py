@@ -58,7 +58,7 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters`
     - `semtoken proxy --upstream https://api.openai.com --clusters ./gpt-oss-clusters --proxy-for gpt-4o`
     """
-    from semtoken.rules import ScoringRules
+    from semtoken.scoring.rules import ScoringRules
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run

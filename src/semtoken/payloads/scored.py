@@ -11,8 +11,9 @@ from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
 from semtoken.payloads.tokens import REPLACEMENT
 from semtoken.results import Distribution, Flag, ScoredResponse
-from semtoken.rules import FunctionWords, Preset
-from semtoken.top_logprobs import check_shared_vocabulary, score_top_logprobs
+from semtoken.scoring.rules import FunctionWords, Preset
+from semtoken.scoring.topk import score_top_logprobs
+from semtoken.top_logprobs import check_shared_vocabulary
 
 
 def score_payload(

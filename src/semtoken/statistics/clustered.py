@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from semtoken._arrays import log_normalizers
-from semtoken.scoring import AnswerScorer, Scorer, add_step
+from semtoken.scoring import LogitsAnswer, Scorer, add_step
 from semtoken.statistics.pairs import in_batches_by_length
 from semtoken.statistics.timings import Timings
 
@@ -64,7 +64,7 @@ def _score_batch(
     stc: STC, prompts: list[list[int]], replies: list[list[int]], scorers: Mapping[str, Scorer], timings: Timings
 ) -> dict[str, list[float]]:
     size = stc.clusters.vocabulary.size
-    open_answers = {name: [AnswerScorer(scorer) for _ in prompts] for name, scorer in scorers.items()}
+    open_answers = {name: [LogitsAnswer(scorer) for _ in prompts] for name, scorer in scorers.items()}
     for step in stc.reply_steps(prompts, replies):
         with timings.measure(NORMALIZERS):
             normalizers = log_normalizers(step.logits, size)

@@ -17,7 +17,7 @@ from semtoken.backends.transformers.prefill import generation_inputs
 from semtoken.backends.transformers.recorder import ClusterRecorder
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
-from semtoken.rules import ScoringRules
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.decoding import Observed, SeededDraws, StepObserver, draw_key
 from semtoken.statistics.pairs import in_batches_by_length
 from semtoken.statistics.timings import STEPS_OF_FIELD, Timings

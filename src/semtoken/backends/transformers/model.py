@@ -29,8 +29,8 @@ from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.results import ScoredResponse
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, add_step, scorer_for
+from semtoken.scoring import LogitsAnswer, add_step, scorer_for
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 
 __all__ = ["STC", "ClusterRecorder"]
 
@@ -304,7 +304,7 @@ class STC:
 
     def _score_batch(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> list[ScoredResponse]:
         scorer = scorer_for(self.clusters, self.rules)
-        answers = [AnswerScorer(scorer) for _ in prompts]
+        answers = [LogitsAnswer(scorer) for _ in prompts]
         for step in self.reply_steps(prompts, replies, chunk):
             normalizers = log_normalizers(step.logits, scorer.vocabulary.size)
             add_step(

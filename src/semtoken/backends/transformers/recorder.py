@@ -18,8 +18,8 @@ from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, add_step, scorer_for
+from semtoken.scoring import LogitsAnswer, add_step, scorer_for
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -77,7 +77,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
-        self._answers: list[AnswerScorer] = []
+        self._answers: list[LogitsAnswer] = []
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._history: torch.Tensor | None = None
@@ -113,7 +113,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
 
     def _begin(self, input_ids: torch.Tensor) -> None:
-        self._answers = [AnswerScorer(self._scorer) for _ in range(len(input_ids))]
+        self._answers = [LogitsAnswer(self._scorer) for _ in range(len(input_ids))]
         self._finished = [False] * len(input_ids)
         self._prompt_length = input_ids.shape[1]
         self._history = input_ids

@@ -19,7 +19,7 @@ from semtoken.backends.transformers.model import STC
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Running, ScoredResponse
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import LogitsAnswer, scorer_for
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -165,7 +165,7 @@ def _report(generate: Callable[[], None], state: _State) -> None:
 
 def _generate(stc: STC, prompt: torch.Tensor, options: dict[str, Any], state: _State) -> None:
     """The work of the thread."""
-    listener = _Listener(AnswerScorer(scorer_for(stc.clusters, stc.rules)), state)
+    listener = _Listener(LogitsAnswer(scorer_for(stc.clusters, stc.rules)), state)
     prompt = prompt.to(stc.model.get_input_embeddings().weight.device)
     given = list(options.get("stopping_criteria") or ())
     with forward_hook(inner_model(stc.model), listener.keep):
@@ -181,7 +181,7 @@ def _generate(stc: STC, prompt: torch.Tensor, options: dict[str, Any], state: _S
 class _Listener(StoppingCriteria):  # type: ignore[misc]
     """Sees the logits of every step before any processor, and its token as soon as it is chosen."""
 
-    def __init__(self, answer: AnswerScorer, state: _State) -> None:
+    def __init__(self, answer: LogitsAnswer, state: _State) -> None:
         self.answer = answer
         self._state = state
         self._text = AnswerText(answer.scorer.vocabulary)

@@ -24,9 +24,8 @@ from semtoken._arrays import FloatArray, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.rules import ScoringRules
-from semtoken.scoring import AnswerScorer, OpenStep, Scorer, scorer_for
-from semtoken.steps import Candidate, PrefixMass, StepMass
+from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
+from semtoken.scoring.rules import ScoringRules
 
 FORMAT = 1
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -50,37 +49,6 @@ def check_request_id(request_id: object) -> str:
     return request_id
 
 
-class ChannelAnswer(AnswerScorer):
-    """An answer in progress that can be put down as plain values and taken up again."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything that is known of the answer so far."""
-        return {
-            "ids": self.ids,
-            "steps": [asdict(step) for step in self._steps],
-            "prefixes": {str(position): asdict(mass) for position, mass in self._prefixes.items()},
-            "open": [_packed_open(step) for step in self._open],
-            "leading_blanks": int(self._leading_blanks),
-            "has_content": bool(self._has_content),
-        }
-
-    @classmethod
-    def from_dict(cls, scorer: Scorer, saved: Mapping[str, Any]) -> ChannelAnswer:
-        """The answer that `to_dict` put down."""
-        answer = cls(scorer)
-        answer.ids = [int(token) for token in saved["ids"]]
-        scorer.vocabulary.check_ids(answer.ids)
-        answer._steps = [StepMass(**step | {"strongest": _candidates(step)}) for step in saved["steps"]]
-        answer._prefixes = {
-            int(position): PrefixMass(**mass | {"strongest": _candidates(mass)})
-            for position, mass in saved["prefixes"].items()
-        }
-        answer._open = [_unpacked_open(step) for step in saved["open"]]
-        answer._leading_blanks = int(saved["leading_blanks"])
-        answer._has_content = bool(saved["has_content"])
-        return answer
-
-
 @dataclass(frozen=True, eq=False)
 class ChannelRecord:
     """What the engine knows of one request."""
@@ -91,7 +59,7 @@ class ChannelRecord:
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
-    """As `ChannelAnswer.to_dict` gives it."""
+    """As `LogitsAnswer.state_dict` gives it."""
     held: FloatArray | None = None
     """Logits [V] of the step whose token the engine does not know yet."""
     error: str | None = None
@@ -108,6 +76,7 @@ def write_record(folder: str | Path, record: ChannelRecord) -> None:
     plain = {field.name: getattr(record, field.name) for field in fields(record)} | {
         "format": FORMAT,
         "rules": asdict(record.rules),
+        "answer": _to_plain(record.answer),
         "held": None if record.held is None else _packed(record.held),
     }
     target = record_path(folder, record.request_id)
@@ -140,7 +109,8 @@ def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
         if saved.pop("format") != FORMAT:
             raise BackendError(f"{path} has another format: engine and reader must run the same semtoken release.")
         held = None if saved["held"] is None else _unpacked(saved["held"])
-        return ChannelRecord(**saved | {"held": held, "rules": ScoringRules(**saved["rules"])})
+        answer = _from_plain(saved["answer"])
+        return ChannelRecord(**saved | {"answer": answer, "held": held, "rules": ScoringRules(**saved["rules"])})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BackendError(f"{path} is not a record of semtoken's logits processor: {error!r}") from error
 
@@ -217,11 +187,11 @@ def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: Tok
     return answer.finish(record.distribution) if len(answer.ids) == len(token_ids) else None
 
 
-def _restored(record: ChannelRecord, scorer: Scorer) -> ChannelAnswer:
+def _restored(record: ChannelRecord, scorer: Scorer) -> LogitsAnswer:
     try:
         if record.held is not None and record.held.shape != (scorer.vocabulary.size,):
             raise ValueError(f"{record.held.shape} logits were kept")
-        return ChannelAnswer.from_dict(scorer, record.answer)
+        return LogitsAnswer.from_state_dict(scorer, record.answer)
     except SemtokenError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -241,28 +211,22 @@ def remove_stale(folder: str | Path, older_than: float) -> int:
     return removed
 
 
-def _candidates(mass: Mapping[str, Any]) -> tuple[Candidate, ...]:
-    return tuple(Candidate(*candidate) for candidate in mass["strongest"])
+def _to_plain(value: Any) -> Any:
+    """Nested values with their arrays packed."""
+    if isinstance(value, np.ndarray):
+        return _packed(value)
+    if isinstance(value, dict):
+        return {name: _to_plain(item) for name, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _packed_open(step: OpenStep) -> dict[str, Any]:
-    return {
-        "position": step.position,
-        "candidates": _packed(step.candidates),
-        "log_probs": _packed(step.log_probs),
-        "row": None if step.row is None else _packed(step.row),
-        "look_again": step.look_again,
-    }
-
-
-def _unpacked_open(saved: Mapping[str, Any]) -> OpenStep:
-    return OpenStep(
-        position=int(saved["position"]),
-        candidates=_unpacked(saved["candidates"]),
-        log_probs=_unpacked(saved["log_probs"]),
-        row=None if saved["row"] is None else _unpacked(saved["row"]),
-        look_again=int(saved["look_again"]),
-    )
+def _from_plain(value: Any) -> Any:
+    """What `_to_plain` packed."""
+    if isinstance(value, dict):
+        if value.keys() == {"dtype", "data"}:
+            return _unpacked(value)
+        return {name: _from_plain(item) for name, item in value.items()}
+    return [_from_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _packed(array: np.ndarray[Any, Any]) -> dict[str, str]:

@@ -24,8 +24,8 @@ from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InsufficientMemory, InvalidInput
 from semtoken.results import ScoredResponse
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
+from semtoken.scoring import LogitsAnswer, scorer_for
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 
 __all__ = ["VLLMScorer", "read_channel", "sampling_params", "score_outputs"]
 
@@ -230,7 +230,7 @@ class VLLMScorer:
             outputs = self._run([texts[i] for i in group], params, generate_kwargs)
             for i, output in zip(group, outputs, strict=True):
                 if not replies[i]:
-                    results.append(AnswerScorer(scorer_for(self.clusters, self.rules)).finish())
+                    results.append(LogitsAnswer(scorer_for(self.clusters, self.rules)).finish())
                     continue
                 found, first = output.prompt_logprobs, len(encoded[i])
                 results.append(score_steps(replies[i], found, self.clusters, self.rules, mode, first))

@@ -11,9 +11,10 @@ from semtoken._arrays import FloatArray, IdArray, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import AnswerScorer, scorer_for
-from semtoken.top_logprobs import TopStep, TopToken, score_top_logprobs
+from semtoken.scoring import LogitsAnswer, scorer_for
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.topk import score_top_logprobs
+from semtoken.top_logprobs import TopStep, TopToken
 
 LogprobsMode: TypeAlias = str
 """vLLM's `logprobs_mode`."""
@@ -152,7 +153,7 @@ def _score_whole(
     distribution: Distribution,
 ) -> ScoredResponse:
     """Exact score, one row of the vocabulary at a time."""
-    answer = AnswerScorer(scorer_for(clusters, rules))
+    answer = LogitsAnswer(scorer_for(clusters, rules))
     size = clusters.vocabulary.size
     for token, found, values in steps:
         row = whole_row(found, values, size, len(answer.ids))

@@ -27,8 +27,8 @@ from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
-from semtoken.rules import ScoringRules
 from semtoken.scoring import Scorer, scorer_for
+from semtoken.scoring.rules import ScoringRules
 
 TESTED = "0.32"
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, is_tensor, log_normalizers
-from semtoken.backends.vllm.channel import ChannelAnswer, ChannelRecord, load_record, record_path, write_record
+from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
-from semtoken.scoring import Scorer, add_step
+from semtoken.scoring import LogitsAnswer, Scorer, add_step
 
 IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
 IDLE_STEPS = 4  # ... and for the time of so many steps is written down: it has ended, or waits
@@ -35,7 +35,7 @@ class Watched:
     distribution: Distribution
     output_ids: list[int] | None
     """The engine's own list of the tokens chosen so far, where it has one."""
-    answer: ChannelAnswer
+    answer: LogitsAnswer
     held: Rows | None = None
     """Logits of the batch in which the request was last stepped; the token chosen from them is not known yet."""
     held_row: int = 0
@@ -93,7 +93,7 @@ class Watch:
                 self._writer.start()
             watched = self._watched.get(request_id)
             if watched is None:
-                watched = Watched(request_id, distribution, output_ids, ChannelAnswer(self.scorer))
+                watched = Watched(request_id, distribution, output_ids, LogitsAnswer(self.scorer))
                 self._watched[request_id] = watched
             watched.output_ids, watched.distribution, watched.left = output_ids, distribution, False
             return watched
@@ -144,7 +144,7 @@ class Watch:
         """Start the answer; what an earlier request with this id has left goes."""
         if watched.held is None or watched.answer.ids:
             record_path(self.folder, watched.request_id).unlink(missing_ok=True)
-            watched.answer, watched.held, watched.error = ChannelAnswer(self.scorer), None, None
+            watched.answer, watched.held, watched.error = LogitsAnswer(self.scorer), None, None
 
     def _resume(self, watched: Watched) -> None:
         """Take up an answer that was written down when its request left the batch."""
@@ -152,7 +152,7 @@ class Watch:
             record = load_record(self.folder, watched.request_id)
             if record is None:
                 raise BackendError("its first steps were not seen")
-            watched.answer = ChannelAnswer.from_dict(self.scorer, record.answer)
+            watched.answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
             watched.held, watched.held_row = None if record.held is None else record.held[None], 0
         except SemtokenError as error:
             self.fail(watched, f"it came back into the batch, but {error}")
@@ -220,7 +220,7 @@ class Watch:
             signature=self.scorer.signature,
             rules=self.scorer.rules,
             distribution=watched.distribution,
-            answer=watched.answer.to_dict(),
+            answer=watched.answer.state_dict(),
             held=None
             if watched.held is None
             else _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size),

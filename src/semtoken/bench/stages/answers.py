@@ -13,8 +13,8 @@ from semtoken.bench.plan import STC_RULES, clustering_of
 from semtoken.bench.records import GREEDY_COLUMNS, SAMPLE_COLUMNS, table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
 from semtoken.generation import Generation
-from semtoken.rules import ScoringRules
 from semtoken.scoring import Scorer, scorer_for
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from semtoken._extras import require
 from semtoken.clusters import TokenClusters
-from semtoken.rules import ScoringRules
+from semtoken.scoring.rules import ScoringRules
 
 for _module in ("fastapi", "httpx", "prometheus_client"):
     require(_module, extra="serve")

@@ -12,9 +12,10 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.payloads import Choice, Payload, PayloadStream, read_payload, score_payload
 from semtoken.results import ScoredResponse
-from semtoken.rules import ScoringRules
 from semtoken.scoring import scorer_for
-from semtoken.top_logprobs import TopAnswerScorer, TopStep, TopToken
+from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.topk import TopkAnswer
+from semtoken.top_logprobs import TopStep, TopToken
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked
@@ -43,9 +44,9 @@ class AnswerScoring:
     proxy_for: str | None
     metrics: ProxyMetrics
 
-    def running(self) -> TopAnswerScorer:
+    def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
-        return TopAnswerScorer(scorer_for(self.clusters, self.rules))
+        return TopkAnswer(scorer_for(self.clusters, self.rules))
 
     def score(self, payload: Payload, choice: Choice) -> ScoredResponse:
         """The score of a choice that is complete.
@@ -90,7 +91,7 @@ class ReplyScorer:
         self._asked = asked
         self._obstacle = obstacle
         self._stream = PayloadStream(temperature=asked.temperature)
-        self._answers: dict[int, TopAnswerScorer] = {}
+        self._answers: dict[int, TopkAnswer] = {}
         self._failed: Unscored | None = None
 
     def give_up(self, code: str) -> None:

@@ -18,7 +18,7 @@ from semtoken.backends.prompts import pad
 from semtoken.backends.transformers import STC
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.results import Running, ScoredResponse
-from semtoken.scoring import AnswerScorer, add_step, scorer_for
+from semtoken.scoring import LogitsAnswer, add_step, scorer_for
 
 FinishReason = Literal["stop", "length"]
 
@@ -142,7 +142,7 @@ class _Watch(StoppingCriteria):  # type: ignore[misc]
         self._emit = emit
         self._cancelled = cancelled
         self._logits: torch.Tensor | None = None
-        self._answers = [AnswerScorer(scorer) for _ in work.prompts]
+        self._answers = [LogitsAnswer(scorer) for _ in work.prompts]
         stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
         self._texts = [AnswerText(self._vocabulary, stops) for _ in work.prompts]
         self._done = [False] * len(work.prompts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from semtoken import score_logits, score_top_logprobs
 from semtoken.results import Running
-from semtoken.streaming import LogitsStream, TopLogprobsStream
+from semtoken.scoring import LogitsStream, TopLogprobsStream
 from tests import tiny
 from tests.test_scoring import small_kind
 from tests.test_top_logprobs import RULES, best, drawn, log_probs

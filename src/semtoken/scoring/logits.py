@@ -11,9 +11,8 @@ is known; only what may still end up in the prefix set is kept until the followi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,10 @@ import numpy as np
 from semtoken._arrays import FloatArray, IdArray, Rows, as_ids, as_rows, copy_row, gather, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from semtoken.prefixes import NO_IDS, PrefixIndex, next_look
-from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.steps import (
+from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
+from semtoken.scoring.masses import (
     NO_PREFIXES,
+    Candidate,
     PrefixMass,
     StepMass,
     StepRequest,
@@ -34,7 +32,11 @@ from semtoken.steps import (
     reduce_step,
     strongest_candidates,
 )
-from semtoken.vocabulary import BoolArray, Vocabulary
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.vocabulary import Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_AT_ONCE = 64  # rows of a matrix reduced together
@@ -90,7 +92,7 @@ def score_logits(
     rules = ScoringRules(preset, function_words, clustering, prefix_matching)
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, clusters.vocabulary)
-    answer = AnswerScorer(scorer_for(clusters, rules))
+    answer = LogitsAnswer(scorer_for(clusters, rules))
     for first in range(0, len(ids), ROWS_AT_ONCE):
         block = rows[first : first + ROWS_AT_ONCE]
         normalizers = log_normalizers(block, clusters.vocabulary.size)
@@ -115,83 +117,14 @@ def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
     vocabulary.check_ids(ids)
 
 
-@lru_cache(maxsize=16)
-def scorer_for(clusters: TokenClusters, rules: ScoringRules) -> Scorer:
-    """The (cached) scorer of some clusters and rules."""
-    return Scorer(clusters, rules, prefix_index(clusters.vocabulary))
+@dataclass(frozen=True, eq=False)
+class OpenRow(OpenStep):
+    """A step whose prefix set depends on tokens to come, and the log-probabilities that may then be asked for."""
 
-
-@lru_cache(maxsize=4)
-def prefix_index(vocabulary: Vocabulary) -> PrefixIndex:
-    """The (cached) prefix index of a vocabulary."""
-    return PrefixIndex(vocabulary)
-
-
-class Scorer:
-    """Clusters and rules, prepared for scoring; shared by all answers."""
-
-    def __init__(self, clusters: TokenClusters, rules: ScoringRules, index: PrefixIndex) -> None:
-        self.clusters = clusters
-        self.vocabulary = clusters.vocabulary
-        self.rules = rules
-        self.index = index
-        self._neutral_masks = rules.neutral_masks(clusters.vocabulary)
-        self._neutral_ids = tuple(np.flatnonzero(mask) for mask in self._neutral_masks)
-        self.signature = f"{clusters.signature}|{rules.signature}"
-
-    def request(self, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
-        """What is needed of the row from which `token` was chosen."""
-        mask = self.neutral_mask(opening)
-        members = self.cluster_of(token)
-        members = members[members != token]
-        neutral = mask[members]
-        return StepRequest(
-            token=token,
-            neutral=bool(mask[token]),
-            cluster=members[~neutral],
-            cluster_neutral=members[neutral],
-            neutrals=self._neutral_ids[0 if opening else 1],
-            candidates=candidates,
-            needs_row=needs_row,
-        )
-
-    def neutral_mask(self, opening: bool) -> BoolArray:
-        """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
-        return self._neutral_masks[0 if opening else 1]
-
-    def n_neutral(self, opening: bool) -> int:
-        """How many tokens are neutral there."""
-        return len(self._neutral_ids[0 if opening else 1])
-
-    def cluster_of(self, token: int) -> IdArray:
-        """T^e: the ids that share the token's label; a numeral (or any token without clustering) has itself only."""
-        if not self.rules.clustering or self.vocabulary.numeral[token]:
-            return np.array([token], dtype=np.int64)
-        return self.clusters.cluster_ids(token)
-
-    def in_cluster(self, token: int, ids: IdArray) -> BoolArray:
-        """Which of `ids` are in the cluster of `token`."""
-        if not self.rules.clustering or self.vocabulary.numeral[token]:
-            return np.asarray(ids == token)
-        return np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
-
-    def candidates(self, heads: Sequence[str]) -> IdArray:
-        """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""
-        found = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
-        return np.sort(np.concatenate(found))
-
-
-@dataclass(eq=False)
-class OpenStep:
-    """A step whose prefix set depends on tokens to come."""
-
-    position: int
     candidates: IdArray
     log_probs: FloatArray
     row: FloatArray | None
     """All log-probabilities, as long as nothing is known of the text to come."""
-    look_again: int
-    """Tokens of the answer at which the text to come is looked at again: ever less often, once the row is gone."""
 
     def take(self, ids: IdArray) -> FloatArray:
         """Log-probabilities of some candidates."""
@@ -200,18 +133,12 @@ class OpenStep:
         return self.log_probs[np.searchsorted(self.candidates, ids)]
 
 
-class AnswerScorer:
-    """One answer in progress: rows go in as their tokens become known, a few numbers a step are kept."""
+class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
+    """One answer in progress whose logits are known: of each row a few numbers are kept once its token is known."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.ids: list[int] = []
-        self._steps: list[StepMass] = []
+        super().__init__(scorer)
         self._prefixes: dict[int, PrefixMass] = {}
-        self._open: list[OpenStep] = []
-        self._leading_blanks = 0
-        self._has_content = False
-        self._settled: list[float] = []  # log clustered probabilities of the first steps, once nothing can change them
 
     def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
         """Take in the next step: its row of logits, and the token that was chosen from it.
@@ -239,16 +166,6 @@ class AnswerScorer:
                 needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
         return self.scorer.request(token, candidates, opening=opening, needs_row=needs_row)
 
-    def _opens(self, position: int) -> bool:
-        """Whether nothing but blanks comes before a position."""
-        return position <= self._leading_blanks
-
-    def _may_need_prefixes(self, *, neutral: bool) -> bool:
-        """Whether a prefix set can matter; that of a neutral token only if the whole answer turns out neutral."""
-        if not self.scorer.rules.prefix_matching:
-            return False
-        return not neutral or (self.scorer.rules.preset == "default" and not self._has_content)
-
     def accept(self, request: StepRequest, values: FloatArray, log_normalizer: float, row: FloatArray | None) -> None:
         """Take in the next step from the columns that `plan` asked for; see `add`."""
         position = len(self.ids)
@@ -258,109 +175,88 @@ class AnswerScorer:
                 "there is no distribution to score."
             )
         log_probs = values - log_normalizer
-        blank = bool(self.scorer.vocabulary.blank[request.token])
-        self._leading_blanks += blank and self._opens(position)
-        self._has_content = self._has_content or not request.neutral
-        self.ids.append(request.token)
-        self._steps.append(reduce_step(request, log_probs))
+        waiting = None
         if request.needs_row or len(request.candidates):
             tail = log_probs[len(log_probs) - len(request.candidates) :]
             whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
-            self._open.append(OpenStep(position, request.candidates, tail, whole, look_again=position + 2))
-        self._advance(complete=False)
+            waiting = OpenRow(position, position + 2, request.candidates, tail, whole)
+        self._take_in(reduce_step(request, log_probs), waiting)
 
-    def _advance(self, *, complete: bool) -> None:
-        """Decide every prefix set that the tokens so far can decide."""
-        waiting: list[OpenStep] = []
-        for step in self._open:
-            if not self._may_need_prefixes(neutral=self._steps[step.position].neutral):
-                continue
-            if len(self.ids) < step.look_again and not complete:
-                waiting.append(step)
-                continue
-            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
-            if self.scorer.index.is_decided(heads, complete=complete):
-                self._prefixes[step.position] = self._prefix_mass(step, heads[0])
-            else:
-                waiting.append(self._narrowed(step, heads))
-        self._open = waiting
-
-    def _prefix_mass(self, step: OpenStep, head: str) -> PrefixMass:
+    def _decide(self, step: OpenRow, head: str) -> None:
         token = self._steps[step.position].token
         ids = np.sort(self.scorer.index.beginnings(head))
         ids = ids[~self.scorer.in_cluster(token, ids)]
         neutral = self.scorer.neutral_mask(self._opens(step.position))[ids]
-        return reduce_prefixes(ids, step.take(ids), neutral)
+        self._prefixes[step.position] = reduce_prefixes(ids, step.take(ids), neutral)
 
-    def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
-        """The same step, to be looked at later; without the whole row once something is known of the text to come."""
-        if not all(heads):
-            return step
-        later = step.position + next_look(len(self.ids) - step.position)
+    def _narrowed(self, step: OpenRow, heads: Sequence[str]) -> OpenRow:
         if step.row is None:
-            return replace(step, look_again=later)
+            return step
         candidates = self.scorer.candidates(heads)
-        return OpenStep(step.position, candidates, step.take(candidates), None, later)
+        return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
+
+    def _is_decided(self, position: int) -> bool:
+        return all(step.position != position for step in self._open)
+
+    def _mass(self, position: int) -> LogMass:
+        prefixes = self._prefixes.get(position, NO_PREFIXES)
+        found = log_clustered_probability(self._steps[position], prefixes, neutrality=self._neutrality)
+        return LogMass(found, found, found)
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
-        del self.ids[length:], self._steps[length:]
-        self._open = [step for step in self._open if step.position < length]
-        self._settled = []
-        self._leading_blanks = min(self._leading_blanks, length)
-        self._has_content = not all(step.neutral for step in self._steps)
-
-    @property
-    def _neutrality(self) -> bool:
-        """Whether neutral tokens count as consistent, if the answer ends here."""
-        return self._has_content or self.scorer.rules.preset == "paper"
-
-    def running(self) -> Running:
-        """What is known so far. Before the first content token nothing is settled under the preset `default`."""
-        neutrality = self._neutrality
-        first_open = self._open[0].position if self._open else len(self.ids)
-        for position in range(len(self._settled), first_open if neutrality else 0):
-            prefixes = self._prefixes.get(position, NO_PREFIXES)
-            self._settled.append(log_clustered_probability(self._steps[position], prefixes, neutrality=True))
-        later = range(len(self._settled), len(self.ids))
-        known = math.fsum(self._settled)
-        least = math.fsum(
-            log_clustered_probability(self._steps[i], self._prefixes.get(i, NO_PREFIXES), neutrality=neutrality)
-            for i in later
-        )
-        return Running(
-            uncertainty=-math.expm1(known) + 0.0,
-            uncertainty_bounds=(-math.expm1(known) + 0.0, -math.expm1(known + least) + 0.0),
-            n_settled=len(self._settled),
-            n_tokens=len(self.ids),
-        )
+        super().truncate(length)
+        self._prefixes = {position: mass for position, mass in self._prefixes.items() if position < length}
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
         """The result, once the answer is complete."""
         self._advance(complete=True)
         vocabulary = self.scorer.vocabulary
         neutrality = self._neutrality
-        text = vocabulary.decode(self.ids)
         offsets = vocabulary.offsets(self.ids)
         tokens = tuple(
             scored_token(vocabulary, step, self._prefixes.get(i, NO_PREFIXES), offsets[i], neutrality=neutrality)
             for i, step in enumerate(self._steps)
         )
-        blank = not text.strip()
+        blank = not vocabulary.decode(self.ids).strip()
         log_score = -math.inf if blank else math.fsum(token.log_clustered_probability for token in tokens)
-        return ScoredResponse(
-            text=text,
-            tokens=tokens,
-            log_score=log_score,
-            preset=self.scorer.rules.preset,
-            distribution=distribution,
-            neutral_only=not self._has_content and not blank,
-            signature=self.scorer.signature,
-        )
+        return self._response(distribution, log_score, tokens=tokens)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is known of the answer so far: plain values and arrays, for `from_state_dict`."""
+        return self._state() | {
+            "steps": [asdict(step) for step in self._steps],
+            "prefixes": {str(position): asdict(mass) for position, mass in self._prefixes.items()},
+            "open": [vars(step) for step in self._open],
+        }
+
+    @classmethod
+    def from_state_dict(cls, scorer: Scorer, state: Mapping[str, Any]) -> LogitsAnswer:
+        """The answer that `state_dict` saved; the scorer must have the same clusters and rules.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            It is no such state.
+        VocabularyError
+            An id outside the vocabulary.
+        """
+        answer = cls._from_state(scorer, state)
+        answer._steps = [StepMass(**step | {"strongest": _candidates(step)}) for step in state["steps"]]
+        answer._prefixes = {
+            int(position): PrefixMass(**mass | {"strongest": _candidates(mass)})
+            for position, mass in state["prefixes"].items()
+        }
+        answer._open = [OpenRow(**step) for step in state["open"]]
+        return answer
+
+
+def _candidates(mass: Mapping[str, Any]) -> tuple[Candidate, ...]:
+    return tuple(Candidate(*candidate) for candidate in mass["strongest"])
 
 
 def add_step(
-    answers: Sequence[AnswerScorer], rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray
+    answers: Sequence[LogitsAnswer], rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray
 ) -> None:
     """Take in the next step of several answers, with one transfer from the device of the rows.
 

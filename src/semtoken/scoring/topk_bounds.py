@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from semtoken._arrays import IdArray
-from semtoken.prefixes import NO_IDS
 from semtoken.results import Source
-from semtoken.scoring import Scorer
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.scorer import Scorer
 from semtoken.top_logprobs.listed import ALL_DECIMALS, ListedStep
 from semtoken.vocabulary import BoolArray
 

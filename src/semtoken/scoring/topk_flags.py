@@ -9,8 +9,8 @@ from os.path import commonprefix
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.errors import BackendError
 from semtoken.results import Flag
+from semtoken.scoring.topk_bounds import StepBounds
 from semtoken.top_logprobs.listed import ASK_FOR_IDS, ListedStep
-from semtoken.top_logprobs.mass import StepBounds
 from semtoken.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001

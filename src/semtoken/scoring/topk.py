@@ -3,31 +3,29 @@
 Of the mass that is consistent with a token, the listed part is known: a lower bound. What is not listed can add at
 most the mass that is missing from the list, and at most as many times the smallest listed probability as the
 consistent set has members that are not listed. The product over the steps gives an interval around the exact
-uncertainty. Engines round their numbers; the interval is wider for that (`mass.rounding`).
+uncertainty. Engines round their numbers; the interval is wider for that (`topk_bounds.rounding`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
-from semtoken.prefixes import next_look
-from semtoken.results import Alternative, Distribution, Flag, Running, ScoredResponse, ScoredToken
-from semtoken.rules import FunctionWords, Preset, ScoringRules
-from semtoken.scoring import Scorer, scorer_for
-from semtoken.steps import STRONGEST
+from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken
+from semtoken.scoring.masses import STRONGEST
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds
+from semtoken.scoring.topk_flags import listed_flags, text_flags
 from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
-from semtoken.top_logprobs.mass import StepBounds, rounding, step_bounds
-from semtoken.top_logprobs.noticed import listed_flags, text_flags
 from semtoken.top_logprobs.shared import check_shared_vocabulary
 from semtoken.top_logprobs.steps import TopStep, TopToken, as_top_steps
-
-__all__ = ["TopAnswerScorer", "TopStep", "TopToken", "score_top_logprobs"]
 
 
 def score_top_logprobs(
@@ -83,7 +81,7 @@ def score_top_logprobs(
         Ids and names of the tokens disagree with the vocabulary of the clusters.
     """
     rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-    answer = TopAnswerScorer(scorer_for(clusters, rules))
+    answer = TopkAnswer(scorer_for(clusters, rules))
     read = as_top_steps(steps, token_ids)
     if not read:
         raise InvalidInput(
@@ -98,27 +96,12 @@ def score_top_logprobs(
     return scored if text is None else replace(scored, flags=(*scored.flags, *text_flags(scored.text, text)))
 
 
-@dataclass(eq=False)
-class _Open:
-    """A step whose prefix set depends on tokens to come."""
-
-    position: int
-    look_again: int
-    """Tokens of the answer at which the text to come is looked at again."""
-
-
-class TopAnswerScorer:
-    """One answer in progress: steps go in one by one, and what is known of its score can be asked at any time."""
+class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
+    """One answer in progress of which only the best tokens of each step are known."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.ids: list[int] = []
-        self._steps: list[ListedStep] = []
+        super().__init__(scorer)
         self._prefixes: dict[int, IdArray] = {}
-        self._open: list[_Open] = []
-        self._leading_blanks = 0
-        self._has_content = False
-        self._settled: list[StepBounds] = []
         self._blanks_left_out = False
         self._numbers = 0
         self._decimals = 0
@@ -141,69 +124,31 @@ class TopAnswerScorer:
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
             self._ended_by = step.chosen, position
-        opening = position <= self._leading_blanks
+        opening = self._opens(position)
         listed = replace(listed, opening=opening, neutral=bool(self.scorer.neutral_mask(opening)[listed.token]))
-        self._leading_blanks += opening and bool(vocabulary.blank[listed.token])
-        self._has_content = self._has_content or not listed.neutral
         self._blanks_left_out = left_out
         self._numbers += listed.numbers
         self._decimals = max(self._decimals, listed.decimals)
-        self.ids.append(listed.token)
-        self._steps.append(listed)
-        if self.scorer.rules.prefix_matching:
-            self._open.append(_Open(position, position + 2))
-        self._decide(complete=False)
+        waits = self.scorer.rules.prefix_matching
+        self._take_in(listed, OpenStep(position, position + 2) if waits else None)
 
-    def _decide(self, *, complete: bool) -> None:
-        """Decide every prefix set that the tokens so far can decide."""
-        waiting: list[_Open] = []
-        for step in self._open:
-            if self._neutrality and self._steps[step.position].neutral:
-                continue  # it counts as 1 whatever follows
-            if len(self.ids) < step.look_again and not complete:
-                waiting.append(step)
-                continue
-            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
-            if self.scorer.index.is_decided(heads, complete=complete):
-                self._prefixes[step.position] = self.scorer.index.beginnings(heads[0])
-            else:
-                waiting.append(_Open(step.position, step.position + next_look(len(self.ids) - step.position)))
-        self._open = waiting
+    def _decide(self, step: OpenStep, head: str) -> None:
+        self._prefixes[step.position] = self.scorer.index.beginnings(head)
 
-    @property
-    def _neutrality(self) -> bool:
-        """Whether neutral tokens count as consistent, if the answer ends here."""
-        return self._has_content or self.scorer.rules.preset == "paper"
+    def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
+        return step
 
-    def _bounds(self, position: int, *, neutrality: bool) -> StepBounds:
+    def _is_decided(self, position: int) -> bool:
+        return position in self._prefixes or self._steps[position].neutral or not self.scorer.rules.prefix_matching
+
+    def _bounds(self, position: int) -> StepBounds:
         prefixes = self._prefixes.get(position)
         off = rounding(self._decimals, self._numbers)
-        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=neutrality, off=off)
+        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=self._neutrality, off=off)
 
-    def running(self) -> Running:
-        """What is known so far. Before the first content token nothing is settled under the preset `default`."""
-        first_open = self._open[0].position if self._open else len(self.ids)
-        settled = first_open if self._neutrality else 0
-        while len(self._settled) < settled:
-            self._settled.append(self._bounds(len(self._settled), neutrality=True))
-        open_steps = [self._around(position) for position in range(settled, len(self.ids))]
-        low = math.fsum([*(step.lower for step in self._settled), *(step.lower for step in open_steps)])
-        high = math.fsum([*(step.upper for step in self._settled), *(step.upper for step in open_steps)])
-        estimate = math.fsum(step.estimate for step in self._settled)
-        return Running(
-            uncertainty=-math.expm1(estimate) + 0.0,
-            uncertainty_bounds=(-math.expm1(high) + 0.0, -math.expm1(low) + 0.0),
-            n_settled=settled,
-            n_tokens=len(self.ids),
-        )
-
-    def _around(self, position: int) -> StepBounds:
-        """Bounds of a step that later tokens can still change."""
-        found = self._bounds(position, neutrality=self._neutrality)
-        if self._neutrality and self._steps[position].neutral:
-            return found
-        upper = found.upper if position in self._prefixes or not self.scorer.rules.prefix_matching else 0.0
-        return replace(found, upper=upper if self._neutrality else 0.0)
+    def _mass(self, position: int) -> LogMass:
+        found = self._bounds(position)
+        return LogMass(found.lower, found.estimate, found.upper)
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
         """The result, once the answer is complete.
@@ -213,26 +158,20 @@ class TopAnswerScorer:
         BackendError
             All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
         """
-        self._decide(complete=True)
+        self._advance(complete=True)
         vocabulary = self.scorer.vocabulary
-        text = vocabulary.decode(self.ids)
         offsets = vocabulary.offsets(self.ids)
-        neutrality = self._neutrality
-        bounds = [self._bounds(position, neutrality=neutrality) for position in range(len(self.ids))]
-        blank = not text.strip()
+        bounds = [self._bounds(position) for position in range(len(self.ids))]
+        blank = not vocabulary.decode(self.ids).strip()
         totals = [math.fsum(getattr(step, name) for step in bounds) for name in ("lower", "estimate", "upper")]
         low, estimate, high = [-math.inf] * 3 if blank else totals
-        return ScoredResponse(
-            text=text,
+        return self._response(
+            distribution,
+            estimate,
             tokens=tuple(
                 _scored(self.scorer, listed, found, span)
                 for listed, found, span in zip(self._steps, bounds, offsets, strict=True)
             ),
-            log_score=estimate,
-            preset=self.scorer.rules.preset,
-            distribution=distribution,
-            neutral_only=not self._has_content and not blank,
-            signature=self.scorer.signature,
             log_score_bounds=(low, high),
             flags=(*listed_flags(self._steps, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
             proxy_for=proxy_for,

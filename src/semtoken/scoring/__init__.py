@@ -1,0 +1,37 @@
+"""Semantic Token Clustering: next-token probabilities + chosen ids + clusters -> `ScoredResponse`.
+
+rules.py         which tokens may count as consistent with the chosen one: presets and switches
+prefixes.py      which tokens spell the beginning of the text that follows
+scorer.py        clusters and rules, prepared for scoring; shared by all answers
+running.py       the lifecycle of an answer in progress, for all logits and for the best tokens alike
+logits.py        all logits of a step -> its masses; `score_logits`
+masses.py        the numbers that are kept of such a step
+topk.py          the best tokens of a step -> an interval; `score_top_logprobs`
+topk_bounds.py   the mass of such a step, at least and at most
+topk_flags.py    what the lists of an answer show that its reader should know
+streams.py       both, one token at a time, for users
+"""
+
+from __future__ import annotations
+
+from semtoken.scoring.logits import LogitsAnswer, add_step, check_shape, score_logits
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.streams import LogitsStream, TopLogprobsStream
+from semtoken.scoring.topk import TopkAnswer, score_top_logprobs
+
+__all__ = [
+    "FunctionWords",
+    "LogitsAnswer",
+    "LogitsStream",
+    "Preset",
+    "Scorer",
+    "ScoringRules",
+    "TopLogprobsStream",
+    "TopkAnswer",
+    "add_step",
+    "check_shape",
+    "score_logits",
+    "score_top_logprobs",
+    "scorer_for",
+]

@@ -1,0 +1,202 @@
+"""The lifecycle of an answer in progress, the same whether all logits are known or only the best tokens of each step.
+
+A token's clustered probability depends on tokens to come: its prefix set holds what spells the beginning of the text
+that follows. A step is *open* until no later token can change its prefix set, and *settled* once it and all steps
+before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.scoring.prefixes import next_look
+from semtoken.scoring.scorer import Scorer
+
+
+class Step(Protocol):
+    """What a running answer must know of a step."""
+
+    @property
+    def token(self) -> int:
+        """The chosen token."""
+
+    @property
+    def neutral(self) -> bool:
+        """The chosen token is neutral where it stands."""
+
+
+class LogMass(NamedTuple):
+    """Natural logs of a step's clustered probability: an interval, and the value that counts as the estimate."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class OpenStep:
+    """A step whose prefix set depends on tokens to come."""
+
+    position: int
+    look_again: int
+    """Length of the answer at which the text to come is looked at again: ever less often."""
+
+
+S = TypeVar("S", bound=Step)
+O = TypeVar("O", bound=OpenStep)  # noqa: E741
+
+
+class RunningAnswer(ABC, Generic[S, O]):
+    """One answer in progress: steps go in one by one, and what is known of its score can be asked at any time.
+
+    A subclass says how a step is read, what its prefix set adds, and what its mass is.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.ids: list[int] = []
+        self._steps: list[S] = []
+        self._open: list[O] = []
+        self._leading_blanks = 0
+        self._has_content = False
+        self._n_settled = 0
+        self._settled = LogMass(0.0, 0.0, 0.0)  # sums over the settled steps
+
+    # --- what a subclass provides ---
+
+    @abstractmethod
+    def _decide(self, step: O, head: str) -> None:
+        """Keep the prefix set of a step, now that the text that follows surely begins with `head`."""
+
+    @abstractmethod
+    def _narrowed(self, step: O, heads: Sequence[str]) -> O:
+        """An open step without what can no longer matter, now that the text that follows begins with a head."""
+
+    @abstractmethod
+    def _mass(self, position: int) -> LogMass:
+        """The mass of a step whose prefix set is decided, or as far as it is known."""
+
+    @abstractmethod
+    def _is_decided(self, position: int) -> bool:
+        """Whether the prefix set of a step is known, or cannot matter."""
+
+    # --- taking in steps ---
+
+    def _opens(self, position: int) -> bool:
+        """Whether nothing but blanks comes before a position."""
+        return position <= self._leading_blanks
+
+    def _take_in(self, step: S, waiting: O | None) -> None:
+        """Add a step that was read, and how it waits for the text to come if its prefix set may matter."""
+        self._leading_blanks += self._opens(len(self.ids)) and bool(self.scorer.vocabulary.blank[step.token])
+        self._has_content = self._has_content or not step.neutral
+        self.ids.append(step.token)
+        self._steps.append(step)
+        if waiting is not None:
+            self._open.append(waiting)
+        self._advance(complete=False)
+
+    def _advance(self, *, complete: bool) -> None:
+        """Decide every prefix set that the tokens so far can decide."""
+        still_open: list[O] = []
+        for step in self._open:
+            if not self._may_need_prefixes(neutral=self._steps[step.position].neutral):
+                continue
+            if len(self.ids) < step.look_again and not complete:
+                still_open.append(step)
+                continue
+            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
+            if self.scorer.index.is_decided(heads, complete=complete):
+                self._decide(step, heads[0])
+            elif all(heads):
+                later = step.position + next_look(len(self.ids) - step.position)
+                still_open.append(replace(self._narrowed(step, heads), look_again=later))
+            else:
+                still_open.append(step)
+        self._open = still_open
+
+    def _may_need_prefixes(self, *, neutral: bool) -> bool:
+        """Whether a prefix set can matter; that of a neutral token only if the whole answer turns out neutral."""
+        if not self.scorer.rules.prefix_matching:
+            return False
+        return not neutral or (self.scorer.rules.preset == "default" and not self._has_content)
+
+    def truncate(self, length: int) -> None:
+        """Forget the steps from `length` on: special tokens that pad a finished answer."""
+        del self.ids[length:], self._steps[length:]
+        self._open = [step for step in self._open if step.position < length]
+        self._n_settled, self._settled = 0, LogMass(0.0, 0.0, 0.0)
+        self._leading_blanks = min(self._leading_blanks, length)
+        self._has_content = not all(step.neutral for step in self._steps)
+
+    # --- what is known ---
+
+    @property
+    def _neutrality(self) -> bool:
+        """Whether neutral tokens count as consistent, if the answer ends here."""
+        return self._has_content or self.scorer.rules.preset == "paper"
+
+    def running(self) -> Running:
+        """What is known so far, at a cost that does not grow with the answer.
+
+        Before the first content token nothing is settled under the preset `default`.
+        """
+        first_open = self._open[0].position if self._open else len(self.ids)
+        settled = first_open if self._neutrality else 0
+        new = [self._mass(position) for position in range(self._n_settled, settled)]
+        self._settled = _sum([self._settled, *new])
+        self._n_settled = max(self._n_settled, settled)
+        later = [self._around(position) for position in range(self._n_settled, len(self.ids))]
+        total = _sum([self._settled, *later])
+        return Running(
+            uncertainty=-math.expm1(self._settled.estimate) + 0.0,
+            uncertainty_bounds=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
+            n_settled=self._n_settled,
+            n_tokens=len(self.ids),
+        )
+
+    def _around(self, position: int) -> LogMass:
+        """Bounds of a step that is not settled; above, those that later tokens can still lead to."""
+        found = self._mass(position)
+        decided = self._neutrality and self._is_decided(position)
+        return found if decided else found._replace(upper=0.0)
+
+    def _response(self, distribution: Distribution, log_score: float, **more: Any) -> ScoredResponse:
+        """The result of the complete answer; `more` has the tokens, and what else is known."""
+        text = self.scorer.vocabulary.decode(self.ids)
+        return ScoredResponse(
+            text=text,
+            log_score=log_score,
+            preset=self.scorer.rules.preset,
+            distribution=distribution,
+            neutral_only=not self._has_content and bool(text.strip()),
+            signature=self.scorer.signature,
+            **more,
+        )
+
+    # --- saved and taken up again ---
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "ids": list(self.ids),
+            "leading_blanks": int(self._leading_blanks),
+            "has_content": bool(self._has_content),
+        }
+
+    @classmethod
+    def _from_state(cls, scorer: Scorer, state: Mapping[str, Any]) -> Self:
+        answer = cls(scorer)
+        answer.ids = [int(token) for token in state["ids"]]
+        scorer.vocabulary.check_ids(answer.ids)
+        answer._leading_blanks = int(state["leading_blanks"])
+        answer._has_content = bool(state["has_content"])
+        return answer
+
+
+def _sum(masses: Sequence[LogMass]) -> LogMass:
+    return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))

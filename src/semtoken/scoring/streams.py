@@ -1,0 +1,99 @@
+"""Scores of answers that are still being written: one token in, the running uncertainty out.
+
+A step is settled once no later token can change its clustered probability. Only its prefix set looks ahead, and that
+no further than the longest normalised string of the vocabulary: so much the settled part lags behind the answer, and
+by the answer's first tokens as long as all of them are neutral. The final result is that of the whole answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from semtoken._arrays import as_rows, log_normalizers
+from semtoken.clusters import TokenClusters
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.scoring.logits import LogitsAnswer, check_shape
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.topk import TopkAnswer
+from semtoken.top_logprobs import as_top_steps
+
+A = TypeVar("A")
+
+
+class _Stream(Generic[A]):
+    """What both kinds of streams are made with."""
+
+    _kind: Callable[[Scorer], A]
+    """What scores the answer."""
+
+    def __init__(
+        self,
+        clusters: TokenClusters,
+        preset: Preset = "default",
+        *,
+        function_words: FunctionWords = "paper",
+        clustering: bool = True,
+        prefix_matching: bool = True,
+    ) -> None:
+        rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        self._answer: A = self._kind(scorer_for(clusters, rules))
+
+
+class LogitsStream(_Stream[LogitsAnswer]):
+    """An answer in progress whose logits are known: the running form of `score_logits`.
+
+    Parameters
+    ----------
+    clusters, preset, function_words, clustering, prefix_matching
+        As in `score_logits`.
+    """
+
+    _kind = LogitsAnswer
+
+    def add(self, logits: Any, token: int) -> Running:
+        """Take in the logits of one step [columns] and the token that was chosen from them.
+
+        Raises
+        ------
+        InvalidLogits, VocabularyMismatch, VocabularyError
+            As `score_logits`.
+        """
+        rows = as_rows(logits)[None]
+        vocabulary = self._answer.scorer.vocabulary
+        check_shape(rows, [token], vocabulary)
+        self._answer.add(rows, 0, token, log_normalizers(rows, vocabulary.size)[0])
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
+        """The score of the answer, once it is complete."""
+        return self._answer.finish(distribution)
+
+
+class TopLogprobsStream(_Stream[TopkAnswer]):
+    """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
+
+    Parameters
+    ----------
+    clusters, preset, function_words, clustering, prefix_matching
+        As in `score_top_logprobs`.
+    """
+
+    _kind = TopkAnswer
+
+    def add(self, step: Any) -> Running:
+        """Take in one step, in any form that `score_top_logprobs` reads.
+
+        Raises
+        ------
+        InvalidInput, InvalidLogits, VocabularyMismatch
+            As `score_top_logprobs`.
+        """
+        [read] = as_top_steps([step])
+        self._answer.add(read)
+        return self._answer.running()
+
+    def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
+        """The score of the answer, once it is complete."""
+        return self._answer.finish(distribution, proxy_for=proxy_for)
