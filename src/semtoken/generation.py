@@ -6,9 +6,10 @@ are natural logs of the raw distribution, terminators (end of sequence, newline)
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Mapping, Sequence, Sized
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,25 +19,28 @@ from semtoken.errors import InvalidInput
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
 
-_PER_TOKEN = (
-    "token_texts",
-    "log_probs",
-    "top_ids",
-    "top_texts",
-    "top_log_probs",
-    "token_similarity",
-    "nli_chosen_to_alternative",
-    "nli_alternative_to_chosen",
-)
-_PER_SAMPLE = (
-    "sample_texts",
-    "sample_token_ids",
-    "sample_log_probs",
-    "sample_token_similarity",
-    "nli_logits",
-    "similarity",
-    "hidden_states",
-)
+Unit = Literal["", "token", "sample"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a field of `Generation` is laid out, in memory and in a column of a file."""
+
+    kind: str
+    """Type of one value, as pyarrow names it."""
+    depth: int = 0
+    """Lists around it: 0 one value an answer, 1 one a token (or sample), ..."""
+    per: Unit = ""
+    """The field has one entry per token of the answer, or per sample."""
+    form: Literal["plain", "array", "arrays"] = "plain"
+    """`plain` values and lists, one regular `array`, or a list of `arrays` of different lengths."""
+
+
+def _layout(
+    kind: str, depth: int = 0, per: Unit = "", form: Literal["plain", "array", "arrays"] = "plain"
+) -> dict[str, Layout]:
+    """Metadata of a field that a recording step fills; see `semtoken.statistics.steps`."""
+    return {"layout": Layout(kind, depth, per, form)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +53,9 @@ class Generation:
         A record does not have one entry per token, or per sample.
     """
 
-    text: str
+    text: str = field(metadata=_layout("string"))
     """The greedy answer, special tokens left out."""
-    token_ids: Sequence[int]
+    token_ids: Sequence[int] = field(metadata=_layout("int32", 1))
     """[n] its tokens, the terminator included."""
 
     question: str | None = None
@@ -61,53 +65,61 @@ class Generation:
     distribution: str = "unknown"
     """What the log-probabilities are of: "raw", "processed" or "unknown". Published figures need "raw"."""
 
-    token_texts: Sequence[str] | None = None
+    token_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "token"))
     """[n] each token decoded alone."""
-    log_probs: FloatArray | None = None
+    log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] log-probability of each token."""
-    top_ids: Sequence[IntArray] | None = None
+    top_ids: Sequence[IntArray] | None = field(default=None, metadata=_layout("int32", 2, "token", "arrays"))
     """[n] arrays: the best alternatives of each step, the chosen token first."""
-    top_texts: Sequence[Sequence[str]] | None = None
+    top_texts: Sequence[Sequence[str]] | None = field(default=None, metadata=_layout("string", 2, "token"))
     """[n] lists: the same, each token decoded alone."""
-    top_log_probs: Sequence[FloatArray] | None = None
+    top_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
     """[n] arrays: their log-probabilities."""
 
-    sample_texts: Sequence[str] | None = None
+    sample_texts: Sequence[str] | None = field(default=None, metadata=_layout("string", 1, "sample"))
     """[M] sampled answers; the greedy one is not among them."""
-    sample_token_ids: Sequence[Sequence[int]] | None = None
+    sample_token_ids: Sequence[Sequence[int]] | None = field(default=None, metadata=_layout("int32", 2, "sample"))
     """[M] lists: their tokens, terminators included."""
-    sample_log_probs: Sequence[FloatArray] | None = None
+    sample_log_probs: Sequence[FloatArray] | None = field(
+        default=None, metadata=_layout("float64", 2, "sample", "arrays")
+    )
     """[M] arrays: log-probabilities of the sampled tokens at temperature 1, whatever they were drawn with."""
 
-    p_true_log_probs: FloatArray | None = None
+    p_true_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[2] log P("True") and log P("False") after the question whether the greedy answer is true."""
-    nli_logits: FloatArray | None = None
+    nli_logits: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "sample", "array"))
     """[M, M, 3] contradiction, neutral, entailment; row: premise, column: hypothesis; texts with the question."""
-    similarity: FloatArray | None = None
+    similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
     """[M, M] similarity of "question answer" texts in [0, 1]."""
-    token_similarity: FloatArray | None = None
+    token_similarity: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "token", "array"))
     """[n] similarity of the greedy answer with and without each token; 1 for special tokens."""
-    sample_token_similarity: Sequence[FloatArray] | None = None
+    sample_token_similarity: Sequence[FloatArray] | None = field(
+        default=None, metadata=_layout("float64", 2, "sample", "arrays")
+    )
     """[M] arrays: the same for every sample."""
-    nli_chosen_to_alternative: Sequence[IntArray] | None = None
+    nli_chosen_to_alternative: Sequence[IntArray] | None = field(
+        default=None, metadata=_layout("int8", 2, "token", "arrays")
+    )
     """[n] arrays: NLI class (0 contradiction, 1 neutral, 2 entailment), premise the chosen token, as `top_ids`."""
-    nli_alternative_to_chosen: Sequence[IntArray] | None = None
+    nli_alternative_to_chosen: Sequence[IntArray] | None = field(
+        default=None, metadata=_layout("int8", 2, "token", "arrays")
+    )
     """[n] arrays: the same with the alternative as premise."""
-    hidden_states: FloatArray | None = None
+    hidden_states: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
     """[M, H] middle layer at the last content token of each sample."""
 
-    stc_log_score: float | None = None
+    stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer."""
-    stc_no_clustering_log_score: float | None = None
+    stc_no_clustering_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """The same without embedding clusters."""
-    stc_no_prefix_log_score: float | None = None
+    stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """The same without prefix matching."""
 
     def __post_init__(self) -> None:
-        self._require_one_per("token", _PER_TOKEN, len(self.token_ids))
-        recorded = [getattr(self, name) for name in _PER_SAMPLE]
+        self._require_one_per("token", len(self.token_ids))
+        recorded = [getattr(self, name) for name, layout in LAYOUTS.items() if layout.per == "sample"]
         samples = next((len(value) for value in recorded if value is not None), 0)
-        self._require_one_per("sample", _PER_SAMPLE, samples)
+        self._require_one_per("sample", samples)
 
     @property
     def sample_text_index(self) -> list[int] | None:
@@ -120,10 +132,16 @@ class Generation:
     @property
     def recorded(self) -> frozenset[str]:
         """Names of the fields that hold a value."""
-        return frozenset(field.name for field in fields(self) if getattr(self, field.name) is not None)
+        return frozenset(one.name for one in fields(self) if getattr(self, one.name) is not None)
 
-    def _require_one_per(self, unit: str, names: Sequence[str], count: int) -> None:
-        for name in names:
-            value: Sized | None = getattr(self, name)
+    def _require_one_per(self, unit: Unit, count: int) -> None:
+        for name, layout in LAYOUTS.items():
+            value: Sized | None = getattr(self, name) if layout.per == unit else None
             if value is not None and len(value) != count:
                 raise InvalidInput(f"'{name}' has {len(value)} entries for {count} {unit}s; it needs one per {unit}.")
+
+
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(
+    {one.name: one.metadata["layout"] for one in fields(Generation) if "layout" in one.metadata}
+)
+"""Every field that is recorded of an answer -> its layout."""

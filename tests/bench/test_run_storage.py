@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.bench.records import GREEDY_COLUMNS, SAMPLE_COLUMNS, generations_of, pack_states, table_of, unpack_states
+from semtoken.bench.records import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
     WORKING,
     is_shard,
@@ -29,6 +29,7 @@ from semtoken.bench.storage import (
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import eigenscore
+from semtoken.statistics.steps import STEPS
 
 KEY = "ab" * 32
 TABLE = pyarrow.table({"id": ["a", "b", "c"], "log_probs": [[-0.5, -1.25], [], [-3.0]]})
@@ -169,7 +170,8 @@ def test_every_field_comes_back_as_it_was(tmp_path: Path) -> None:
     before = [answer(generator) for _ in range(3)]
     names = {field.name for field in fields(Generation)} - {"question", "prompt", "distribution"}
     assert before[0].recorded >= names
-    groups = (GREEDY_COLUMNS, SAMPLE_COLUMNS, tuple(sorted(names - {*GREEDY_COLUMNS, *SAMPLE_COLUMNS})))
+    groups = [columns_of(artifact) for artifact in dict.fromkeys(step.artifact for step in STEPS)]
+    assert set().union(*groups) == names
     shards = []
     for number, group in enumerate(groups):
         table = table_of(["a", "b", "c"], [{name: getattr(one, name) for name in group} for one in before])

@@ -24,7 +24,7 @@ from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
 from semtoken.statistics import Decoding, record
-from semtoken.statistics.timings import steps_for
+from semtoken.statistics.steps import steps_for
 from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
 from tests.bench.unreliable import Unreliable, running
 

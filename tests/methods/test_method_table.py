@@ -100,12 +100,12 @@ def test_the_entry_is_documented(name: str) -> None:
     assert any(character.isdigit() for character in method.reference)
 
 
-def test_the_fourteen_are_there_under_their_names_with_the_papers_classes() -> None:
+def test_the_papers_methods_are_there_under_their_names_with_its_classes() -> None:
     stated = {
         name: (m.semantic_aware, m.single_sample, m.external_model_free, m.overhead) for name, m in METHODS.items()
     }
     assert {name: stated[name] for name in TABLE_1} == TABLE_1
-    assert set(METHODS) - set(TABLE_1) == {"stc_no_clustering", "stc_no_prefix", "sequence_probability"}
+    assert {"stc_no_clustering", "stc_no_prefix", "sequence_probability"} <= set(METHODS) - set(TABLE_1)
     for name in set(TABLE_1) - {"stc"}:
         assert METHODS[name].function is getattr(methods, name)
 

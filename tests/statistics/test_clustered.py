@@ -14,22 +14,24 @@ from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import Decoding, Timings, record_greedy
 from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_log_scores
-from semtoken.statistics.generations import STC_SCORES
+from semtoken.statistics.steps import STC_STEPS
 from tests.statistics import models
+
+FIELDS = {field for step in STC_STEPS for field in step.fills}
 
 
 def scorers(stc: Any) -> dict[str, Scorer]:
-    return {name: scorer_for(stc.clusters, replace(stc.rules, **changed)) for name, changed in STC_SCORES.items()}
+    return {step.fills[0]: scorer_for(stc.clusters, replace(stc.rules, **(step.rules or {}))) for step in STC_STEPS}
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
 def test_the_almanacs_scores_are_those_of_its_generation(preset: Any) -> None:
     stc = st.STC.from_pretrained("almanac", device="cpu", preset=preset)
     prompts = [stc.tokenizer(question.prompt())["input_ids"] for question in load_questions("dev")[:40]]
-    generations = record_greedy(stc, prompts, set(STC_SCORES), Decoding(batch_size=16), Timings())
+    generations = record_greedy(stc, prompts, FIELDS, Decoding(batch_size=16), Timings())
     answers = [generation.token_ids for generation in generations]
     found = clustered_log_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7)
-    for name in STC_SCORES:
+    for name in FIELDS:
         expected = [getattr(generation, name) for generation in generations]
         np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
     scored = stc.generate([question.prompt() for question in load_questions("dev")[:40]], stop_at_newline=True)
@@ -71,4 +73,4 @@ def test_many_clusterings_share_one_pass_and_each_has_its_own_seconds() -> None:
 
 def test_no_answers_give_no_scores() -> None:
     stc = models.answering()
-    assert clustered_log_scores(stc, [], [], scorers(stc), Timings()) == {name: [] for name in STC_SCORES}
+    assert clustered_log_scores(stc, [], [], scorers(stc), Timings()) == {name: [] for name in FIELDS}

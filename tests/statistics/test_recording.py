@@ -12,8 +12,7 @@ from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
 from semtoken.statistics import Decoding, EntailmentModel, Timings, record
-from semtoken.statistics.recording import EVERYTHING
-from semtoken.statistics.timings import steps_for
+from semtoken.statistics.steps import EVERYTHING, steps_for
 from tests import tiny
 from tests.statistics import models
 

@@ -20,7 +20,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
-from semtoken.statistics.timings import seconds_for
+from semtoken.statistics.steps import seconds_for
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""

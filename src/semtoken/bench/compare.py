@@ -22,6 +22,7 @@ from semtoken.statistics import Decoding, EntailmentModel, SimilarityModel, Timi
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.generations import Progress
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+from semtoken.statistics.steps import seconds_for
 
 if TYPE_CHECKING:
     from semtoken.backends.prompts import Prompt
@@ -191,7 +192,15 @@ def compare_methods(
         uncertainty, seconds = scored[method.name]
         other = None if method.name == REFERENCE else reference
         results.append(
-            _result(method, uncertainty, other, judged, seconds + timings.of(method.needs), seed, n_resamples)
+            _result(
+                method,
+                uncertainty,
+                other,
+                judged,
+                seconds + seconds_for(method.needs, timings.seconds),
+                seed,
+                n_resamples,
+            )
         )
     steps = timings.seconds
     return Comparison(

@@ -23,27 +23,10 @@ from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import ALMANAC, ModelSettings, RunSettings, judge_name
 from semtoken.errors import SemtokenError
 from semtoken.methods import METHODS
-from semtoken.statistics.pair_steps import PAIR_STEPS
-from semtoken.statistics.timings import steps_for
+from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for
 
 VERSIONS: Mapping[str, int] = {}
 """Work -> version of the code that does it, where it is not 1: what an older version made is made anew."""
-FILE_OF: Mapping[str, str] = {
-    "likelihoods": "greedy",
-    "alternatives": "greedy",
-    "sampling": "samples",
-    "sample_likelihoods": "samples",
-    "hidden_states": "samples",
-}
-"""Recording step -> step of a run whose files hold its records, where the names differ."""
-STC_RULES: Mapping[str, Mapping[str, bool]] = {
-    "stc": {},
-    "stc_no_clustering": {"clustering": False},
-    "stc_no_prefix": {"prefix_matching": False},
-}
-"""Steps of STC scores -> rules that differ from those of the run."""
-ABOUT_THE_ANSWER = frozenset({"alternative_entailment", "token_relevance"})
-"""Steps about pairs of texts that read the greedy answer; the others read samples."""
 
 
 @dataclass(frozen=True)
@@ -242,9 +225,10 @@ class _Steps:
         rules = {"preset": self.settings.preset, "function_words": self.settings.function_words}
         main, *variants = clusterings
         steps = []
-        for name, changed in STC_RULES.items():
+        for step in STC_STEPS:
+            changed = step.rules or {}
             clusters = main.key if changed.get("clustering", True) else main.identity.get("neutral")
-            steps.append(self._step(name, "stc", {**rules, **changed, "clusters": clusters}, [greedy]))
+            steps.append(self._step(step.name, "stc", {**rules, **changed, "clusters": clusters}, [greedy]))
         for variant in variants:
             steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
         return steps
@@ -252,17 +236,18 @@ class _Steps:
     def _others(self, answers: Mapping[str, Step]) -> list[Step]:
         spelling = {"spelling": self.settings.p_true_spelling}
         steps = [self._step("p_true", "p_true", spelling, [answers["greedy"]])]
-        for name, model in PAIR_STEPS.items():
-            source = "greedy" if name in ABOUT_THE_ANSWER else "samples"
-            if source in answers:
-                steps.append(self._step(name, name, {"model": self.identities[model]}, [answers[source]]))
+        for step in PAIR_STEPS:
+            inputs = dict.fromkeys(STEP_OF_FIELD[name].artifact for name in step.needs)
+            if all(name in answers for name in inputs):
+                facts = {"model": self.identities[step.asks]}
+                steps.append(self._step(step.artifact, step.artifact, facts, [answers[name] for name in inputs]))
         return steps
 
 
 def method_inputs(name: str) -> list[str]:
     """Steps whose files a method reads."""
     fields = METHODS[name].needs
-    files = {FILE_OF.get(step, step) for step in steps_for(fields)}
+    files = {STEP[name].artifact for name in steps_for(fields)}
     if {"text", "token_ids", "token_texts"} & set(fields):
         files.add("greedy")
     return sorted(files)

@@ -1,9 +1,8 @@
-"""Fields of `Generation` as columns of a shard and back; a step's file holds the fields that the step records."""
+"""Fields of `Generation` as columns of a shard and back; an artifact holds the fields that its steps record."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +11,8 @@ import numpy.typing as npt
 
 from semtoken._extras import require
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
+from semtoken.generation import LAYOUTS, Generation, Layout
+from semtoken.statistics.steps import STEPS
 
 FloatArray = npt.NDArray[np.float64]
 HIDDEN_STATES = "hidden_states"
@@ -20,56 +20,24 @@ COORDINATES, FEATURES = "state_coordinates", "state_features"
 """Columns that stand for `hidden_states`; see `pack_states`."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """How one field lies in a file."""
-
-    kind: str
-    """Value of an entry: a type of pyarrow."""
-    depth: int
-    """Lists around it: 0 one value a question, 1 one a token (or sample), ..."""
-    read: Callable[[Any], Any] = lambda value: value
-    """From plain lists to what `Generation` holds."""
-
-
-def _arrays(rows: Sequence[Any]) -> list[npt.NDArray[Any]]:
-    return [np.asarray(row) for row in rows]
-
-
-def _numbers(values: Any) -> FloatArray:
-    return np.asarray(values, dtype=np.float64)
-
-
-COLUMNS: Mapping[str, Column] = MappingProxyType(
+_FORMS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
-        "text": Column("string", 0),
-        "token_ids": Column("int32", 1),
-        "token_texts": Column("string", 1),
-        "log_probs": Column("float64", 1, _numbers),
-        "top_ids": Column("int32", 2, _arrays),
-        "top_texts": Column("string", 2),
-        "top_log_probs": Column("float64", 2, _arrays),
-        "sample_texts": Column("string", 1),
-        "sample_token_ids": Column("int32", 2),
-        "sample_log_probs": Column("float64", 2, _arrays),
-        COORDINATES: Column("float64", 2, _numbers),
-        FEATURES: Column("int32", 0),
-        "p_true_log_probs": Column("float64", 1, _numbers),
-        "nli_logits": Column("float64", 3, _numbers),
-        "similarity": Column("float64", 2, _numbers),
-        "token_similarity": Column("float64", 1, _numbers),
-        "sample_token_similarity": Column("float64", 2, _arrays),
-        "nli_chosen_to_alternative": Column("int8", 2, _arrays),
-        "nli_alternative_to_chosen": Column("int8", 2, _arrays),
-        "stc_log_score": Column("float64", 0),
-        "stc_no_clustering_log_score": Column("float64", 0),
-        "stc_no_prefix_log_score": Column("float64", 0),
+        "plain": lambda value: value,
+        "array": lambda value: np.asarray(value, dtype=np.float64),
+        "arrays": lambda rows: [np.asarray(row) for row in rows],
     }
 )
-"""Every field that a run keeps, by name."""
-GREEDY_COLUMNS = ("text", "token_ids", "token_texts", "log_probs", "top_ids", "top_texts", "top_log_probs")
-SAMPLE_COLUMNS = ("sample_texts", "sample_token_ids", "sample_log_probs", HIDDEN_STATES)
-"""Fields that the answers and the samples are recorded with."""
+"""Form of a `Layout` -> from plain lists to what `Generation` holds."""
+COLUMNS: Mapping[str, Layout] = MappingProxyType(
+    {name: layout for name, layout in LAYOUTS.items() if name != HIDDEN_STATES}
+    | {COORDINATES: Layout("float64", 2, form="array"), FEATURES: Layout("int32")}
+)
+"""Every column that a run keeps, by name."""
+
+
+def columns_of(artifact: str) -> tuple[str, ...]:
+    """Fields of `Generation` that an artifact of a run holds."""
+    return tuple(name for step in STEPS if step.artifact == artifact for name in step.fills)
 
 
 def table_of(ids: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> Any:
@@ -93,7 +61,7 @@ def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Seque
     }
     found = []
     for i, question in enumerate(questions):
-        fields = {name: COLUMNS[name].read(values[i]) for name, values in columns.items()}
+        fields = {name: _FORMS[COLUMNS[name].form](values[i]) for name, values in columns.items()}
         if FEATURES in fields:
             fields[HIDDEN_STATES] = unpack_states(fields.pop(COORDINATES), fields.pop(FEATURES))
         fields = {"text": "", "token_ids": (), **fields}  # a method of samples alone reads no greedy answer
@@ -135,7 +103,7 @@ def pack_states(states: npt.ArrayLike) -> FloatArray:
     -------
     array of shape (M, min(M, H))
     """
-    rows = _numbers(states)
+    rows = np.asarray(states, dtype=np.float64)
     u, s, _ = np.linalg.svd(rows - rows.mean(axis=1, keepdims=True), full_matrices=False)
     return np.asarray(u * s)
 

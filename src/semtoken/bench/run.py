@@ -22,18 +22,22 @@ from semtoken.bench.stages import Work
 from semtoken.bench.stages.parts import store_questions
 from semtoken.bench.storage import LOCK, WORKING, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.statistics.steps import STEPS
 
 log = logging.getLogger(__name__)
 
 SETTINGS, PLAN, MANIFEST, LOG = "settings.json", "plan.json", "manifest.json", "run.log"
-PHASES = (
-    ("greedy", "samples", "stc", "p_true"),
-    ("entailment", "alternative_entailment"),
-    ("similarity", "token_relevance", "sample_token_relevance"),
-    ("scores",),
-)
-"""Works in their order; judges follow. All data sets of a model go through a phase before the next begins, so that
-each model is loaded once."""
+
+
+def _phases() -> list[tuple[str, ...]]:
+    """Works in their order, judges left out. All data sets of a model go through a phase before the next begins, so
+    that each model is loaded once.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for step in STEPS:
+        work = step.artifact if step.rules is None else "stc"
+        found.setdefault(step.asks, {})[work] = None
+    return [*map(tuple, found.values()), ("scores",)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[Work]:
     for label in dict.fromkeys(cell.model for cell in plan.cells):
         cells = [cell for cell in plan.cells if cell.model == label]
         judges = dict.fromkeys(step.work for cell in cells for step in cell.steps.values() if step.work[:6] == "judge:")
-        for phase in (*PHASES, tuple(judges)):
+        for phase in (*_phases(), tuple(judges)):
             for cell in cells:
                 for name in phase:
                     if steps := cell.steps_of(name):

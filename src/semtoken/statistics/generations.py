@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from semtoken.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.decoding import Observed, SeededDraws, StepObserver, draw_key
 from semtoken.statistics.pairs import in_batches_by_length
-from semtoken.statistics.timings import STEPS_OF_FIELD, Timings
+from semtoken.statistics.steps import STC_STEPS, RecordingStep
+from semtoken.statistics.timings import Timings
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 """Called with (step, done, of how many)."""
-
-STC_SCORES: Mapping[str, dict[str, Any]] = MappingProxyType(
-    {
-        "stc_log_score": {},
-        "stc_no_clustering_log_score": {"clustering": False},
-        "stc_no_prefix_log_score": {"prefix_matching": False},
-    }
-)
-"""Field of `Generation` -> the rules of the STC score that fills it, where they differ from the scorer's own."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,8 @@ def _greedy_batch(
     options = stc.generation_options({"num_beams": 1}, decoding.max_new_tokens, decoding.stop_at_newline, ())
     ends = options["eos_token_id"] or ()
     observer = StepObserver(stc.clusters.vocabulary.size, ends, timings, top_k=top_k)
-    recorders = {name: TimedRecorder(stc, name, ends, timings) for name in STC_SCORES if name in needs}
+    wanted = [step for step in STC_STEPS if set(step.fills) & set(needs)]
+    recorders = {step.fills[0]: TimedRecorder(stc, step, ends, timings) for step in wanted}
     inputs = generation_inputs(stc, prompts, options["pad_token_id"], 1)
     with ExitStack() as stack:
         stack.enter_context(observer.watching(stc.model))
@@ -213,10 +205,10 @@ def _sample_fields(stc: STC, answers: list[list[int]], observed: list[Observed])
 
 
 class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
-    """A `ClusterRecorder` of one of `STC_SCORES` whose seconds are kept."""
+    """A `ClusterRecorder` of one of `STC_STEPS` whose seconds are kept."""
 
-    def __init__(self, stc: STC, field: str, ends: Sequence[int], timings: Timings) -> None:
-        rules: ScoringRules = replace(stc.rules, **STC_SCORES[field])
+    def __init__(self, stc: STC, step: RecordingStep, ends: Sequence[int], timings: Timings) -> None:
+        rules: ScoringRules = replace(stc.rules, **(step.rules or {}))
         with timings.measure("loading"):  # the index of the vocabulary is made once
             self._recorder = ClusterRecorder(
                 stc.clusters,
@@ -227,7 +219,7 @@ class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
                 eos_token_id=ends,
             )
         self._timings = timings
-        (self._step,) = STEPS_OF_FIELD[field]
+        self._step = step.name
         self.watching = self._recorder.watching
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:

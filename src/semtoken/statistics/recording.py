@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
-from semtoken.methods import METHODS
 from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
 from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import Spelling, p_true_log_probs
-from semtoken.statistics.pair_steps import PAIR_STEPS, Fields, Tokens, record_pairs
 from semtoken.statistics.pairs import AskPairs, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel
-from semtoken.statistics.timings import STEPS_OF_FIELD, Timings, steps_for
+from semtoken.statistics.steps import EVERYTHING, PAIR_STEPS, STEP_OF_FIELD, Fields, RecordingStep, Tokens, steps_for
+from semtoken.statistics.timings import Timings
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers import STC
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
 Statistics = Callable[[list[Generation]], list[Fields]]
 """Generations -> the fields that one step adds to each."""
-EVERYTHING = frozenset(name for method in METHODS.values() for name in method.needs)
-"""All fields of `Generation` that some method needs."""
 
 
 def record(
@@ -101,9 +98,9 @@ class _Run:
     steps: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        unknown = self.needs - STEPS_OF_FIELD.keys()
+        unknown = self.needs - STEP_OF_FIELD.keys()
         if unknown:
-            raise InvalidInput(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEPS_OF_FIELD)}.")
+            raise InvalidInput(f"needs holds {', '.join(sorted(unknown))}; it can hold {', '.join(STEP_OF_FIELD)}.")
         object.__setattr__(self, "steps", steps_for(self.needs))
 
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
@@ -143,13 +140,13 @@ def _statistics(
     if "p_true" in run.steps:
         yield "p_true", partial(_p_true, run, spelling)
     models: dict[str, AskPairs] = {}
-    for step, model in PAIR_STEPS.items():
-        if step not in run.steps:
+    for step in PAIR_STEPS:
+        if step.name not in run.steps:
             continue
-        if model not in models:
+        if step.asks not in models:
             with run.timings.measure("loading"):
-                models = {model: _nli(nli) if model == "nli" else _similarity(similarity)}
-        yield step, partial(_pairs, step, UniquePairs(models[model]), run.tokens)
+                models = {step.asks: _nli(nli) if step.asks == "nli" else _similarity(similarity)}
+        yield step.name, partial(_pairs, step, UniquePairs(models[step.asks]), run.tokens)
 
 
 def _nli(model: str | EntailmentModel) -> AskPairs:
@@ -166,5 +163,6 @@ def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Field
     return [{"p_true_log_probs": row} for row in found]
 
 
-def _pairs(step: str, ask: AskPairs, tokens: Tokens, part: list[Generation]) -> list[Fields]:
-    return record_pairs(step, ask, part, tokens)
+def _pairs(step: RecordingStep, ask: AskPairs, tokens: Tokens, part: list[Generation]) -> list[Fields]:
+    assert step.pairs is not None
+    return step.pairs(ask, part, tokens)

@@ -9,14 +9,15 @@ from typing import TypeAlias
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.answering import GenerationBackend
 from semtoken.bench.clusterings import load_clustering
-from semtoken.bench.plan import STC_RULES, clustering_of
-from semtoken.bench.records import GREEDY_COLUMNS, SAMPLE_COLUMNS, table_of
+from semtoken.bench.plan import clustering_of
+from semtoken.bench.records import columns_of, table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
 from semtoken.generation import Generation
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS
+from semtoken.statistics.steps import STEP
 
 Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings], list[Generation]]
 
@@ -27,12 +28,12 @@ def _backend(context: Context) -> GenerationBackend:
 
 def greedy(context: Context) -> Recorder:
     """Greedy answers with log-probabilities and alternatives."""
-    return _answers(context, _backend(context).greedy, GREEDY_COLUMNS)
+    return _answers(context, _backend(context).greedy, columns_of("greedy"))
 
 
 def samples(context: Context) -> Recorder:
     """Sampled answers with log-probabilities and hidden states."""
-    return _answers(context, _backend(context).samples, SAMPLE_COLUMNS)
+    return _answers(context, _backend(context).samples, columns_of("samples"))
 
 
 def _answers(context: Context, generate: Generate, columns: Collection[str]) -> Recorder:
@@ -79,7 +80,8 @@ def clustered(context: Context) -> Recorder:
         found = backend.clustered(part.prompts, answers, scorers, timings)
         for step in part.missing:
             own = step.name.partition(":")[0]
-            fields = [{f"{own}_log_score": value} for value in found[step.name]]
+            (field,) = STEP[own].fills
+            fields = [{field: value} for value in found[step.name]]
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
             yield Recorded(step, table_of(part.ids, fields), {own: seconds})
 
@@ -90,6 +92,6 @@ def _scorer(context: Context, name: str) -> Scorer:
     rules = ScoringRules(
         context.settings.preset,
         context.settings.function_words,
-        **STC_RULES.get(name, {}),
+        **(STEP[name].rules or {} if name in STEP else {}),
     )
     return scorer_for(load_clustering(context.run, clustering_of(context.cell, name)), rules)

@@ -8,22 +8,26 @@ from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.records import table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
 from semtoken.statistics import Timings, UniquePairs
-from semtoken.statistics.pair_steps import PAIR_STEPS, Tokens, record_pairs
 from semtoken.statistics.relevance import special_token_ids
+from semtoken.statistics.steps import RecordingStep, Tokens
 
 
-def recorder(step: str, context: Context) -> Recorder:
-    """Entailment, similarity or token relevance."""
+def recorder(step: RecordingStep, context: Context) -> Recorder:
+    """What one of `PAIR_STEPS` computes."""
+    compute = step.pairs
+    assert compute is not None
     models = context.models
-    ask = models.nli().logits if PAIR_STEPS[step] == "nli" else models.similarity().similarities
+    ask = models.nli().logits if step.asks == "nli" else models.similarity().similarities
     vocabulary = load_clustering(context.run, context.cell.clusterings[0]).vocabulary
     tokens = Tokens(vocabulary.decode, special_token_ids(models.tokenizer(context.cell.model)))
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
         generations = part.generations
-        with timings.measure(step):  # pairs are remembered for one shard: its numbers must not depend on the others
-            found = record_pairs(step, UniquePairs(ask), generations, tokens)
+        with timings.measure(
+            step.name
+        ):  # pairs are remembered for one shard: its numbers must not depend on the others
+            found = compute(UniquePairs(ask), generations, tokens)
         yield Recorded(part.missing[0], table_of(part.ids, found), timings.seconds)
 
     return record

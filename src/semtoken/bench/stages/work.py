@@ -11,6 +11,7 @@ from semtoken.bench.plan import CellPlan, Step
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.stages.parts import Context, Part, Recorder, Unrecorded
 from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
+from semtoken.statistics.steps import STEP
 
 
 @dataclass(frozen=True)
@@ -76,4 +77,4 @@ def _recorder(work: str, context: Context) -> Recorder:
         "p_true": answers.p_true,
         "scores": scores.recorder,
     }
-    return makers[work](context) if work in makers else pairs.recorder(work, context)
+    return makers[work](context) if work in makers else pairs.recorder(STEP[work], context)
