@@ -15,7 +15,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors _arrays _extras stopwords",
+    "errors _arrays _extras _files stopwords",
     "almanac",
     "vocabulary _tokenizers clustering results generation metrics",
     "tables packing persistence cards",

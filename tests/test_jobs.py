@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Sequence
@@ -196,10 +195,9 @@ def test_a_damaged_line_of_output_is_named(job: ScoringJob, engine: Drawn) -> No
 
 
 def test_two_runs_at_once_are_refused(job: ScoringJob, engine: Drawn) -> None:
-    with job.target.open("ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(InvalidInput, match="Another run is writing"):
-            run(job, engine)
+    another = job.lines.appending(job.all_settings, overwrite=False)
+    with another, pytest.raises(InvalidInput, match="Another run is writing"):
+        run(job, engine)
 
 
 def test_the_input_is_never_written_over(job: ScoringJob) -> None:

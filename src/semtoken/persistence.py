@@ -5,12 +5,9 @@ A folder is written whole or not at all, and never read half. Nothing here knows
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import re
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +20,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
+from semtoken._files import ATTEMPTS, replacing_folder
 from semtoken.errors import ArtifactError, InvalidInput
 
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 1
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)  # why a folder cannot take the name of another
-RENAME_ATTEMPTS = 10  # other processes may publish the same folder at the same time
 
 
 @dataclass(frozen=True)
@@ -80,25 +76,6 @@ def save(
     with replacing_folder(target) as new:
         _write_files(new, arrays, config, card)
     return target
-
-
-@contextmanager
-def replacing_folder(target: Path) -> Iterator[Path]:
-    """An empty folder to fill, which takes the name of `target` and the place of a former one when all is written.
-
-    Raises
-    ------
-    InvalidInput
-        The place cannot be written, or the disk is full; a former folder stays.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _sibling(target) as new:
-            new.mkdir()
-            yield new
-            _publish(new, target)
-    except OSError as error:
-        raise InvalidInput(f"Cannot write {target}: {error.strerror or error}. Choose another directory.") from error
 
 
 def load(source: str | Path, *, revision: str | None = None) -> Saved:
@@ -180,7 +157,7 @@ def _check_replaceable(target: Path) -> None:
             "would be lost. Choose a new or empty directory."
         )
     # Looked at again: another process may be putting its own folder there at this moment.
-    if all(any(_entries(target)) and not is_saved(target) for _ in range(RENAME_ATTEMPTS)):
+    if all(any(_entries(target)) and not is_saved(target) for _ in range(ATTEMPTS)):
         raise InvalidInput(f"{target} is not empty and was not written by semtoken. Choose a new or empty directory.")
 
 
@@ -205,42 +182,6 @@ def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: M
     (folder / LAYOUT.card).write_text(card, encoding="utf-8")
     text = json.dumps(stamped, indent=2, ensure_ascii=False)
     (folder / LAYOUT.config).write_text(text + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _sibling(target: Path) -> Iterator[Path]:
-    """A name beside `target` (so that renaming stays on one file system), removed afterwards if still there."""
-    path = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _publish(new: Path, target: Path) -> None:
-    """Give a finished folder its name, moving away what had it before."""
-    with _sibling(target) as old:
-        for _ in range(RENAME_ATTEMPTS):
-            try:
-                new.rename(target)
-                return
-            except OSError as error:
-                if error.errno not in OCCUPIED:
-                    raise
-            try:
-                target.rename(old)
-            except FileNotFoundError:
-                continue
-            try:
-                new.rename(target)
-                return
-            except OSError as error:
-                if error.errno in OCCUPIED:  # another process was quicker; its folder is whole too
-                    shutil.rmtree(old)
-                    continue
-                old.rename(target)
-                raise
-    raise OSError(f"another process keeps replacing {target}")
 
 
 def _locate(source: str | Path, revision: str | None) -> Path:

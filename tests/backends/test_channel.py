@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semtoken._files import WORKING
 from semtoken.almanac import almanac_clusters_path
 from semtoken.backends.vllm import watch
 from semtoken.backends.vllm.channel import (
@@ -302,8 +303,8 @@ def test_only_old_files_of_the_channel_are_removed(clusters: TokenClusters, tmp_
     write_record(tmp_path, record_of(clusters))
     write_record(tmp_path, record_of(clusters, request_id="young"))
     (tmp_path / "notes.json").write_text("{}")
-    (tmp_path / ".half-1.semtoken.tmp").write_text("")
-    for name in ("r.semtoken.json", "notes.json", ".half-1.semtoken.tmp"):
+    (tmp_path / f"{WORKING}1-r.semtoken.json").write_text("")
+    for name in ("r.semtoken.json", "notes.json", f"{WORKING}1-r.semtoken.json"):
         os.utime(tmp_path / name, (0, 0))
     assert remove_stale(tmp_path, older_than=3600) == 2
     assert sorted(os.listdir(tmp_path)) == ["notes.json", "young.semtoken.json"]

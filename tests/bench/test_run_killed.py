@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import yaml
 
+from semtoken._files import WORKING
 from semtoken.bench.collecting import collect
-from semtoken.bench.storage import WORKING
 from tests.bench.runs import same, shards, tiny_settings
 
 COMMAND = (sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run")

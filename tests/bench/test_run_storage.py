@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semtoken._files import WORKING
 from semtoken.bench.records import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
-    WORKING,
     is_shard,
     locked,
     read_shard,

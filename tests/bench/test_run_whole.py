@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import semtoken
+from semtoken._files import WORKING
 from semtoken.bench.answering import TransformersBackend
 from semtoken.bench.collecting import collect
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
-from semtoken.bench.storage import WORKING
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score

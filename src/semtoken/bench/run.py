@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from semtoken._files import WORKING
 from semtoken.bench import manifest
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
@@ -20,7 +21,7 @@ from semtoken.bench.prompts import prompt_format
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
 from semtoken.bench.stages import Work
 from semtoken.bench.stages.parts import store_questions
-from semtoken.bench.storage import LOCK, WORKING, locked, read_json, remove_leftovers, take_problem, write_json
+from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.statistics.steps import STEPS
 

@@ -8,21 +8,19 @@ of other settings is no shard, and is made anew.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
-from uuid import uuid4
+from typing import Any
 
+from semtoken import _files
 from semtoken._extras import require
 from semtoken.errors import InvalidInput
 
 METADATA_KEY = b"semtoken"
 LOCK = "lock"
 PROBLEM = ".problem.json"
-WORKING = ".writing-"  # temporary names; a kill leaves such files behind, `remove_leftovers` takes them away
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def write_shard(
     if usage:
         facts["usage"] = dict(usage)
     table = columns.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()})
-    with replacing(shard_path(folder, number)) as file:
+    with _files.replacing_file(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
@@ -138,8 +136,7 @@ def take_problem(folder: Path) -> str | None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file whole or not at all."""
-    with replacing(path) as file:
-        file.write(json.dumps(content, indent=1, ensure_ascii=False).encode() + b"\n")
+    _files.replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -159,42 +156,6 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes its name, and the place of a former one, once it is complete and on the disk.
-
-    Raises
-    ------
-    InvalidInput
-        The folder cannot be written, or the disk is full; a former file stays.
-    """
-    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with working.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(working, path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        with suppress(OSError):
-            working.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming last through a power cut; not every system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
 def locked(run: Path) -> Iterator[None]:
     """The run's folder for this process alone, made where it is missing.
 
@@ -205,22 +166,12 @@ def locked(run: Path) -> Iterator[None]:
     InvalidInput
         Another process has it, or the folder cannot be written.
     """
-    filelock = require("filelock", extra="bench")
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(run / LOCK)
-        lock.acquire(timeout=0)
-    except filelock.Timeout as error:
-        raise InvalidInput(f"Another run is at work in {run}. Wait for it, or choose another folder.") from error
-    except OSError as error:
-        raise InvalidInput(f"{run} cannot be written: {error.strerror or error}.") from error
-    try:
+    with _files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder."):
         yield
-    finally:
-        lock.release()
 
 
 def remove_leftovers(run: Path) -> None:
     """Delete what a killed run left half-written; only the holder of the lock may."""
-    for path in (*run.rglob(f"{WORKING}*"), *run.rglob(f"*{PROBLEM}")):
+    _files.remove_leftovers(run)
+    for path in run.rglob(f"*{PROBLEM}"):
         path.unlink(missing_ok=True)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from semtoken._extras import require
+from semtoken._files import check_writable
 from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
 from semtoken.jobs.lines import RESULT_FIELDS, BadLine, Item, dump_line, read_items
-from semtoken.jobs.output import OutputFile, check_same_settings, check_writable
+from semtoken.jobs.output import OutputFile, check_same_settings
 from semtoken.jobs.parquet import read_settings, write_parquet
 from semtoken.results import ScoredResponse
 

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from semtoken._files import locked, replace_text, writing_errors
 from semtoken.errors import InvalidInput
 from semtoken.jobs.lines import BadLine, Item
-
-if sys.platform != "win32":  # there, two runs on one output are not noticed
-    import fcntl
 
 
 @dataclass(frozen=True)
@@ -38,19 +34,10 @@ class LineWriter:
         InvalidInput
             The disk is full, or the file cannot be written any more.
         """
-        with _told(self.path):
+        with writing_errors(self.path):
             self.file.write(b"".join(lines))
             self.file.flush()
             os.fsync(self.file.fileno())
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Errors of the operating system as one of ours."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 @dataclass(frozen=True)
@@ -120,14 +107,18 @@ class OutputFile:
         InvalidInput
             Another run is writing to it, or it cannot be written.
         """
-        with _told(self.path):
-            file = self.path.open("ab")
-        with file:
-            _lock(file, self.path)
-            with _told(self.path):
-                file.truncate(0 if overwrite else sum(map(len, complete_lines(self.path))))
-                _replace_file(self.settings_path, json.dumps(dict(settings), indent=1, ensure_ascii=False) + "\n")
-            yield LineWriter(self.path, file)
+        with self._locked():
+            with writing_errors(self.path):
+                file = self.path.open("ab")
+            with file:
+                with writing_errors(self.path):
+                    file.truncate(0 if overwrite else sum(map(len, complete_lines(self.path))))
+                replace_text(self.settings_path, json.dumps(dict(settings), indent=1, ensure_ascii=False) + "\n")
+                yield LineWriter(self.path, file)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
+        return locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True)
 
     def remove(self) -> None:
         """Delete the lines and their settings."""
@@ -172,36 +163,3 @@ def _fault(line: bytes, item: Item | BadLine) -> str:
         if not generated and (name not in record or record[name] != value):
             return f"was not made from line {item.number} of the input: the field {name!r} differs"
     return ""
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InvalidInput(f"Another run is writing to {path}. Wait for it, or choose another output.") from error
-
-
-def _replace_file(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    working = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        working.write_text(text, encoding="utf-8")
-        os.replace(working, path)
-    finally:
-        working.unlink(missing_ok=True)
-
-
-def check_writable(path: Path) -> None:
-    """Raise `InvalidInput` unless a file can be written there. Nothing is changed."""
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path} is a folder; give the name of a file.")
-        if path.exists():
-            path.open("ab").close()
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        missing = not path.parent.exists()
-        reason = f"the folder {path.parent} does not exist" if missing else error.strerror or str(error)
-        raise InvalidInput(f"{path} cannot be written: {reason}.") from error

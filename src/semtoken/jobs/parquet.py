@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from semtoken._extras import require
+from semtoken._files import replacing_file
 from semtoken.errors import InvalidInput
 
 ROWS_AT_ONCE = 4096
@@ -28,26 +28,20 @@ def write_parquet(lines: Path, target: Path, settings: Mapping[str, Any]) -> Non
     """
     pyarrow = require("pyarrow", extra="frames")
     parquet = require("pyarrow.parquet", extra="frames")
-    working = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         schema = pyarrow.schema([])
         for rows in _chunks(lines):
             found = pyarrow.Table.from_pylist(_all_fields(rows)).schema
             schema = pyarrow.unify_schemas([schema, found], promote_options="permissive")
         schema = schema.with_metadata({METADATA_KEY: json.dumps(dict(settings)).encode()})
-        with parquet.ParquetWriter(working, schema) as writer:
+        with replacing_file(target) as file, parquet.ParquetWriter(file, schema) as writer:
             for rows in _chunks(lines):
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
-        os.replace(working, target)
     except pyarrow.ArrowException as error:
         raise InvalidInput(
             f"{lines} cannot become a table: {error}. In Parquet a field must hold values of one kind. "
             "Write the output as .jsonl, or make the field uniform."
         ) from error
-    except OSError as error:
-        raise InvalidInput(f"{target} cannot be written: {error.strerror or error}.") from error
-    finally:
-        working.unlink(missing_ok=True)
 
 
 def _all_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

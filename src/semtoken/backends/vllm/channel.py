@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from semtoken._arrays import FloatArray, log_normalizers
+from semtoken._files import replacing_file
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.results import Distribution, ScoredResponse
@@ -29,7 +28,7 @@ from semtoken.scoring.rules import ScoringRules
 
 FORMAT = 1
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-ENDING, UNFINISHED = ".semtoken.json", ".semtoken.tmp"
+ENDING = ".semtoken.json"
 POLL_SECONDS = 0.02
 
 
@@ -79,15 +78,8 @@ def write_record(folder: str | Path, record: ChannelRecord) -> None:
         "answer": _to_plain(record.answer),
         "held": None if record.held is None else _packed(record.held),
     }
-    target = record_path(folder, record.request_id)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{record.request_id}-", suffix=UNFINISHED)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(plain, file)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing_file(record_path(folder, record.request_id), private=True, durable=False, parents=False) as file:
+        file.write(json.dumps(plain).encode())
 
 
 def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
@@ -201,7 +193,7 @@ def _restored(record: ChannelRecord, scorer: Scorer) -> LogitsAnswer:
 def remove_stale(folder: str | Path, older_than: float) -> int:
     """Delete the files of requests that nobody read, last written more than `older_than` seconds ago; how many."""
     removed = 0
-    for path in [*Path(folder).glob(f"*{ENDING}"), *Path(folder).glob(f".*{UNFINISHED}")]:
+    for path in Path(folder).glob(f"*{ENDING}"):  # those that a killed engine left half-written among them
         try:
             if time.time() - path.stat().st_mtime > older_than:
                 path.unlink()

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from semtoken._files import replacing_file
 from semtoken.bench.datasets import question_of_line, read_rows
 from semtoken.bench.judges.records import Judged, Verdict
-from semtoken.bench.storage import replacing
 from semtoken.errors import InvalidInput
 
 
@@ -64,7 +64,7 @@ def write_verdicts(path: Path, items: Sequence[Judged], verdicts: Mapping[str, S
     for judge, said in verdicts.items():
         columns |= _columns(judge, said)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    with replacing(path) as file:
+    with replacing_file(path) as file:
         file.write((_csv(rows) if path.suffix == ".csv" else _json_lines(rows)).encode("utf-8"))
 
 

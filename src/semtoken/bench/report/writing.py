@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from semtoken._extras import require
+from semtoken._files import replacing_folder
 from semtoken.bench.report.content import Report, Section
 from semtoken.bench.report.latex import latex_document, latex_table
 from semtoken.bench.report.markdown import escaped, markdown_table
 from semtoken.errors import InvalidInput
-from semtoken.persistence import replacing_folder
 
 FORMAT = "semtoken.report"
 INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"

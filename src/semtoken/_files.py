@@ -1,0 +1,420 @@
+"""Writing and reading files so that nothing is ever half there: the one home for it.
+
+- `replacing_file` and `replacing_folder` put a finished file or folder in the place of a former one in one step.
+- `read_folder` reads files of a folder that another process may be replacing, all of them from one version.
+- `locked` keeps two runs from working on the same output.
+- `read_json_lines`, `parse_json`, `dump_json` and `finite` are JSON as every part of semtoken reads and writes it:
+  UTF-8, no NaN, no infinity, no half characters, and an error that names the place.
+
+Errors of the operating system (no permission, disk full, a missing folder) become `InvalidInput`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import gzip
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NoReturn
+from uuid import uuid4
+
+from semtoken.errors import InvalidInput
+
+WORKING = ".writing-"
+"""Beginning of temporary names. A kill leaves such files behind; `remove_leftovers` deletes them."""
+FORMER = ".former-"
+"""Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
+ATTEMPTS = 20  # other processes may replace the same folder at the same time
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+# --- errors ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into "PATH cannot be written: REASON."."""
+    try:
+        yield
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError) and not path.parent.exists()
+        reason = f"the folder {path.parent} does not exist" if missing else error.strerror or str(error)
+        raise InvalidInput(f"{path} cannot be written: {reason}.") from error
+
+
+@contextmanager
+def reading_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the operating system or of decompression into "PATH cannot be read: REASON."."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise `InvalidInput` unless a file can be written there. Nothing is changed."""
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder; give the name of a file.")
+    with writing_errors(path):
+        if path.exists():
+            path.open("ab").close()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+
+
+# --- files and folders that appear whole -------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing_file(
+    path: Path, *, private: bool = False, durable: bool = True, parents: bool = True
+) -> Iterator[IO[bytes]]:
+    """A file to write that takes its name, and the place of a former file, once it is complete.
+
+    Parameters
+    ----------
+    path
+        Where it belongs.
+    private
+        Only this user may read it.
+    durable
+        Wait until it is on the disk, so that it outlives a power cut.
+    parents
+        Make missing folders.
+
+    Raises
+    ------
+    InvalidInput
+        The folder cannot be written, or the disk is full. A former file stays as it is.
+    """
+    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name[-100:]}")
+    try:
+        with writing_errors(path):
+            if parents:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+            with open(handle, "wb") as file:
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            os.replace(working, path)
+            if durable:
+                _sync(path.parent)
+    finally:
+        with suppress(OSError):
+            working.unlink()
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all (UTF-8, newlines as they are)."""
+    with replacing_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """An empty folder to fill, which takes the name of `path` and the place of a former folder when it is complete.
+
+    The two are exchanged in one step where the system can (Linux, macOS). Elsewhere the former folder is moved to
+    `former_folder(path)` first; `read_folder` looks there too, so that a reader finds a whole folder at any moment.
+
+    Raises
+    ------
+    InvalidInput
+        The place cannot be written, or the disk is full. A former folder stays as it is.
+    """
+    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name[-100:]}")
+    try:
+        with writing_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            working.mkdir()
+            yield working
+            for file in working.rglob("*"):
+                _sync(file)
+            _sync(working)
+            _publish(working, path)
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def former_folder(path: Path) -> Path:
+    """Where a folder lies while it is being replaced on a system that cannot exchange two folders."""
+    return path.with_name(f"{FORMER}{path.name}")
+
+
+def _publish(working: Path, path: Path) -> None:
+    """Give a finished folder its name. Afterwards `working` is free, or holds what had the name before."""
+    for _ in range(ATTEMPTS):
+        try:
+            working.rename(path)
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        else:
+            shutil.rmtree(former_folder(path), ignore_errors=True)
+            return
+        try:
+            if _exchange(working, path):
+                return
+        except FileNotFoundError:
+            continue
+        _move_aside(path)
+    raise OSError(errno.EBUSY, "another process keeps replacing it")
+
+
+def _move_aside(path: Path) -> None:
+    """Free the name of a folder; until another folder has it, readers find this one under `former_folder`."""
+    with _short_lock(path), suppress(FileNotFoundError):
+        if path.exists():
+            shutil.rmtree(former_folder(path), ignore_errors=True)
+            path.rename(former_folder(path))
+
+
+@contextmanager
+def _short_lock(path: Path) -> Iterator[None]:
+    from filelock import FileLock
+
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        yield
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Exchange two folders in one step; False where the system or the file system cannot."""
+    call = _exchange_call()
+    if call is None:
+        return False
+    if call(os.fsencode(one), os.fsencode(two)) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), str(two))
+
+
+@functools.cache
+def _exchange_call() -> Any:
+    """A function of two encoded paths that exchanges them, or None."""
+    system: str = sys.platform
+    try:
+        library = ctypes.CDLL(None, use_errno=True)
+        if system.startswith("linux"):
+            rename, here, exchange = library.renameat2, -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+            return lambda one, two: rename(here, one, here, two, exchange)
+        if system == "darwin":
+            swap, flag = library.renamex_np, 2  # RENAME_SWAP
+            return lambda one, two: swap(one, two, flag)
+    except (OSError, AttributeError, TypeError):
+        pass
+    return None
+
+
+def read_folder(path: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The content of some files of a folder, all of one version of the folder even while it is being replaced.
+
+    Raises
+    ------
+    OSError
+        The folder or a file cannot be read; a `FileNotFoundError` where one is missing.
+    """
+    attempts = iter(range(ATTEMPTS, 0, -1))
+    while True:
+        before = _identity(path)
+        try:
+            with _opened_folder(path if before else former_folder(path)) as (folder, descriptor):
+                return {name: _read(folder / name, descriptor) for name in names}
+        except FileNotFoundError:  # a file is missing, or the folder was replaced and deleted while it was read
+            unchanged = before is not None and _identity(path) == before
+            if unchanged or next(attempts) == 1:
+                raise
+
+
+def _identity(folder: Path) -> tuple[int, int, int] | None:
+    """What tells a folder from another one of the same name; None if there is none."""
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[tuple[Path, int | None]]:
+    """A folder, with a descriptor that goes on to mean it whatever becomes of its name (None on Windows)."""
+    if os.open not in os.supports_dir_fd:
+        yield folder, None
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield folder, descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, descriptor: int | None) -> bytes:
+    if descriptor is None:
+        return path.read_bytes()
+    with open(path.name, "rb", opener=lambda name, flags: os.open(name, flags, dir_fd=descriptor)) as file:
+        return file.read()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what killed runs left half-written below a folder. Only whoever has locked the folder may call this."""
+    for path in sorted(folder.rglob(f"{WORKING}*")):
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _sync(path: Path) -> None:
+    """Force a file, or the names in a folder, to the disk; not every system can do so for folders."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, busy: str, *, remove: bool = False) -> Iterator[None]:
+    """A lock file held by this process alone; the system releases it when the process ends, however it ends.
+
+    Parameters
+    ----------
+    path
+        The lock file.
+    busy
+        The message if another process holds it.
+    remove
+        Delete the lock file at the end. (filelock does not count a lock on a deleted file, so this is safe.)
+
+    Raises
+    ------
+    InvalidInput
+        Another process holds it, or the folder cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise InvalidInput(busy) from error
+    try:
+        yield
+    finally:
+        if remove:
+            with suppress(OSError):
+                path.unlink()
+        lock.release()
+
+
+# --- JSON --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JsonLine:
+    """One line of a JSON lines file that is not blank."""
+
+    number: int
+    """Line of the file, counted from 1."""
+    value: Any
+    """What it holds; None if `fault` says why it cannot be read."""
+    fault: str = ""
+
+
+def read_json_lines(path: Path) -> Iterator[JsonLine]:
+    """The lines of a file, `.gz` or not, one at a time; blank ones are left out, bad ones carry their fault.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read.
+    """
+    with reading_errors(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        yield from json_lines(file)
+
+
+def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
+    """As `read_json_lines`, from an open file or any other source of lines."""
+    for number, line in enumerate(lines, start=1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if text.strip():
+            try:
+                yield JsonLine(number, parse_json(text))
+            except ValueError as error:
+                yield JsonLine(number, None, str(error))
+
+
+def parse_json(text: bytes | str) -> Any:
+    """A JSON value; stricter than `json.loads`, because what is read is written again.
+
+    Raises
+    ------
+    ValueError
+        It is not UTF-8 or not JSON, holds NaN, infinity or half a character, or is nested too deeply. The message
+        begins with "not ..." or "a text ..." and names the place in the line.
+    """
+    try:
+        decoded = text if isinstance(text, str) else text.decode("utf-8")
+        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite_number)
+        dump_json(value)
+        return value
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise ValueError(f"not JSON: {error.msg} at {place}column {error.colno}") from error
+    except RecursionError as error:
+        raise ValueError("not usable JSON: nested too deeply") from error
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> bytes:
+    """A value as JSON in UTF-8, without a newline at its end.
+
+    Raises
+    ------
+    ValueError
+        It holds an infinite number, NaN or half a character, which JSON files cannot.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("a text holds half a character (a lone surrogate)") from error
+
+
+def finite(value: Any) -> Any:
+    """A JSON value with null in the place of every NaN and infinity, at any depth."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"not JSON: {name} is no JSON number")
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"not usable JSON: the number {text[:20]} is too large")
+    return number
