@@ -17,7 +17,7 @@ SOURCE = Path(semtoken.__file__).parent
 LAYERS = (
     "errors _arrays _extras _files stopwords",
     "almanac",
-    "vocabulary _tokenizers clustering results generation metrics",
+    "vocabulary _tokenizers clustering results generation metrics parts",
     "tables packing persistence cards",
     "clusters cluster_cache top_logprobs",
     "scoring methods",

@@ -12,6 +12,8 @@ from semtoken._extras import require
 if TYPE_CHECKING:
     import pandas as pd
 
+    from semtoken.parts import By, Finder, Part
+
 Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
 one of an engine that does not say."""
@@ -187,6 +189,21 @@ class ScoredResponse:
         """
         touched = (t.log_clustered_probability for t in self.tokens if t.start < end and t.end > start)
         return -math.expm1(math.fsum(touched)) + 0.0
+
+    def parts(self, by: By | Finder = "phrase", **options: Any) -> list[Part]:
+        """Words, phrases, sentences, numbers, JSON fields and so on, each with its own confidence.
+
+        Parameters
+        ----------
+        by : {"word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"} or a function
+            What to look for. A function takes the text and gives `(start, end)` or `(start, end, label)` of each part.
+        **options
+            `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`; see
+            `semtoken.parts.parts_of`.
+        """
+        from semtoken.parts import parts_of
+
+        return parts_of(self, by, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity."""

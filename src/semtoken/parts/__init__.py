@@ -1,0 +1,13 @@
+"""Confidence of the parts of an answer: words, phrases, sentences, numbers, JSON fields, tool-call arguments, code.
+
+`parts_of` is what `ScoredResponse.parts` calls. Finders say where parts stand (`prose`, `figures`, `fields`, `code`,
+`tool_calls`); `aggregates` turns the log masses of their tokens into confidences. Nothing here asks a model.
+"""
+
+from __future__ import annotations
+
+from semtoken.parts.finding import By, Finder, parts_of
+from semtoken.parts.records import AnswerTokens, Part
+from semtoken.parts.tool_calls import ToolCall
+
+__all__ = ["AnswerTokens", "By", "Finder", "Part", "ToolCall", "parts_of"]

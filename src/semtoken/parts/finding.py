@@ -1,0 +1,209 @@
+"""`parts_of`: an answer, and what to look for in it -> its parts with their confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from semtoken.errors import InvalidInput
+from semtoken.parts.aggregates import part_of
+from semtoken.parts.answers import answer_tokens
+from semtoken.parts.code import find_identifiers
+from semtoken.parts.fields import find_fields, missing_fields, subschema
+from semtoken.parts.figures import find_figures, find_references
+from semtoken.parts.json_values import find_json
+from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
+from semtoken.parts.records import AnswerTokens, Equality, Found, Part
+from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
+from semtoken.results import ScoredResponse
+
+By = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
+Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
+"""text -> (start, end) or (start, end, label) of each part, in characters."""
+
+
+def parts_of(
+    answer: ScoredResponse | AnswerTokens,
+    by: By | Finder = "phrase",
+    *,
+    equality: Equality | None = None,
+    schema: Any = None,
+    keys: bool = False,
+    containers: bool = False,
+    language: str | None = None,
+    calls: Sequence[ToolCall | tuple[str, str]] | None = None,
+    text: str | None = None,
+    constrained: bool | None = None,
+) -> list[Part]:
+    """Parts of an answer, each with its own confidence.
+
+    Parameters
+    ----------
+    answer
+        A scored answer.
+    by : {"word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"} or a function
+        What to look for. A function takes the text and gives `(start, end)` or `(start, end, label)` of each part.
+    equality : {"exact", "surface", "meaning", "mixed"}, optional
+        What counts as the same token. Default: what fits the kind of part.
+    schema
+        For fields: a JSON Schema as a dict, or a Pydantic model. Tells types and enums, and which fields are missing.
+    keys, containers
+        For fields: give keys too; objects and arrays too, and how sure the model was that an array ends (`length`).
+    language
+        For sentences, a language code such as "de" (default "en"); for identifiers, a language that Pygments knows.
+    calls
+        For tool calls: name and arguments of each as the server gave them, if it gave them apart.
+    text
+        The answer as the engine gave it, if it is not what the tokens spell.
+    constrained
+        Whether a grammar shaped the answer, so that tokens without a choice are left out and counted.
+
+    Returns
+    -------
+    list of Part
+        In the order of the text; missing fields last.
+
+    Raises
+    ------
+    InvalidInput
+        An unknown `by` or `equality`, a finder that gives no ranges of the text, or a schema that is none.
+    MissingExtra
+        A library that splits text is not installed.
+    """
+    if equality is not None and equality not in get_args(Equality):
+        raise InvalidInput(f"equality must be one of {', '.join(get_args(Equality))}. Got {equality!r} instead.")
+    tokens = answer if isinstance(answer, AnswerTokens) else answer_tokens(answer, constrained=constrained)
+    schema = as_schema(schema)
+    shift, aligned = _place_of(text, tokens.text)
+    said = tokens.text if text is None else text
+    found, complete, missing = _found(
+        said, by, schema, keys=keys, containers=containers, language=language, calls=calls
+    )
+    parts: list[Part] = []
+    for one in found:
+        one = replace(one, equality=equality or one.equality)
+        if not aligned or UNALIGNED in one.flags:
+            parts.append(_without_confidence(one, said))
+            continue
+        part = part_of(tokens, _moved(one, shift), complete=complete)
+        parts.append(_with_negations(tokens, part) if part.kind == "sentence" else part)
+    return parts + [_missing(path, subschema(schema, path)) for path in missing]
+
+
+def _found(
+    text: str,
+    by: By | Finder,
+    schema: Mapping[str, Any] | None,
+    *,
+    keys: bool,
+    containers: bool,
+    language: str | None,
+    calls: Sequence[ToolCall | tuple[str, str]] | None,
+) -> tuple[Iterable[Found], bool, list[str]]:
+    """What there is of a kind in a text; whether it is complete; which fields are missing."""
+    if callable(by):
+        return _by_finder(by, text), True, []
+    match by:
+        case "word":
+            return find_words(text), True, []
+        case "phrase":
+            return find_phrases(text), True, []
+        case "sentence":
+            return find_sentences(text, language or "en"), True, []
+        case "number":
+            return find_figures(text), True, []
+        case "reference":
+            return find_references(text), True, []
+        case "identifier":
+            return find_identifiers(text, language), True, []
+        case "tool_call":
+            given = None if calls is None else [c if isinstance(c, ToolCall) else ToolCall(*c) for c in calls]
+            return (find_tool_calls(text) if given is None else find_given_calls(text, given)), True, []
+        case "field":
+            document = find_json(text)
+            fields = find_fields(text, document, schema, keys=keys, containers=containers)
+            return fields, document.complete, missing_fields(document, schema)
+    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(By))}. Got {by!r} instead.")
+
+
+def _by_finder(finder: Finder, text: str) -> Iterator[Found]:
+    for given in finder(text):
+        try:
+            start, end, *label = given
+            inside = 0 <= start <= end <= len(text)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"A finder gives (start, end) or (start, end, label). Got {given!r} instead.") from error
+        if not inside:
+            raise InvalidInput(f"A finder gave the range {start}..{end} of a text of {len(text)} characters.")
+        yield Found(int(start), int(end), str(label[0]) if label else "span", "surface")
+
+
+def as_schema(schema: Any) -> Mapping[str, Any] | None:
+    """A JSON Schema from what the user gave: a dict, or a Pydantic model."""
+    if schema is None or isinstance(schema, Mapping):
+        return schema
+    describe = getattr(schema, "model_json_schema", None)
+    if describe is None:
+        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {schema!r} instead.")
+    described: Mapping[str, Any] = describe()
+    return described
+
+
+def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
+    """Where a text begins in what the tokens spell, and whether it is there."""
+    if text is None:
+        return 0, True
+    at = spelled.find(text)
+    return max(at, 0), at >= 0
+
+
+def _moved(found: Found, shift: int) -> Found:
+    if not shift:
+        return found
+    members = None if found.members is None else tuple((a + shift, b + shift) for a, b in found.members)
+    return replace(found, start=found.start + shift, end=found.end + shift, members=members)
+
+
+def _with_negations(tokens: AnswerTokens, part: Part) -> Part:
+    """A sentence with the words that turn it round, and their own probabilities."""
+    words = negations(tokens.text, part.start, part.end)
+    told = tuple((tokens.text[a:b], math.exp(math.fsum(tokens.exact[tokens.touching(a, b)]))) for a, b in words)
+    return replace(part, negation=told)
+
+
+def _without_confidence(found: Found, text: str) -> Part:
+    flags = tuple(dict.fromkeys((*found.flags, UNALIGNED)))
+    empty = _nothing(found.kind, found.path, found.equality)
+    written = text[found.start : found.end]
+    return replace(
+        empty, start=found.start, end=found.end, text=written, value=found.value, call=found.call, flags=flags
+    )
+
+
+def _missing(path: str, schema: Mapping[str, Any]) -> Part:
+    kind = schema.get("type")
+    return replace(_nothing(kind if isinstance(kind, str) else "field", path, "exact"), present=False)
+
+
+def _nothing(kind: str, path: str | None, equality: Equality) -> Part:
+    return Part(
+        start=0,
+        end=0,
+        text="",
+        kind=kind,
+        path=path,
+        confidence=None,
+        aggregate="product",
+        product=None,
+        weakest=None,
+        weakest_token=None,
+        mean=None,
+        closing=None,
+        closing_token=None,
+        equality=equality,
+        tokens=(),
+        neutral_share=0.0,
+        bounds=None,
+    )

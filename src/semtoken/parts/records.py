@@ -1,0 +1,183 @@
+"""The plain records of this package: what is known of an answer's tokens, what a finder finds, what a user gets."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.results import Flag
+
+FloatArray = npt.NDArray[np.float64]
+IdArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+Equality = Literal["exact", "surface", "meaning", "mixed"]
+"""What counts as the same token: itself only; any token of the same spelling up to case and blanks; any token that
+the scorer's own rules count. `mixed`: digits exactly, the other tokens of the part by their spelling."""
+Aggregate = Literal["product", "weakest"]
+Ending = Literal["number", "digits", "quote", "array", "literal"]
+"""What ends: a JSON number, a number in prose, a JSON string, a JSON array (these are the fields of `ValueEnds`); true,
+false or null, of which no going on is known."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A stretch of text that a finder found."""
+
+    start: int
+    """First character."""
+    end: int
+    """One past the last character."""
+    kind: str
+    """`word`, `sentence`, `number`, `string` and so on."""
+    equality: Equality
+    aggregate: Aggregate = "product"
+    path: str | None = None
+    """JSON Pointer (RFC 6901) of a field."""
+    value: Any = None
+    """The decoded value of a field."""
+    ending: Ending | None = None
+    """How its end is told from its going on; None where that cannot be told."""
+    closing_in_confidence: bool = False
+    """The probability that it ends here is part of its confidence."""
+    members: tuple[tuple[int, int], ...] | None = None
+    """The ranges whose tokens make up an object or an array, where syntax is left out."""
+    call: int | None = None
+    """Which tool call it belongs to, from 0."""
+    flags: tuple[Flag, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTokens:
+    """What parts are computed from: log masses and character ranges of the n tokens of an answer.
+
+    Ranges in characters say the same as ranges in bytes: a part covers whole characters, and a token that holds some
+    bytes of a character has the range of that character.
+    """
+
+    text: str
+    starts: IdArray
+    """First character of each token [n]; not decreasing."""
+    ends: IdArray
+    """One past its last character [n]; equal to its start for tokens without text."""
+    exact: FloatArray
+    """log p of each token itself, <= 0 [n]."""
+    surface: FloatArray
+    """Log mass of the tokens of its spelling [n]."""
+    meaning: FloatArray
+    """Log mass that the scorer's own rules count [n]."""
+    neutral: BoolArray
+    """Counted as certain under `meaning`: function words, blanks, special tokens [n]."""
+    digits: BoolArray
+    """The token's text holds a digit [n]."""
+    forced: BoolArray
+    """A grammar left no choice [n]: left out of aggregates, counted."""
+    bounds: Mapping[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    """By equality: lower and upper log masses, where only the best tokens of a step are known."""
+    endings: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    """By `Ending`, then by step: lower and upper probability that a value which came before ends at that step."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def touching(self, start: int, end: int) -> IdArray:
+        """Tokens that share a character with start..end; those with one inside them for an empty range."""
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        last = int(np.searchsorted(self.starts, end, side="left"))
+        tokens = np.arange(first, max(last, first), dtype=np.int64)
+        return tokens[self.starts[tokens] < self.ends[tokens]]
+
+    def closing_token(self, end: int) -> int | None:
+        """The token that holds the first character after a value, or the special token that ends the text there."""
+        after = self.touching(end, end + 1) if end < len(self.text) else self.touching(0, 0)
+        if len(after):
+            return int(after[0])
+        last = int(np.searchsorted(self.starts, len(self.text), side="left"))
+        return last if end >= len(self.text) and last < len(self) else None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an answer with its confidence."""
+
+    start: int
+    """First character in the answer's text."""
+    end: int
+    """One past its last character."""
+    text: str
+    """The part as written."""
+    kind: str
+    """`word`, `phrase`, `sentence`, `number`, `date`, `string`, `boolean`, `identifier` and so on."""
+    path: str | None
+    """JSON Pointer (RFC 6901) of a field, such as `/items/0/price`; None for other parts."""
+    confidence: float | None
+    """The aggregate that is the default for this kind, in [0, 1]. None where nothing can be said; `flags` say why."""
+    aggregate: Aggregate
+    """Which one that is."""
+    product: float | None
+    """Product over its tokens, without `closing`: the probability of the whole part."""
+    weakest: float | None
+    """Its least certain token: does not fall with length."""
+    weakest_token: int | None
+    """Which token that is: its index in the answer's tokens."""
+    mean: float | None
+    """Geometric mean over its tokens."""
+    closing: float | None
+    """Probability that the value ends where it ends. None where that is not known: the text was cut off, or the
+    token that ends the value also spells its end."""
+    closing_token: int | None
+    """The step that tells."""
+    equality: Equality
+    """What counted as the same token."""
+    tokens: tuple[int, ...]
+    """Indexes of its tokens in the answer's tokens, forced ones included."""
+    neutral_share: float
+    """Share of its tokens that counted as certain since they are function words, in [0, 1]."""
+    bounds: tuple[float, float] | None
+    """An interval around `confidence`; a point where that is exact."""
+    flags: tuple[Flag, ...] = ()
+    """What a reader should know."""
+    value: Any = None
+    """The decoded value of a JSON field."""
+    present: bool = True
+    """False for a field that the schema asks for and the object lacks; its confidence is None."""
+    complete: bool = True
+    """False for the fields of an object that was cut off."""
+    forced: int = 0
+    """Tokens that a grammar left no choice for; they are left out of the aggregates."""
+    call: int | None = None
+    """Which tool call it belongs to, from 0."""
+    negation: tuple[tuple[str, float], ...] = ()
+    """Words of a sentence that turn it round, with their own probability: they may count as certain above."""
+    choices: Mapping[str, float] | None = None
+    """Probability of each allowed value of an enum or a boolean, normalised over them; see `semtoken.probing`."""
+    allowed_mass: float | None = None
+    """Their total before normalising: small where the model wanted to write something else."""
+
+    @property
+    def uncertainty(self) -> float | None:
+        """1 - confidence."""
+        return None if self.confidence is None else 1.0 - self.confidence
+
+    def has(self, code: str) -> bool:
+        """Whether a flag of that code is set."""
+        return any(flag.code == code for flag in self.flags)
+
+
+def character_ranges(pieces: Sequence[bytes]) -> tuple[IdArray, IdArray]:
+    """Character ranges of tokens that are known by their UTF-8 bytes; tokens that share a character share its range."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    starts, ends = np.zeros(len(pieces), dtype=np.int64), np.zeros(len(pieces), dtype=np.int64)
+    position = 0
+    for i, piece in enumerate(pieces):
+        starts[i] = position
+        position += len(decoder.decode(piece))
+        ends[i] = position + (bool(decoder.getstate()[0]) if piece else 0)
+    if len(pieces):  # what is pending at the end may be several characters
+        ends[-1] = max(ends[-1], position + len(decoder.decode(b"", True)))
+    return starts, ends

@@ -1,0 +1,35 @@
+"""Answers for these tests: token bytes and log masses, written down or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from semtoken.parts.records import AnswerTokens, character_ranges
+
+
+def answer_of(
+    pieces: Sequence[bytes],
+    exact: Sequence[float],
+    meaning: Sequence[float] | None = None,
+    surface: Sequence[float] | None = None,
+    neutral: Sequence[bool] | None = None,
+    endings: Mapping[str, Mapping[int, tuple[float, float]]] | None = None,
+    forced: Sequence[bool] | None = None,
+) -> AnswerTokens:
+    """An answer whose tokens are spelled by bytes."""
+    starts, ends = character_ranges(pieces)
+    n = len(pieces)
+    return AnswerTokens(
+        text=b"".join(pieces).decode("utf-8", "replace"),
+        starts=starts,
+        ends=ends,
+        exact=np.array(exact, dtype=float),
+        surface=np.array(exact if surface is None else surface, dtype=float),
+        meaning=np.array(exact if meaning is None else meaning, dtype=float),
+        neutral=np.zeros(n, dtype=bool) if neutral is None else np.array(neutral),
+        digits=np.array([any(48 <= byte <= 57 for byte in piece) for piece in pieces], dtype=bool),
+        forced=np.zeros(n, dtype=bool) if forced is None else np.array(forced),
+        endings=endings or {},
+    )

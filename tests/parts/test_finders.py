@@ -1,0 +1,105 @@
+"""Which stretches of a text the finders find."""
+
+from __future__ import annotations
+
+import pytest
+
+from semtoken.errors import InvalidInput
+from semtoken.parts import parts_of
+from tests.parts.answers import answer_of
+
+
+def found(text: str, by: str, **options: object) -> list[tuple[str, str]]:
+    """Text and kind of each part of a text whose every character is a token."""
+    answer = answer_of([character.encode() for character in text], [-0.1] * len(text))
+    return [(part.text, part.kind) for part in parts_of(answer, by, **options)]  # type: ignore[arg-type]
+
+
+def texts(text: str, by: str, **options: object) -> list[str]:
+    return [piece for piece, _ in found(text, by, **options)]
+
+
+def test_words_follow_unicode() -> None:
+    assert texts("It can't cost 3.14, naïve Größe!", "word") == ["It", "can't", "cost", "3.14", "naïve", "Größe"]
+    assert texts("東京は日本の首都です。Yes", "word") == ["東京は日本の首都です", "Yes"]
+
+
+def test_phrases_are_runs_of_content_words() -> None:
+    text = "The capital city of New South Wales is Sydney, not Canberra."
+    assert texts(text, "phrase") == ["capital city", "New South Wales", "Sydney", "Canberra"]
+    assert texts("No", "phrase") == ["No"]
+    assert texts("  ", "phrase") == []
+
+
+def test_sentences_do_not_end_at_abbreviations() -> None:
+    text = "Dr. Smith paid 3.50 dollars. He left!\n\n  Did he? "
+    assert texts(text, "sentence") == ["Dr. Smith paid 3.50 dollars.", "He left!", "Did he?"]
+    assert texts("Das ist z. B. gut. Ja.", "sentence", language="de") == ["Das ist z. B. gut.", "Ja."]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("in 1945.", [("1945", "number")]),
+        ("it is 1,234.56 or -7", [("1,234.56", "number"), ("-7", "number")]),
+        ("costs 12.50 EUR now", [("12.50 EUR", "money"), ("12.50", "number")]),
+        ("costs $1,200", [("$1,200", "money"), ("1,200", "number")]),
+        ("about 5 kg of", [("5 kg", "quantity"), ("5", "number")]),
+        ("rose 3.5 % to", [("3.5 %", "percent"), ("3.5", "number")]),
+        ("on July 4, 1776 at 9:30 am", [("July 4, 1776", "date"), ("9:30 am", "time")]),
+        ("on 2024-05-01 or 1.5.2024", [("2024-05-01", "date"), ("1.5.2024", "date")]),
+        ("the 3rd of May 2020", [("3rd of May 2020", "date")]),
+        ("no figures", []),
+        ("room B12", []),
+    ],
+)
+def test_figures(text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(text, "number") == expected
+
+
+def test_references() -> None:
+    text = "See https://example.org/a?b=1, or write to a.b@example.org. Log: /var/log/x.log [3]"
+    assert found(text, "reference") == [
+        ("https://example.org/a?b=1", "url"),
+        ("a.b@example.org", "email"),
+        ("/var/log/x.log", "path"),
+        ("[3]", "citation"),
+    ]
+
+
+def test_identifiers_once_at_their_first_use() -> None:
+    text = "Use this:\n```python\ntotal = add(3, total)\nprint(total, 'x y')\n```\nand total is done."
+    assert found(text, "identifier") == [
+        ("total", "identifier"),
+        ("add", "call"),
+        ("3", "literal"),
+        ("print", "call"),
+        ("x y", "literal"),
+    ]
+    assert found("let abc = 12;", "identifier", language="javascript") == [("abc", "identifier"), ("12", "literal")]
+
+
+def test_a_finder_of_your_own() -> None:
+    answer = answer_of([b"New", b" York", b" wins"], [-0.5, -0.25, -1.0], surface=[-0.125, -0.25, -1.0])
+    [part] = answer_parts = parts_of(answer, lambda text: [(text.index("New"), 8, "place")])
+    assert (part.text, part.kind, part.equality, part.tokens) == ("New York", "place", "surface", (0, 1))
+    assert part.product == pytest.approx(0.6872892787909722)  # exp(-0.375)
+    assert len(answer_parts) == 1
+
+
+@pytest.mark.parametrize("finder", [lambda _: [(0, 99)], lambda _: [(2, 1)], lambda _: [3], lambda _: [("a", "b")]])
+def test_a_finder_that_gives_no_ranges_is_refused(finder: object) -> None:
+    with pytest.raises(InvalidInput, match=r"A finder g[ai]ve"):
+        parts_of(answer_of([b"abc"], [-0.1]), finder)  # type: ignore[arg-type]
+
+
+def test_what_is_unknown_is_refused() -> None:
+    answer = answer_of([b"abc"], [-0.1])
+    with pytest.raises(InvalidInput, match="by must be"):
+        parts_of(answer, "paragraph")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="equality must be"):
+        parts_of(answer, "word", equality="same")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="schema must be"):
+        parts_of(answer, "field", schema=3)
+    with pytest.raises(InvalidInput, match="knows no language"):
+        parts_of(answer, "identifier", language="klingon++")
