@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
+from semtoken.engine_tokens.checked_list import decimals_of
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.scoring.topk_bounds import ROUNDING, rounding
-from semtoken.top_logprobs import TopStep, TopToken, as_top_steps, check_shared_vocabulary
-from semtoken.top_logprobs.listed import decimals_of
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
 

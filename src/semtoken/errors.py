@@ -3,8 +3,8 @@
     SemtokenError
     ├── VocabularyError (ValueError)     a tokenizer or token id that cannot be used
     │   └── VocabularyMismatch           clusters and tokenizer (or logits) disagree
-    ├── InvalidLogits (ValueError)       NaN, +inf, empty or missing distributions
     ├── InvalidInput (ValueError)        an argument, a prompt or a line of a file that cannot be used
+    │   └── InvalidLogits                NaN, +inf, empty distributions, numbers that are no log-probabilities
     ├── MissingStatistic (ValueError)    a method needs something that was not recorded of the answer
     ├── ArtifactError (ValueError)       a clusters folder that is corrupt, truncated or of another version
     ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
@@ -31,12 +31,12 @@ class VocabularyMismatch(VocabularyError):
     """Clusters were made for another vocabulary than the one in use."""
 
 
-class InvalidLogits(SemtokenError, ValueError):
-    """A distribution with NaN, +inf, no finite value, or of the wrong shape."""
-
-
 class InvalidInput(SemtokenError, ValueError):
     """An argument, a prompt or a line of a file that cannot be used."""
+
+
+class InvalidLogits(InvalidInput):
+    """A distribution with NaN, +inf, no finite value, or of the wrong shape; numbers that are no log-probabilities."""
 
 
 class MissingStatistic(SemtokenError, ValueError):

@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from semtoken.engine_tokens import TopToken
 from semtoken.payloads import FORMATS, Payload, Segment, read_payload
-from semtoken.top_logprobs import TopToken
 from tests.payloads.recorded import NAMES, clusters, recording
 
 FORMATS_OF = {

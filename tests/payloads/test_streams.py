@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads import Payload, PayloadStream, StreamEvent, read_payload
-from semtoken.top_logprobs import TopStep
 from tests.payloads.recorded import STREAMED, recording
 
 LOSSY = {

@@ -16,10 +16,10 @@
 
 from __future__ import annotations
 
-from semtoken.payloads.formats import FORMATS
+from semtoken.payloads.formats.registry import FORMATS
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind, StreamEvent
-from semtoken.payloads.scored import score_payload
+from semtoken.payloads.score import score_payload
 from semtoken.payloads.stream import PayloadStream
 
 __all__ = [

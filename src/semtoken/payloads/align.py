@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from semtoken.top_logprobs import TopStep, TopToken
+from semtoken._tokenizers import REPLACEMENT
+from semtoken.engine_tokens.records import TopStep, TopToken
+from semtoken.engine_tokens.spellings import spelling
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
 
@@ -41,15 +42,6 @@ def pieces_of(steps: Iterable[TopStep]) -> list[Piece]:
     if pieces and pieces[-1].goes_on:  # engines write U+FFFD for such an end, or nothing
         pieces[-1] = Piece(None, len(pieces[-1].text or "") + 1)
     return pieces
-
-
-def spelling(token: TopToken) -> bytes | None:
-    """The bytes of a token as far as its engine tells them."""
-    if token.bytes is not None:
-        return token.bytes
-    if not token.text or REPLACEMENT in token.text:
-        return None
-    return token.text.encode("utf-8", "surrogatepass")
 
 
 def _width(token: TopToken) -> float:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.engines import BATCH
-from semtoken.payloads.plain import parsed, plain
+from semtoken.payloads.formats.base import Reply, Shape
+from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
+from semtoken.payloads.inline import parsed, plain
 from semtoken.payloads.records import Payload
-from semtoken.payloads.replies import read_reply
-from semtoken.payloads.stream import PayloadStream
+from semtoken.payloads.stream import PayloadStream, payload_of
 
 STREAM_STARTS = ("data:", "event:", "id:", "retry:", ":")
 
@@ -24,7 +24,7 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
         JSON text or bytes, a dict, an object of the `openai` client, or a whole stream: its text (server-sent events)
         or its chunks.
     format : str, optional
-        One of `FORMATS`; told from the fields of the reply by default.
+        One of `FORMATS`; recognised by the fields of the reply by default.
     temperature : float, optional
         That of the request. SGLang's log-probabilities follow it; unless it is known to be 1 (or 0, greedy) they are
         `processed`.
@@ -32,7 +32,7 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     Returns
     -------
     Payload
-        Choices in segments. Where a part cannot be scored its `problem` says why.
+        Choices in segments. Where a segment cannot be scored its `problem` says why.
 
     Raises
     ------
@@ -49,14 +49,27 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
         values = parsed(text)
     if isinstance(values, list | tuple):
         chunks = [plain(chunk) for chunk in values]
-        if not _is_batch(chunks):
-            return _read_stream(chunks, format, temperature)
-        values = {BATCH: chunks}
+        if _is_batch(chunks):
+            return read_replies(chunks, format, temperature)
+        return _read_stream(chunks, format, temperature)
     if isinstance(values, Mapping):
-        return read_reply(values, format, temperature)
+        return read_replies([values], format, temperature)
     if isinstance(values, Iterable):
         return _read_stream(values, format, temperature)
     raise InvalidInput(f"A reply must be JSON, a dict or a client's object. Got {type(reply).__name__} instead.")
+
+
+def read_replies(replies: Sequence[Reply], format: str | None, temperature: float | None) -> Payload:
+    """Read a whole reply, or the replies of a batch."""
+    given: Format | None = None if format is None else format_named(format)
+    shape: Shape = (shape_of_reply(replies) if given is None else given.shape)()
+    for delta in shape.whole(replies):
+        if delta.choice in shape.sums:
+            raise InvalidInput("Two choices of the reply have the same index.")
+        shape.add(delta)
+    if not shape.sums:
+        raise InvalidInput("The reply holds no choices: there is nothing to read.")
+    return payload_of(shape, given, temperature)
 
 
 def is_stream_text(text: str | bytes) -> bool:

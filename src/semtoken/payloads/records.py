@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from semtoken.engine_tokens.records import TopStep
 from semtoken.results import Distribution
-from semtoken.top_logprobs import TopStep
 
 SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
 

@@ -6,34 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from semtoken.engine_tokens.records import TopStep
+from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.align import find_text, joined, pieces_of
-from semtoken.payloads.formats import FORMATS, Shape, error_text, format_named
-from semtoken.payloads.merging import (
-    ChatMerger,
-    Chunk,
-    CompletionMerger,
-    Delta,
-    LlamaCppMerger,
-    Merger,
-    ResponseMerger,
-    SGLangMerger,
-)
-from semtoken.payloads.plain import parsed, plain
+from semtoken.payloads.formats.base import Delta, Reply, Shape
+from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
+from semtoken.payloads.inline import parsed, plain
 from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
-from semtoken.payloads.replies import read_reply
+from semtoken.payloads.segments import FORBIDDEN, assemble
 from semtoken.payloads.sse import EventReader
-from semtoken.payloads.tokens import without_borrowed_names
-from semtoken.top_logprobs import TopStep
 
-_MERGERS: Mapping[Shape, type[Merger]] = {
-    "chat": ChatMerger,
-    "completions": CompletionMerger,
-    "responses": ResponseMerger,
-    "generate": SGLangMerger,
-    "completion": LlamaCppMerger,
-}
-PARTING = (ChatMerger, ResponseMerger)  # engines part the text in these shapes
 DONE = "[DONE]"
 CUT = "The stream ended before the engine said that the answer is complete."
 
@@ -44,17 +27,17 @@ class PayloadStream:
     Parameters
     ----------
     format : str, optional
-        One of `FORMATS`; told from the chunks by default.
+        One of `FORMATS`; recognised by the chunks by default.
     temperature : float, optional
         See `read_payload`.
     """
 
     def __init__(self, format: str | None = None, *, temperature: float | None = None) -> None:
-        self._format = format
+        self._format = None if format is None else format_named(format)
         self._temperature = temperature
-        self._merger = None if format is None else _MERGERS[format_named(format).shape]()
+        self._shape: Shape | None = None if self._format is None else self._format.shape()
         self._events = EventReader()
-        self._parts: dict[int, PartKeeper] = {}
+        self._keepers: dict[int, SegmentKeeper] = {}
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
         """Take in a part of the stream.
@@ -101,10 +84,10 @@ class PayloadStream:
         """
         for data in self._events.finish():
             self._feed_data(data)
-        if self._merger is None:
+        if self._shape is None or not self._shape.sums:
             raise InvalidInput("The stream holds no chunk: there is nothing to read.")
-        payload = read_reply(self._merger.reply(), self._format, self._temperature)
-        open_ended = {index for index, parts in self._parts.items() if not parts.ended}
+        payload = payload_of(self._shape, self._format, self._temperature)
+        open_ended = {index for index, keeper in self._keepers.items() if not keeper.ended}
         choices = (replace(c, flags=(*c.flags, CUT)) if c.index in open_ended else c for c in payload.choices)
         return replace(payload, choices=tuple(choices))
 
@@ -116,22 +99,32 @@ class PayloadStream:
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
         return self._feed_chunk(values)
 
-    def _feed_chunk(self, chunk: Chunk) -> list[StreamEvent]:
+    def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
         _raise_error(chunk)
-        if self._merger is None:
-            shape = _shape_of(chunk)
+        if self._shape is None:
+            shape = shape_of_chunk(chunk)
             if shape is None:
                 return []
-            self._merger = _MERGERS[shape]()
+            self._shape = shape()
         events: list[StreamEvent] = []
-        for delta in self._merger.merge(chunk):
-            if delta.choice not in self._parts:
-                self._parts[delta.choice] = PartKeeper(one_part=not isinstance(self._merger, PARTING))
-            events += self._parts[delta.choice].add(delta)
+        for delta in self._shape.chunk(chunk):
+            self._shape.add(delta)
+            if delta.choice not in self._keepers:
+                self._keepers[delta.choice] = SegmentKeeper(divided=self._shape.divided)
+            events += self._keepers[delta.choice].add(delta)
         return events
 
 
-def _raise_error(chunk: Chunk) -> None:
+def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:
+    """What was read of a reply."""
+    engine = shape.engine if format is None else format.engine
+    choices = tuple(assemble(raw, shape.ask) for raw in shape.raw_choices())
+    masked = any(FORBIDDEN in choice.flags for choice in choices)
+    distribution = shape.distribution(engine, temperature, masked=masked)
+    return Payload(shape.formats[engine], shape.model, distribution, choices)
+
+
+def _raise_error(chunk: Reply) -> None:
     error = chunk.get("error")
     if chunk.get("type") == "response.failed" and isinstance(chunk.get("response"), Mapping):
         error = chunk["response"].get("error", "the response failed")
@@ -141,69 +134,47 @@ def _raise_error(chunk: Chunk) -> None:
         raise BackendError(f"The server broke the stream off with an error: {error_text(error)}")
 
 
-def _shape_of(chunk: Chunk) -> Shape | None:
-    """The shape of a stream by a chunk; None for one that could come in any."""
-    if "meta_info" in chunk:
-        return "generate"
-    if str(chunk.get("type", "")).startswith("response."):
-        return "responses"
-    if "content" in chunk and "stop" in chunk:
-        return "completion"
-    choices = chunk.get("choices")
-    if isinstance(choices, list | tuple):
-        first = choices[0] if choices else {}
-        if isinstance(first, Mapping) and "delta" in first:
-            return "chat"
-        if isinstance(first, Mapping) and "text" in first:
-            return "completions"
-        if not choices:
-            return None
-    raise InvalidInput(
-        f"This is no chunk of a stream that semtoken understands: its fields are "
-        f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(FORMATS)}."
-    )
-
-
-class PartKeeper:
-    """Gives the steps of one choice to its parts as the chunks come.
+class SegmentKeeper:
+    """Gives the steps of one choice to its segments as the chunks come.
 
     A step whose text has not come yet waits: engines hold back pieces of characters, markers and what may become a
     stop string.
     """
 
-    def __init__(self, *, one_part: bool) -> None:
+    def __init__(self, *, divided: bool) -> None:
         self.ended = False
-        self._one_part = one_part
+        self._divided = divided
         self._kind: SegmentKind | None = None
         self._waiting: tuple[TopStep, ...] = ()
-        self._inside = False  # the last step that was given away ends inside a character
+        self._names = BorrowedNames()
 
     def add(self, delta: Delta) -> list[StreamEvent]:
-        """What a chunk adds, part by part."""
+        """What a chunk adds, segment by segment."""
+        written = delta.written
         steps = self._waiting + delta.steps.steps
         self.ended = self.ended or delta.ended
-        parts: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(delta.texts, ())
-        if delta.texts or self.ended:
+        found: dict[SegmentKind, tuple[TopStep, ...]] = dict.fromkeys(written, ())
+        if written or self.ended:
             self._waiting = ()
             before = self._kind
-            kind = [before or "answer", *delta.texts][-1]
-            begins = kind == "answer" != before and not self._one_part
-            start = _first_of(steps, delta.texts.get("answer", "")) if begins else 0
-            named, self._inside = without_borrowed_names(steps, inside=self._inside)
+            kind = [before or "answer", *written][-1]
+            begins = kind == "answer" != before and self._divided
+            start = _first_of(steps, written.get("answer", "")) if begins else 0
+            named = self._names.without(steps)
             if start:
                 earlier: SegmentKind = before or "reasoning"
-                parts = {earlier: (), **parts}
-                parts[earlier] = named[:start]
-            parts[kind] = parts.get(kind, ()) + named[start:]
+                found = {earlier: (), **found}
+                found[earlier] = named[:start]
+            found[kind] = found.get(kind, ()) + named[start:]
             self._kind = kind
         else:
             self._waiting = steps
         for kind, apart in delta.apart.items():
-            parts[kind] = parts.get(kind, ()) + apart.steps
+            found[kind] = found.get(kind, ()) + apart.steps
         return [
-            StreamEvent(delta.choice, kind, delta.texts.get(kind, ""), own)
-            for kind, own in parts.items()
-            if own or delta.texts.get(kind)
+            StreamEvent(delta.choice, kind, written.get(kind, ""), own)
+            for kind, own in found.items()
+            if own or written.get(kind)
         ]
 
 

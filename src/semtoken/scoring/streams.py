@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 
 from semtoken._arrays import as_rows, log_normalizers
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, check_shape
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import TopkAnswer
-from semtoken.top_logprobs import as_top_steps
 
 A = TypeVar("A")
 
@@ -82,6 +82,10 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
 
     _kind = TopkAnswer
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._names = BorrowedNames()
+
     def add(self, step: Any) -> Running:
         """Take in one step, in any form that `score_top_logprobs` reads.
 
@@ -90,7 +94,7 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
         InvalidInput, InvalidLogits, VocabularyMismatch
             As `score_top_logprobs`.
         """
-        [read] = as_top_steps([step])
+        [read] = self._names.without(as_top_steps([step]))
         self._answer.add(read)
         return self._answer.running()
 

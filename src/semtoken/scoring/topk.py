@@ -15,6 +15,9 @@ from typing import Any
 
 from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
+from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
+from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken
 from semtoken.scoring.masses import STRONGEST
@@ -23,9 +26,6 @@ from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds
 from semtoken.scoring.topk_flags import listed_flags, text_flags
-from semtoken.top_logprobs.listed import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
-from semtoken.top_logprobs.shared import check_shared_vocabulary
-from semtoken.top_logprobs.steps import TopStep, TopToken, as_top_steps
 
 
 def score_top_logprobs(

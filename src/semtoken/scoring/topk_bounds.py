@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from semtoken._arrays import IdArray
+from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.results import Source
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer
-from semtoken.top_logprobs.listed import ALL_DECIMALS, ListedStep
 from semtoken.vocabulary import BoolArray
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from os.path import commonprefix
 
 from semtoken._tokenizers import REPLACEMENT
+from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
 from semtoken.results import Flag
 from semtoken.scoring.topk_bounds import StepBounds
-from semtoken.top_logprobs.listed import ASK_FOR_IDS, ListedStep
 from semtoken.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001

@@ -1,7 +1,7 @@
 """What an OpenAI-compatible endpoint gives that semtoken can use.
 
 connection.py   an address               -> requests and answers
-asking.py       a question               -> a request of each form, the reply read
+requests.py     a question               -> a request in each shape, the reply read
 probes.py       a server                 -> what it gives, one question after the other
 verdicts.py     what it gives            -> what semtoken can do there, and what to change
 """

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from semtoken._extras import require
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.payloads.formats import error_text
+from semtoken.payloads.formats.registry import error_text
 
 LONGEST_REPLY = 256 * 2**20
 MISSING_PAGE = (404, 405, 501)

@@ -7,17 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.top_logprobs import TopStep
+from semtoken.payloads.formats import SHAPES, Shape
+from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.vocabulary import Vocabulary
 from semtoken.web.doctor import probes
-from semtoken.web.doctor.asking import Asker, PageName
 from semtoken.web.doctor.connection import Connection
 from semtoken.web.doctor.records import Diagnosis, Page, Trial
+from semtoken.web.doctor.requests import Asker
 from semtoken.web.doctor.verdicts import verdicts
-
-PAGES: tuple[PageName, ...] = ("chat", "completions", "responses", "generate", "completion")
-BEST_FIRST: tuple[PageName, ...] = ("chat", "completions", "responses")
 
 
 def examine(
@@ -61,15 +60,14 @@ def examine(
         models = _models(connection)
         asker = Asker(connection, model if model is not None else _only(models))
         pages = []
-        for name in PAGES:
-            progress(name)
-            pages.append(probes.look_at(asker, name))
+        for shape in SHAPES:
+            progress(shape.name)
+            pages.append(probes.look_at(asker, shape))
         found = _without_details(connection, asker, models, pages)
         good = {page.name for page in pages if page.most}
-        for name in BEST_FIRST:
-            if name in good:
-                found = _with_details(found, asker, name, clusters, vocabulary, progress)
-                break
+        best = next((shape for shape in SHAPES if shape.below_v1 and shape.name in good), None)
+        if best is not None:
+            found = _with_details(found, asker, best, clusters, vocabulary, progress)
         found = replace(found, requests=asker.requests)
         return replace(found, verdicts=verdicts(found))
 
@@ -120,33 +118,33 @@ def _without_details(connection: Connection, asker: Asker, models: tuple[str, ..
 def _with_details(
     found: Diagnosis,
     asker: Asker,
-    name: PageName,
+    shape: type[Shape],
     clusters: TokenClusters | None,
     vocabulary: Vocabulary | None,
     progress: Callable[[str], Any],
 ) -> Diagnosis:
     """What is known of the best page only."""
-    page = found.page(name)
+    page = found.page(shape.name)
     assert page is not None
     progress("names of tokens")
-    tokens, reply = probes.look_at_tokens(asker, page, name)
+    tokens, reply = probes.look_at_tokens(asker, page, shape)
     steps: list[TopStep] = list(reply.steps)
     progress("temperature")
-    distribution, reason = probes.look_at_distribution(asker, page, name)
+    distribution, reason = probes.look_at_distribution(asker, page, shape)
     progress("streams")
-    streaming = probes.look_at_streaming(asker, page, name)
+    streaming = probes.look_at_streaming(asker, page, shape)
     progress("prompts")
-    completions = found.page("completions")
+    completions = found.page(OpenAICompletions.name)
     prompts = probes.look_at_prompt_log_probs(asker, completions is not None and completions.answers)
     trials: tuple[Trial, ...] = ()
     if clusters is not None:
         progress("trial answers")
-        tried, more = probes.try_prompts(asker, page, name, tokens, clusters)
+        tried, more = probes.try_prompts(asker, page, shape, tokens, clusters)
         trials, steps = tuple(tried), steps + more
     known = vocabulary or (None if clusters is None else clusters.vocabulary)
     return replace(
         found,
-        best=name,
+        best=shape.name,
         tokens=tokens,
         only_zeros=probes.only_zeros(reply.steps),
         distribution=distribution,

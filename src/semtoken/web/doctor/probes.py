@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
+from semtoken.payloads.formats import Question, Shape
+from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
-from semtoken.top_logprobs import TopStep, check_shared_vocabulary
 from semtoken.vocabulary import Vocabulary
-from semtoken.web.doctor.asking import PATHS, Asker, PageName, Question, Reply
 from semtoken.web.doctor.records import Page, Streaming, Tokenizer, Tokens, Trial, Tried
+from semtoken.web.doctor.requests import Asker, Reply
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
@@ -26,18 +28,18 @@ SAME = 0.02  # log-probabilities of two runs of one server differ by less
 ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"return_token_ids": True})
 
 
-def look_at(asker: Asker, name: PageName) -> Page:
+def look_at(asker: Asker, shape: type[Shape]) -> Page:
     """Whether a page answers, and how many log-probabilities a token it gives."""
-    plain = asker.ask(name, Question(SHORT_PROMPT))
+    plain = asker.ask(shape, Question(SHORT_PROMPT))
     if plain.payload is None:
         reason = "no such page" if plain.answer.missing else plain.reason
-        return Page(name, PATHS[name], answers=False, reason=reason)
-    tried = tuple(find_most(lambda top: _tried(asker, name, top)))
-    return Page(name, PATHS[name], answers=True, format=plain.payload.format, tried=tried)
+        return Page(shape.name, shape.path, answers=False, reason=reason)
+    tried = tuple(find_most(lambda top: _tried(asker, shape, top)))
+    return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)
 
 
-def _tried(asker: Asker, name: PageName, top: int) -> Tried:
-    reply = asker.ask(name, Question(SHORT_PROMPT, top=top))
+def _tried(asker: Asker, shape: type[Shape], top: int) -> Tried:
+    reply = asker.ask(shape, Question(SHORT_PROMPT, top=top))
     if reply.payload is None:
         return Tried(top, None, reply.reason)
     return Tried(top, max((len(step.top) for step in reply.steps), default=0))
@@ -64,16 +66,16 @@ def find_most(trying: Callable[[int], Tried]) -> Iterable[Tried]:
         good, bad = (middle.asked, bad) if middle.given else (good, middle.asked)
 
 
-def look_at_tokens(asker: Asker, page: Page, name: PageName) -> tuple[Tokens, Reply]:
+def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Tokens, Reply]:
     """How tokens are named; the reply with the most names."""
     question = Question(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
-    plain = asker.ask(name, question)
+    plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
     spelled = any(token.bytes is not None for token in named)
     if named and all(token.id is not None for token in named):
         return Tokens(spelled, "always"), plain
     for fields in ID_FIELDS:
-        reply = asker.ask(name, Question(question.prompt, 24, question.top, 0.0, fields))
+        reply = asker.ask(shape, Question(question.prompt, 24, question.top, 0.0, fields))
         if reply.steps and all(step.chosen.id is not None for step in reply.steps):
             return Tokens(spelled, "on request", tuple(fields)), plain
     return Tokens(spelled, None), plain
@@ -92,10 +94,10 @@ def asked_for(page: Page) -> int:
     return max((top for top in accepted if top > 0), default=1)
 
 
-def look_at_distribution(asker: Asker, page: Page, name: PageName) -> tuple[Distribution, str]:
+def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
     """Whether the log-probabilities follow the temperature, seen at the first token after one prompt."""
     replies = [
-        asker.ask(name, Question(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
+        asker.ask(shape, Question(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
     ]
     if not asker.takes_temperature:
@@ -130,13 +132,13 @@ def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]
     return "unknown", "different at temperatures 1 and 0.5, but not by the temperature: the server is not repeatable"
 
 
-def look_at_streaming(asker: Asker, page: Page, name: PageName) -> Streaming:
+def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
     """Whether streams come, with log-probabilities, with all of them."""
     question = Question(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
-    streamed = asker.stream(name, question)
+    streamed = asker.stream(shape, question)
     if streamed.payload is None:
         return Streaming(False, reason=streamed.reason)
-    whole = asker.ask(name, question)
+    whole = asker.ask(shape, question)
     return Streaming(True, bool(streamed.steps), bool(streamed.steps) and len(streamed.steps) == len(whole.steps))
 
 
@@ -145,12 +147,12 @@ def look_at_prompt_log_probs(asker: Asker, answers: bool) -> tuple[str, ...]:
     if not answers:
         return ()
     found = []
-    echoed = asker.ask("completions", Question(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
+    echoed = asker.ask(OpenAICompletions, Question(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
     lists = _first_choice(echoed).get("logprobs")
     numbers = lists.get("token_logprobs") if isinstance(lists, dict) else None
     if isinstance(numbers, list) and len(numbers) > 2:
         found.append("echo")
-    asked = asker.ask("completions", Question(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
+    asked = asker.ask(OpenAICompletions, Question(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
     if _first_choice(asked).get("prompt_logprobs"):
         found.append("prompt_logprobs")
     return tuple(found)
@@ -169,15 +171,15 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 
 
 def try_prompts(
-    asker: Asker, page: Page, name: PageName, tokens: Tokens, clusters: TokenClusters
+    asker: Asker, page: Page, shape: type[Shape], tokens: Tokens, clusters: TokenClusters
 ) -> tuple[list[Trial], list[TopStep]]:
     """Scores of a few answers, and all their steps."""
     trials: list[Trial] = []
     steps: list[TopStep] = []
     fields = dict.fromkeys(tokens.id_fields, True)
     for prompt in TRIAL_PROMPTS:
-        asked = prompt if name == "chat" else f"Question:\n{prompt}\nAnswer:\n"
-        reply = asker.ask(name, Question(asked, 24, asked_for(page), 0.0, fields))
+        asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
+        reply = asker.ask(shape, Question(asked, 24, asked_for(page), 0.0, fields))
         steps += reply.steps
         trials.append(_trial(prompt, reply, clusters))
     return trials, steps

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.payloads import Choice, Payload, PayloadStream, read_payload, score_payload
 from semtoken.results import ScoredResponse
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.topk import TopkAnswer
-from semtoken.top_logprobs import TopStep, TopToken
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked

@@ -1,4 +1,4 @@
-"""Which token an engine means by the bytes or the string that it gives.
+"""Which token of a vocabulary an engine means by the bytes or the string that it gives.
 
 Strings are no identities: byte pieces of characters decode alike, special tokens to nothing. A name that fits several
 tokens is answered with all of them. A name in markup that fits none ("<|im_end|>") is that of a special token, and the
@@ -19,7 +19,6 @@ import numpy as np
 from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.vocabulary import Vocabulary
 
-NAMED_BY_ID = "token_id:"
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program
 K = TypeVar("K", bound=Hashable)
@@ -59,7 +58,7 @@ class TokenNames:
     def candidates(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
     ) -> tuple[int, ...]:
-        """Every token that may be meant, by the best of its names: id, "token_id:N", bytes, string.
+        """Every token that may be meant, by the best of its names: id, bytes, string.
 
         Parameters
         ----------
@@ -74,9 +73,6 @@ class TokenNames:
             Ascending ids; none for a name that fits no token, several for one that fits several. All special tokens
             for one in markup that fits no other.
         """
-        if token is None and text is not None and text.startswith(NAMED_BY_ID):
-            digits = text.removeprefix(NAMED_BY_ID)
-            token = int(digits) if digits.isascii() and digits.isdigit() else None
         if token is not None:
             return (token,) if 0 <= token < self.vocabulary.size else ()
         found = self._of_bytes(spelled) if spelled else self._of_string(text) if text else ()
@@ -145,16 +141,16 @@ class TokenNames:
     def fits(self, token: int, text: str | None, spelled: bytes | None) -> bool:
         """Whether the other names of a token whose id is given are names of that token here.
 
-        Special tokens, pieces of characters and "token_id:N" have no names that could be compared: they fit.
+        Special tokens and pieces of characters have no names that could be compared: they fit.
         """
         vocabulary = self.vocabulary
         if not 0 <= token < vocabulary.size:
             return False
         if vocabulary.special[token] or (vocabulary.broken[token] and spelled is None):
             return True
-        if text is not None and (text.startswith(NAMED_BY_ID) or REPLACEMENT in text):
+        if text is not None and REPLACEMENT in text:
             text = None
-        if spelled is not None and not spelled.startswith(NAMED_BY_ID.encode()) and REPLACEMENT.encode() not in spelled:
+        if spelled is not None and REPLACEMENT.encode() not in spelled:
             return spelled in (vocabulary.pieces[token], vocabulary.texts[token].encode("utf-8", "surrogatepass"))
         return not text or token in self._of_string(text) or text == vocabulary.texts[token]
 

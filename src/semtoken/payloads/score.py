@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from semtoken._tokenizers import REPLACEMENT
 from semtoken.clusters import TokenClusters
+from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
-from semtoken.payloads.tokens import REPLACEMENT
 from semtoken.results import Distribution, Flag, ScoredResponse
 from semtoken.scoring.rules import FunctionWords, Preset
 from semtoken.scoring.topk import score_top_logprobs
-from semtoken.top_logprobs import check_shared_vocabulary
 
 
 def score_payload(

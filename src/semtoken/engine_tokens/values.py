@@ -1,4 +1,4 @@
-"""Untrusted values of a reply: each is what it must be, or an error says where it is not."""
+"""Untrusted values: each is what it must be, or an error says where it is not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
-from semtoken.errors import InvalidInput
+from semtoken.engine_tokens.records import ABOVE_ZERO
+from semtoken.errors import InvalidInput, InvalidLogits
 
 T = TypeVar("T")
-
-ROUNDING = 1e-3  # how far above 0 rounding may lift a log-probability
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
@@ -43,7 +42,9 @@ def as_id(value: Any, where: str) -> int:
 
 
 def as_bytes(value: Any, where: str) -> bytes:
-    """A JSON array of numbers from 0 to 255."""
+    """A JSON array of numbers from 0 to 255, or bytes."""
+    if isinstance(value, bytes):
+        return value
     try:
         return bytes(as_list(value, where))
     except (TypeError, ValueError):
@@ -52,9 +53,11 @@ def as_bytes(value: Any, where: str) -> bytes:
 
 def as_log_prob(value: Any, where: str) -> float:
     """A natural log of a probability; minus infinity is one."""
+    if isinstance(value, float) and math.isnan(value):
+        raise InvalidLogits(f"{where} must be a log-probability, at most 0. Got nan instead.")
     number = as_number(value, where)
-    if number > ROUNDING:
-        raise InvalidInput(
+    if number > ABOVE_ZERO:
+        raise InvalidLogits(
             f"{where} must be a log-probability, at most 0. Got {number:.6g} instead: the engine gives logits or "
             "probabilities; start it with its default kind of log-probabilities."
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from semtoken.engine_tokens.records import TopStep, TopToken
+from semtoken.engine_tokens.token_names import is_markup, token_names
 from semtoken.errors import VocabularyMismatch
-from semtoken.top_logprobs.names import is_markup, token_names
-from semtoken.top_logprobs.steps import TopStep, TopToken
 from semtoken.vocabulary import Vocabulary
 
 ENOUGH = 20  # distinct tokens; any two tokenizers share the short ones

@@ -1,40 +1,18 @@
-"""Requests in the forms that servers understand, and replies read."""
+"""Requests in the shapes that servers understand, and replies read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+from semtoken.engine_tokens import TopStep
 from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
-from semtoken.top_logprobs import TopStep
+from semtoken.payloads.formats import Question, Shape
 from semtoken.web.doctor.connection import Answer, Connection
 
-PageName = Literal["chat", "completions", "responses", "generate", "completion"]
-PATHS: Mapping[PageName, str] = {
-    "chat": "/chat/completions",
-    "completions": "/completions",
-    "responses": "/responses",
-    "generate": "/generate",
-    "completion": "/completion",
-}
-OF_ENGINES: frozenset[PageName] = frozenset({"generate", "completion"})
-"""Pages that lie beside `/v1`."""
 REFUSALS = (400, 422)
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked for."""
-
-    prompt: str
-    max_tokens: int = 1
-    top: int | None = None
-    """Log-probabilities a token; None: none are asked for."""
-    temperature: float | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +40,7 @@ class Asker:
         self.requests = 0
         self._renamed: dict[str, str | None] = {}
 
-    def ask(self, page: PageName, question: Question) -> Reply:
+    def ask(self, shape: type[Shape], question: Question) -> Reply:
         """The reply to a question.
 
         Raises
@@ -71,17 +49,17 @@ class Asker:
             The server cannot be reached or is silent.
         """
         while True:
-            body = self._taken(self._body(page, question))
+            body = self._taken(self._body(shape, question))
             self.requests += 1
-            answer = self.connection.post(PATHS[page], body, at_root=page in OF_ENGINES)
+            answer = self.connection.post(shape.path, body, at_root=not shape.below_v1)
             if not self._learns(answer, body):
                 return _read(answer, question.temperature)
 
-    def stream(self, page: PageName, question: Question) -> Reply:
+    def stream(self, shape: type[Shape], question: Question) -> Reply:
         """The reply to a question, streamed."""
-        body = self._taken(self._body(page, question)) | {"stream": True}
+        body = self._taken(self._body(shape, question)) | {"stream": True}
         self.requests += 1
-        answer, pieces = self.connection.stream(PATHS[page], body)
+        answer, pieces = self.connection.stream(shape.path, body)
         if not answer.ok:
             return Reply(answer, None, answer.reason)
         stream = PayloadStream(temperature=question.temperature)
@@ -92,9 +70,9 @@ class Asker:
         except SemtokenError as error:
             return Reply(answer, None, str(error))
 
-    def _body(self, page: PageName, question: Question) -> dict[str, Any]:
-        body = _BODIES[page](question) | dict(question.extra)
-        if page not in OF_ENGINES:
+    def _body(self, shape: type[Shape], question: Question) -> dict[str, Any]:
+        body = shape.body(question) | dict(question.extra)
+        if shape.below_v1:
             body["model"] = self.model
             if question.temperature is not None:
                 body["temperature"] = question.temperature
@@ -132,47 +110,3 @@ def _read(answer: Answer, temperature: float | None) -> Reply:
         return Reply(answer, read_payload(answer.body, temperature=temperature))
     except SemtokenError as error:
         return Reply(answer, None, str(error))
-
-
-def _chat(question: Question) -> dict[str, Any]:
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": question.prompt}]}
-    body["max_tokens"] = question.max_tokens
-    return body if question.top is None else body | {"logprobs": True, "top_logprobs": question.top}
-
-
-def _completions(question: Question) -> dict[str, Any]:
-    body: dict[str, Any] = {"prompt": question.prompt, "max_tokens": question.max_tokens}
-    return body if question.top is None else body | {"logprobs": question.top}
-
-
-def _responses(question: Question) -> dict[str, Any]:
-    body: dict[str, Any] = {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
-    if question.top is None:
-        return body
-    return body | {"include": ["message.output_text.logprobs"], "top_logprobs": question.top}
-
-
-def _generate(question: Question) -> dict[str, Any]:
-    sampling: dict[str, Any] = {"max_new_tokens": question.max_tokens}
-    if question.temperature is not None:
-        sampling["temperature"] = question.temperature
-    body: dict[str, Any] = {"text": question.prompt, "sampling_params": sampling}
-    if question.top is None:
-        return body
-    return body | {"return_logprob": True, "top_logprobs_num": question.top, "return_text_in_logprobs": True}
-
-
-def _completion(question: Question) -> dict[str, Any]:
-    body: dict[str, Any] = {"prompt": question.prompt, "n_predict": question.max_tokens}
-    if question.temperature is not None:
-        body["temperature"] = question.temperature
-    return body if question.top is None else body | {"n_probs": question.top}
-
-
-_BODIES = {
-    "chat": _chat,
-    "completions": _completions,
-    "responses": _responses,
-    "generate": _generate,
-    "completion": _completion,
-}

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
+from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
+from semtoken.engine_tokens.token_names import TokenNames, is_markup, token_names
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.top_logprobs.names import TokenNames, is_markup, token_names
-from semtoken.top_logprobs.steps import TopStep, TopToken
 from semtoken.vocabulary import Vocabulary
 
-SENTINEL = -9998.0  # engines write -9999 for "very unlikely" and for "not known"
-ABOVE_ZERO = 1e-3  # a log-probability may come out above 0 by rounding
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 ALL_DECIMALS = 7
@@ -99,7 +97,7 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
     entries = _Entries(chosen, shift)
     for token in top:
         entries.add(token, step.chosen, names, blanks_left_out=blanks_left_out)
-    if step.chosen.log_prob > SENTINEL:
+    if is_given(step.chosen.log_prob):
         entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
     named = [names.about_blanks(token.id, token.text, token.bytes) for token in (step.chosen, *top)]
     ids = np.array(sorted(entries.found), dtype=np.int64)
@@ -107,7 +105,7 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
     complete = len(ids) == vocabulary.size
     if complete and len(top) < len(step.top):  # the padding of a model's head had its share
         probabilities /= probabilities.sum()
-    numbers = [token.log_prob for token in (step.chosen, *step.top) if SENTINEL < token.log_prob < 0]
+    numbers = [token.log_prob for token in (step.chosen, *step.top) if is_given(token.log_prob) and token.log_prob < 0]
     listed = ListedStep(
         token=chosen,
         log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
@@ -117,7 +115,7 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
         unmapped=entries.unmapped,
         smallest=_smallest(entries.others, top, names, shift),
         complete=complete,
-        listed=sum(token.log_prob > SENTINEL for token in entries.others),
+        listed=sum(is_given(token.log_prob) for token in entries.others),
         numbers=len(numbers),
         decimals=decimals_of(np.array(numbers)),
         with_blank=named.count("begins"),
@@ -159,7 +157,7 @@ class _Entries:
             likely = (self.chosen,) if same_id or _same(token, chosen) else likely
         if likely != (self.chosen,):
             self.others.append(token)
-        if SENTINEL >= token.log_prob > -math.inf:
+        if not is_given(token.log_prob) and token.log_prob > -math.inf:
             return
         probability = _probability(token.log_prob, self.shift)
         if len(likely) == 1 and likely[0] not in self.found:
@@ -279,7 +277,7 @@ def _smallest(others: Sequence[TopToken], top: Sequence[TopToken], names: TokenN
     Engines append the chosen token where it is not among the best, so only the others tell. A list keyed by strings
     has lost all but one of the tokens that are spelled alike.
     """
-    if not others or any(token.log_prob <= SENTINEL for token in others):
+    if not others or any(not is_given(token.log_prob) for token in others):
         return 1.0
     if any(token.id is None and token.bytes is None and names.shares(token.text) for token in top):
         return 1.0

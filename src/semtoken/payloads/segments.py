@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
+from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed
 from semtoken.payloads.align import Piece, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment, SegmentKind
-from semtoken.payloads.tokens import MISSING, Steps, is_unnamed, without_borrowed_names
-from semtoken.top_logprobs import TopStep
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."
@@ -22,23 +22,23 @@ SHOWN = 60  # characters of a text in a message
 
 @dataclass(frozen=True)
 class RawChoice:
-    """A choice as its engine tells it: texts here, steps there."""
+    """A choice as its engine gives it: texts here, steps there."""
 
     index: int
     texts: Mapping[SegmentKind, str]
-    steps: Steps
+    steps: StepList
     """Those of everything that the model wrote, or of a part of it."""
     finish_reason: str | None = None
     flags: tuple[str, ...] = ()
-    apart: Mapping[SegmentKind, Steps] = field(default_factory=dict)
-    """Steps that the engine lists under a part of their own."""
-    one_part: bool = False
-    """The engine does not part what the model wrote: all of it is answer."""
+    apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)
+    """Steps that the engine lists under a segment of their own."""
+    one_segment: bool = False
+    """The engine does not divide what the model wrote: all of it is answer."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Which steps belong to which part."""
+    """Which steps belong to which segment."""
 
     steps: Mapping[SegmentKind, tuple[TopStep, ...]]
     flags: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ class Division:
 
 def assemble(raw: RawChoice, ask: str) -> Choice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
-    main = main_part(raw.texts)
+    main = main_segment(raw.texts)
     division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw)
     flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps)]
     segments: list[Segment] = []
     for kind in KINDS:
-        text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, Steps())
+        text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, StepList())
         steps = division.steps.get(kind, ()) + apart.steps
         if not (text or steps):
             continue
@@ -66,11 +66,11 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
 
 def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps."""
-    named, _ = without_borrowed_names(steps)
+    named = BorrowedNames().without(steps)
     pieces = sum(step.chosen.id is None and is_unnamed(step.chosen) for step in named)
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
-    if any(token.log_prob <= MISSING for step in steps for token in step.top):
+    if any(token.log_prob <= NOT_GIVEN for step in steps for token in step.top):
         yield FORBIDDEN
 
 
@@ -86,7 +86,7 @@ def _silence(kind: SegmentKind, steps: Sequence[TopStep], raw: RawChoice, ask: s
     )
 
 
-def main_part(texts: Mapping[SegmentKind, str]) -> SegmentKind:
+def main_segment(texts: Mapping[SegmentKind, str]) -> SegmentKind:
     """The part that steps belong to unless they spell another."""
     if texts.get("answer", "").strip():
         return "answer"
@@ -99,11 +99,11 @@ def divide(raw: RawChoice) -> Division:
     if not raw.steps.steps:
         return Division({})
     pieces = pieces_of(raw.steps.steps)
-    steps, _ = without_borrowed_names(raw.steps.steps)
+    steps = BorrowedNames().without(raw.steps.steps)
     reasoning = texts.get("reasoning", "")
     found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
     first = 0 if found is None else found[1]
-    main = main_part(texts)
+    main = main_segment(texts)
     if main == "reasoning" or (main == "answer" and not texts.get("answer", "").strip()):
         return _without_answer(steps, joined(pieces), main)
     if main != "answer":
@@ -113,7 +113,7 @@ def divide(raw: RawChoice) -> Division:
         return Division({"answer": steps}, problem=_mismatch(joined(pieces[first:]), texts["answer"]))
     start, end = first + span[0], first + span[1]
     all_blank = not reasoning and not joined(pieces[:start]).strip()
-    start = 0 if raw.one_part or all_blank else _from_blanks(pieces, start, texts["answer"])
+    start = 0 if raw.one_segment or all_blank else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts)
 
 

@@ -1,0 +1,24 @@
+"""How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
+
+records.py         TopToken, TopStep, StepList: plain records
+values.py          an untrusted value           -> what it must be, or an error that says where it is not
+spellings.py       items, lists, triples, dicts -> StepList
+token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant
+checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
+same_tokenizer.py  the names in some replies    -> whether two models have the same tokenizer
+"""
+
+from __future__ import annotations
+
+from semtoken.engine_tokens.records import StepList, TopStep, TopToken
+from semtoken.engine_tokens.same_tokenizer import SharedVocabulary, check_shared_vocabulary
+from semtoken.engine_tokens.spellings import as_top_steps
+
+__all__ = [
+    "SharedVocabulary",
+    "StepList",
+    "TopStep",
+    "TopToken",
+    "as_top_steps",
+    "check_shared_vocabulary",
+]

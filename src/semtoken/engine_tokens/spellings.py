@@ -1,0 +1,359 @@
+"""How each engine spells its steps -> TopStep: OpenAI's items, legacy lists, SGLang's triples, vLLM's dicts.
+
+Every way in ends here, so that the same items mean the same tokens and fail with the same error whether they come in
+a reply, in a stream or as a list of steps.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from semtoken._arrays import as_ids
+from semtoken._tokenizers import REPLACEMENT
+from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep, TopToken
+from semtoken.engine_tokens.values import (
+    as_bytes,
+    as_id,
+    as_list,
+    as_log_prob,
+    as_number,
+    as_object,
+    as_text,
+    optional,
+)
+from semtoken.errors import BackendError, InvalidInput
+
+_TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
+_BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
+_ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
+KNOWN_FORMS = (
+    "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
+    "a dict, a triple (log-probability, id, text), or a pair of it and a list of triples"
+)
+
+
+# --- one token -------------------------------------------------------------------------------------------------------
+
+
+def named(log_prob: float, text: str | None, token_id: int | None = None, spelled: bytes | None = None) -> TopToken:
+    """A token by what its engine calls it.
+
+    Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
+    token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
+    """
+    if not text and not spelled and (text is not None or token_id is None):
+        return TopToken(log_prob, token_id, REPLACEMENT if token_id is None else None)
+    if text is not None and spelled is not None and _is_no_spelling(text) and spelled == _encoded(text):
+        spelled = None
+    if text is not None and (found := _TOKEN_ID.match(text)):
+        return TopToken(log_prob, int(found[1]) if token_id is None else token_id, None, spelled)
+    if text is not None and spelled is None and (found := _BYTES.match(text)):
+        return TopToken(log_prob, token_id, None, bytes.fromhex(found[1].replace("\\x", "")))
+    return TopToken(log_prob, token_id, text, spelled)
+
+
+def _is_no_spelling(text: str) -> bool:
+    return REPLACEMENT in text or _TOKEN_ID.match(text) is not None
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def spelling(token: TopToken) -> bytes | None:
+    """The bytes of a token as far as its engine gives them."""
+    if token.bytes is not None:
+        return token.bytes
+    if not token.text or REPLACEMENT in token.text:
+        return None
+    return _encoded(token.text)
+
+
+# --- lists of steps --------------------------------------------------------------------------------------------------
+
+
+def steps_from_items(items: Any, where: str) -> StepList:
+    """Chat items `{token, logprob, bytes, top_logprobs}`; llama.cpp adds `id` and may give `prob`, `top_probs`.
+
+    Raises
+    ------
+    InvalidInput
+        A field is of the wrong kind or missing; the message says where.
+    InvalidLogits
+        A number is no log-probability.
+    """
+    return _step_list(_item(value, f"{where}[{i}]") for i, value in enumerate(as_list(items, where)))
+
+
+def _step_list(steps: Iterable[tuple[TopStep, bool]]) -> StepList:
+    found = list(steps)
+    return StepList(tuple(step for step, _ in found), tuple(i for i, (_, missing) in enumerate(found) if missing))
+
+
+def _item(value: Any, where: str) -> tuple[TopStep, bool]:
+    """An item, and whether its log-probability is missing."""
+    item = as_object(value, where)
+    top = item.get("top_logprobs", item.get("top_probs"))
+    entries = as_list([] if top is None else top, f"{where}.top_logprobs")
+    log_prob = _log_prob(item, where)
+    missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
+    chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
+    return TopStep(chosen, tuple(_entry(e, f"{where}.top_logprobs[{j}]") for j, e in enumerate(entries))), missing
+
+
+def _entry(value: Any, where: str) -> TopToken:
+    item = as_object(value, where)
+    log_prob = _log_prob(item, where)
+    return _token(item, as_log_prob(None, f"{where}.logprob") if log_prob is None else log_prob, where)
+
+
+def _token(item: Mapping[str, Any], log_prob: float, where: str) -> TopToken:
+    text = optional(as_text, item.get("token"), f"{where}.token")
+    token_id = optional(as_id, item.get("id"), f"{where}.id")
+    spelled = optional(as_bytes, item.get("bytes"), f"{where}.bytes")
+    return named(log_prob, text, token_id, spelled)
+
+
+def _log_prob(item: Mapping[str, Any], where: str) -> float | None:
+    """None where the engine says that it has none; an item without the field is no item."""
+    if "logprob" in item:
+        return optional(as_log_prob, item["logprob"], f"{where}.logprob")
+    if "prob" not in item:
+        return as_log_prob(None, f"{where}.logprob")
+    probability = as_number(item["prob"], f"{where}.prob")
+    return as_log_prob(math.log(probability), f"{where}.prob") if probability > 0 else -math.inf
+
+
+def steps_from_lists(logprobs: Mapping[str, Any], where: str) -> StepList:
+    """Legacy completions: `{tokens, token_logprobs, top_logprobs}`, the best of each step a dict by text."""
+    tokens = as_list(logprobs.get("tokens"), f"{where}.tokens")
+    chosen = as_list(logprobs.get("token_logprobs"), f"{where}.token_logprobs")
+    tops = logprobs.get("top_logprobs")
+    tops = as_list([None] * len(tokens) if tops is None else tops, f"{where}.top_logprobs")
+    if not len(tokens) == len(chosen) == len(tops):
+        lengths = f"{len(tokens)} tokens, {len(chosen)} token_logprobs, {len(tops)} top_logprobs"
+        return _unequal(lengths)
+    steps: list[TopStep] = []
+    for i, (token, value, top) in enumerate(zip(tokens, chosen, tops, strict=True)):
+        log_prob = optional(as_log_prob, value, f"{where}.token_logprobs[{i}]")
+        name = as_text(token, f"{where}.tokens[{i}]")
+        best = as_object({} if top is None else top, f"{where}.top_logprobs[{i}]")
+        entries = (named(as_log_prob(v, f"{where}.top_logprobs[{i}][{k!r}]"), str(k)) for k, v in best.items())
+        steps.append(TopStep(named(NOT_GIVEN if log_prob is None else log_prob, name), tuple(entries)))
+    return StepList(tuple(steps), tuple(i for i, value in enumerate(chosen) if value is None))
+
+
+def _unequal(lengths: str) -> StepList:
+    return StepList(fault=f"The lists of log-probabilities differ in length: {lengths}. Steps are missing.")
+
+
+def steps_from_triples(chosen: Any, tops: Any, where: str) -> StepList:
+    """SGLang: `(logprob, id, text or null)` for each step, and a list of such triples for its best tokens."""
+    picked = as_list(chosen, f"{where}.output_token_logprobs")
+    best = as_list([None] * len(picked) if tops is None else tops, f"{where}.output_top_logprobs")
+    if len(best) != len(picked):
+        return _unequal(f"{len(picked)} output_token_logprobs, {len(best)} output_top_logprobs")
+    return _step_list(
+        _triples(value, entries, f"{where}.output_token_logprobs[{i}]", f"{where}.output_top_logprobs[{i}]")
+        for i, (value, entries) in enumerate(zip(picked, best, strict=True))
+    )
+
+
+def _triples(value: Any, entries: Any, at: str, at_top: str) -> tuple[TopStep, bool]:
+    token = _triple(value, at)
+    listed = as_list([] if entries is None else entries, at_top)
+    top = tuple(_triple(entry, f"{at_top}[{j}]") for j, entry in enumerate(listed))
+    return TopStep(token, top), token.log_prob == NOT_GIVEN
+
+
+def _triple(value: Any, where: str) -> TopToken:
+    triple = as_list(value, where)
+    if len(triple) not in (2, 3):
+        as_list(None, f"{where} (log-probability, id, text)")
+    log_prob = optional(as_log_prob, triple[0], f"{where}[0]")
+    text = optional(as_text, triple[2], f"{where}[2]") if len(triple) == 3 else None
+    return named(NOT_GIVEN if log_prob is None else log_prob, text, optional(as_id, triple[1], f"{where}[1]"))
+
+
+def _dict_step(entries: Mapping[Any, Any], chosen: Any, where: str) -> TopStep:
+    """VLLM's step: log-probabilities (or objects with `logprob`) by id or text; the first is the chosen token's."""
+    if not entries:
+        raise InvalidInput(f"{where} is empty.")
+    top = {_key(key): _dict_entry(_key(key), value, f"{where}[{key!r}]") for key, value in entries.items()}
+    first = next(iter(top))
+    if chosen is None and isinstance(first, str):
+        raise InvalidInput(f"{where} does not say which token was chosen: the order of strings does not.")
+    key = first if chosen is None else _key(chosen)
+    if key not in top:
+        raise InvalidInput(f"{where}: the chosen token {chosen!r} is not among its entries.")
+    return TopStep(top[key], tuple(top.values()))
+
+
+def _key(key: Any) -> int | str:
+    return key if isinstance(key, str) else as_id(key, "A token id")
+
+
+def _dict_entry(key: int | str, value: Any, where: str) -> TopToken:
+    log_prob = as_log_prob(getattr(value, "logprob", value), where)
+    if isinstance(key, str):
+        return named(log_prob, key)
+    return named(log_prob, optional(as_text, getattr(value, "decoded_token", None), where), key)
+
+
+# --- names that are not a token's own --------------------------------------------------------------------------------
+
+
+class BorrowedNames:
+    """Takes the names of whole characters away from the last of their pieces.
+
+    vLLM calls the token that completes a character by the whole of it, and the pieces before it by nothing. Taken by
+    their names they would be other tokens. Steps go in one by one; a step that was treated before stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self._inside = False
+        """The last step ends inside a character."""
+
+    def without(self, steps: Iterable[TopStep]) -> tuple[TopStep, ...]:
+        """The same steps under names of their own."""
+        return tuple(map(self._one, steps))
+
+    def _one(self, step: TopStep) -> TopStep:
+        change = _unborrowed if self._inside else _without_no_bytes
+        chosen = change(step.chosen)
+        self._inside = is_unnamed(chosen)
+        top = tuple(map(change, step.top))
+        unchanged = chosen is step.chosen and all(a is b for a, b in zip(top, step.top, strict=True))
+        return step if unchanged else TopStep(chosen, top)
+
+
+def is_unnamed(token: TopToken) -> bool:
+    """The engine gives no text to tell it by: a piece of a character."""
+    return not token.bytes and (token.text is None or REPLACEMENT in token.text)
+
+
+def _without_no_bytes(token: TopToken) -> TopToken:
+    return replace(token, bytes=None) if token.bytes == b"" else token
+
+
+def _unborrowed(token: TopToken) -> TopToken:
+    token = _without_no_bytes(token)
+    text = (token.bytes or b"").decode("utf-8", "replace") if token.text is None else token.text
+    if not text or text[0].isascii():
+        return token
+    return replace(token, text=REPLACEMENT if token.id is None else None, bytes=None)
+
+
+# --- any of these forms ----------------------------------------------------------------------------------------------
+
+
+def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[TopStep]:
+    """Steps in any of the usual forms as records.
+
+    Parameters
+    ----------
+    steps
+        A sequence with one entry a step: `TopStep`; an item of OpenAI's `logprobs.content` (object or dict with
+        `token`, `logprob`, `bytes`, `top_logprobs`); a dict from id to log-probability (vLLM's, whose values are
+        objects with `logprob`, or plain numbers), whose first entry is the chosen token unless `token_ids` say
+        otherwise; a pair (chosen token, such a dict), whose keys may also be strings; SGLang's triple
+        (log-probability, id, text) of the chosen token, or a pair of it and the list of such triples. OpenAI's
+        `logprobs` itself will do.
+    token_ids
+        Ids of the chosen tokens, where the steps do not name them.
+
+    Raises
+    ------
+    InvalidInput
+        An entry has none of these forms, or does not say which token was chosen.
+    InvalidLogits
+        A number is no log-probability.
+    BackendError
+        A step has no log-probability: the engine left it out.
+    """
+    listed = _as_list(steps)
+    ids: list[Any] = [None] * len(listed) if token_ids is None else as_ids(token_ids)
+    if len(ids) != len(listed):
+        raise InvalidInput(f"There are {len(listed)} steps and {len(ids)} token ids; each step needs one.")
+    pairs = enumerate(zip(listed, ids, strict=True))
+    found = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
+    if found.problem is not None:
+        raise BackendError(found.problem)
+    return list(BorrowedNames().without(with_ids(found.steps, ids)))
+
+
+def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopStep, ...]:
+    """The steps with the ids of their chosen tokens, which the engine gave apart; None: not known.
+
+    Raises
+    ------
+    InvalidInput
+        A step names its token by another id.
+    """
+    found: list[TopStep] = []
+    for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
+        if step.chosen.id not in (None, token) and token is not None:
+            raise InvalidInput(f"Step {i} chose token {step.chosen.id}, and token_ids say {token}.")
+        found.append(step if token is None else replace(step, chosen=replace(step.chosen, id=token)))
+    return tuple(found)
+
+
+def _as_list(steps: Any) -> list[Any]:
+    content = _field(steps, "content")
+    found = steps if content is None else content
+    if found is None or isinstance(found, str | bytes | Mapping) or not hasattr(found, "__iter__"):
+        raise InvalidInput(
+            f"The steps must be a list with one entry a token, got {type(found).__name__}. If the reply has no "
+            "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
+        )
+    return list(found)
+
+
+def _field(item: Any, name: str) -> Any:
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:
+    """A step of any form, and whether its log-probability is missing."""
+    if isinstance(step, TopStep):
+        return TopStep(_renamed(step.chosen), tuple(map(_renamed, step.top))), False
+    if isinstance(step, Mapping):
+        return _item(step, where) if _is_item(step) else (_dict_step(step, chosen, where), False)
+    if isinstance(step, tuple | list):
+        return _tuple_step(step, where)
+    item = _plain_item(step)
+    if not _is_item(item):
+        raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): {type(step).__name__}.")
+    return _item(item, where)
+
+
+def _is_item(step: Mapping[Any, Any]) -> bool:
+    return any(name in step for name in ("token", "logprob", "prob"))
+
+
+def _plain_item(step: Any) -> dict[str, Any]:
+    """The fields of a client's object."""
+    item = {name: getattr(step, name) for name in _ITEM_FIELDS if hasattr(step, name)}
+    if isinstance(item.get("top_logprobs"), list | tuple):
+        entries = item["top_logprobs"]
+        item["top_logprobs"] = [entry if isinstance(entry, Mapping) else _plain_item(entry) for entry in entries]
+    return item
+
+
+def _renamed(token: TopToken) -> TopToken:
+    """A record under the name that the spellings above would give it."""
+    return named(token.log_prob, token.text, token.id, token.bytes)
+
+
+def _tuple_step(step: Sequence[Any], where: str) -> tuple[TopStep, bool]:
+    if len(step) == 2 and isinstance(step[1], Mapping):
+        return _dict_step(step[1], step[0], where), False
+    if len(step) == 2 and isinstance(step[0], tuple | list):
+        return _triples(step[0], step[1], f"{where}[0]", f"{where}[1]")
+    if len(step) == 3 and not isinstance(step[0], tuple | list):
+        return _triples(step, None, where, where)
+    raise InvalidInput(f"{where} has none of the known forms ({KNOWN_FORMS}): it does not say which token was chosen.")

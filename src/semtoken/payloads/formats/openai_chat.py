@@ -1,0 +1,127 @@
+"""Chat completions: `choices[].message` with `choices[].logprobs.content`; in chunks `choices[].delta`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from semtoken.engine_tokens.records import StepList
+from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.engine_tokens.values import as_id, as_list, as_object, optional, text_or_empty
+from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, end_of, ids_of
+from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
+from semtoken.payloads.records import SegmentKind
+
+TEXT_FIELDS: Mapping[str, SegmentKind] = {
+    "reasoning_content": "reasoning",
+    "reasoning": "reasoning",  # some engines send it under both names
+    "content": "answer",
+    "refusal": "refusal",
+}
+LISTS_APART: Mapping[str, SegmentKind] = {"refusal": "refusal", "reasoning_content": "reasoning"}
+FUNCTION_CALL = -1
+
+
+class OpenAIChat(Choices):
+    """Chat completions of OpenAI and of most engines."""
+
+    name = "chat"
+    path = "/chat/completions"
+    formats: ClassVar[Mapping[Engine, str]] = {
+        "openai": "openai-chat",
+        "vllm": "vllm-chat",
+        "sglang": "sglang-chat",
+        "llama-cpp": "llama-cpp-chat",
+        "llama-cpp-python": "llama-cpp-python-chat",
+    }
+    ask = '"logprobs": true, "top_logprobs": 20'
+    is_chat = True
+    divided = True
+
+    @classmethod
+    def detects(cls, replies: Sequence[Reply]) -> bool:
+        """Its choices hold messages."""
+        choices = choices_of(replies)
+        return choices is not None and holds_messages(replies[0], choices)
+
+    @classmethod
+    def starts(cls, chunk: Reply) -> bool:
+        """Its choices hold deltas."""
+        choices = choices_of([chunk])
+        return bool(choices) and "delta" in first_choice(choices or ())
+
+    @classmethod
+    def body(cls, question: Question) -> dict[str, Any]:
+        """A request with one message."""
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.prompt}]}
+        body["max_tokens"] = question.max_tokens
+        return body if question.top is None else body | {"logprobs": True, "top_logprobs": question.top}
+
+    def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
+        field = "delta" if streamed else "message"
+        found = choice.get(field)
+        message = as_object({} if found is None and streamed else found, f"{where}.{field}")
+        logprobs = optional(as_object, choice.get("logprobs"), f"{where}.logprobs") or {}
+        steps, apart = _steps(logprobs, f"{where}.logprobs")
+        finish = end_of(choice, where)
+        return Delta(
+            index,
+            _texts(message, f"{where}.{field}"),
+            steps,
+            apart,
+            _calls(message, f"{where}.{field}"),
+            ids_of(choice, where),
+            finish,
+            ended=finish is not None,
+        )
+
+
+def _texts(message: Reply, where: str) -> dict[SegmentKind, str]:
+    texts: dict[SegmentKind, str] = {}
+    for name, kind in TEXT_FIELDS.items():
+        text = _content(message.get(name), f"{where}.{name}")
+        if text and kind not in texts:
+            texts[kind] = text
+    return texts
+
+
+def _content(content: Any, where: str) -> str:
+    """Text, or a list of parts of which some are text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (as_object(part, f"{where}[{i}]") for i, part in enumerate(as_list(content, where)))
+    return "".join(text_or_empty(part.get("text"), f"{where}.text") for part in parts)
+
+
+def _calls(message: Reply, where: str) -> dict[int, tuple[str, str]]:
+    calls: dict[int, tuple[str, str]] = {}
+    if message.get("function_call") is not None:
+        calls[FUNCTION_CALL] = call_of(message["function_call"], f"{where}.function_call")
+    tools = message.get("tool_calls")
+    for i, tool in enumerate(as_list([] if tools is None else tools, f"{where}.tool_calls")):
+        here = f"{where}.tool_calls[{i}]"
+        entry = as_object(tool, here)
+        name, arguments = call_of(entry.get("function", entry.get("custom", {})), here)
+        at = as_id(entry.get("index", i), f"{here}.index")
+        before = calls.get(at, ("", ""))
+        calls[at] = (before[0] + name, before[1] + arguments)
+    return calls
+
+
+def call_of(function: Any, where: str) -> tuple[str, str]:
+    """Name and arguments of a call, or pieces of them."""
+    found = as_object({} if function is None else function, where)
+    arguments = found.get("arguments", found.get("input"))
+    return text_or_empty(found.get("name"), f"{where}.name"), text_or_empty(arguments, f"{where}.arguments")
+
+
+def _steps(logprobs: Reply, where: str) -> tuple[StepList, dict[SegmentKind, StepList]]:
+    if logprobs.get("tokens") is not None:  # some servers give the lists of legacy completions here too
+        return steps_from_lists(logprobs, where), {}
+    apart = {
+        kind: steps_from_items(logprobs[name], f"{where}.{name}")
+        for name, kind in LISTS_APART.items()
+        if logprobs.get(name) is not None
+    }
+    content = logprobs.get("content")
+    return steps_from_items([] if content is None else content, f"{where}.content"), apart

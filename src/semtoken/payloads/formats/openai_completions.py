@@ -1,0 +1,102 @@
+"""Legacy completions: `choices[].text` with the lists `choices[].logprobs.{tokens, token_logprobs, top_logprobs}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from semtoken.engine_tokens.records import StepList
+from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.engine_tokens.values import as_id, as_object, optional, text_or_empty
+from semtoken.payloads.align import joined, pieces_of
+from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, end_of, ids_of
+from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
+from semtoken.payloads.segments import RawChoice
+
+ECHO = (
+    "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
+    '("stream_options": {"include_usage": true}).'
+)
+
+
+class OpenAICompletions(Choices):
+    """Legacy completions of OpenAI and of most engines."""
+
+    name = "completions"
+    path = "/completions"
+    formats: ClassVar[Mapping[Engine, str]] = {
+        "openai": "openai-completions",
+        "vllm": "vllm-completions",
+        "sglang": "sglang-completions",
+        "llama-cpp": "llama-cpp-completions",
+        "llama-cpp-python": "llama-cpp-python-completions",
+    }
+    ask = '"logprobs": 5 or more'
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: int | None = None
+        """Tokens of the answer, which a reply that repeats the prompt must tell."""
+
+    @classmethod
+    def detects(cls, replies: Sequence[Reply]) -> bool:
+        """It has choices, and they hold no messages."""
+        choices = choices_of(replies)
+        return choices is not None and not holds_messages(replies[0], choices)
+
+    @classmethod
+    def starts(cls, chunk: Reply) -> bool:
+        """Its choices hold texts."""
+        return "text" in first_choice(choices_of([chunk]) or ())
+
+    @classmethod
+    def body(cls, question: Question) -> dict[str, Any]:
+        """A request that continues the prompt."""
+        body: dict[str, Any] = {"prompt": question.prompt, "max_tokens": question.max_tokens}
+        return body if question.top is None else body | {"logprobs": question.top}
+
+    def _notice(self, reply: Reply) -> None:
+        usage = optional(as_object, reply.get("usage"), "usage") or {}
+        written = optional(as_id, usage.get("completion_tokens"), "usage.completion_tokens")
+        self._written = self._written if written is None else written
+
+    def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
+        text = text_or_empty(choice.get("text"), f"{where}.text")
+        logprobs = optional(as_object, choice.get("logprobs"), f"{where}.logprobs") or {}
+        if logprobs.get("content") is not None:  # newer llama.cpp gives chat items here too
+            steps = steps_from_items(logprobs["content"], f"{where}.logprobs.content")
+        else:
+            steps = steps_from_lists(logprobs, f"{where}.logprobs") if logprobs else StepList()
+        finish = end_of(choice, where)
+        return Delta(
+            index,
+            {"answer": text} if text else {},
+            steps,
+            ids=ids_of(choice, where),
+            finish_reason=finish,
+            ended=finish is not None,
+        )
+
+    def raw_choices(self) -> Iterator[RawChoice]:
+        """The choices so far, without the prompt that some of them repeat."""
+        for raw in super().raw_choices():
+            choice = replace(raw, one_segment=True)
+            if raw.steps.missing[:1] == (0,):
+                steps, text = _without_echo(raw.steps, raw.texts.get("answer", ""), self._written)
+                choice = replace(choice, steps=steps, texts={"answer": text}, flags=())
+            yield choice
+
+
+def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[StepList, str]:
+    """The answer alone, of a reply that repeats the prompt (`echo`): its first token has no log-probability."""
+    if written is None:
+        return replace(steps, missing=(), fault=ECHO), text
+    prompt = len(steps.steps) - written
+    if prompt <= 0:
+        return steps, text
+    kept = steps.steps[prompt:]
+    missing = tuple(i - prompt for i in steps.missing if i >= prompt)
+    spelled = joined(pieces_of(kept))  # with a terminator, which the text lacks
+    length = next((n for n in range(len(spelled), 0, -1) if text.endswith(spelled[:n])), 0)
+    return StepList(kept, missing), spelled[:length] or text

@@ -1,0 +1,98 @@
+"""Which shapes there are, and which one a reply or a chunk has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.payloads.formats.base import Engine, Reply, Shape
+from semtoken.payloads.formats.llama_cpp import LlamaCppCompletion
+from semtoken.payloads.formats.openai_chat import OpenAIChat
+from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.openai_responses import OpenAIResponses
+from semtoken.payloads.formats.sglang import SGLangGenerate
+
+SHAPES: tuple[type[Shape], ...] = (
+    OpenAIChat,
+    OpenAICompletions,
+    OpenAIResponses,
+    SGLangGenerate,
+    LlamaCppCompletion,
+)
+"""No reply has two of them. `semtoken doctor` asks in this order, and prefers the first that gives enough."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One shape as one engine uses it."""
+
+    name: str
+    shape: type[Shape]
+    engine: Engine
+
+
+FORMATS: Mapping[str, Format] = {
+    name: Format(name, shape, engine) for shape in SHAPES for engine, name in shape.formats.items()
+}
+
+
+def format_named(name: str) -> Format:
+    """The format of a name.
+
+    Raises
+    ------
+    InvalidInput
+        There is none.
+    """
+    if name not in FORMATS:
+        raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(FORMATS)}.")
+    return FORMATS[name]
+
+
+def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
+    """The shape of a whole reply (several: a batch), by its fields.
+
+    Raises
+    ------
+    BackendError
+        The reply is the report of an error.
+    InvalidInput
+        It is nothing that is understood.
+    """
+    first = replies[0]
+    if first.get("error") is not None and "choices" not in first:
+        raise BackendError(f"The server answered with an error: {error_text(first['error'])}")
+    for shape in SHAPES:
+        if shape.detects(replies):
+            return shape
+    raise InvalidInput(
+        f"This is no reply that semtoken understands: its fields are {', '.join(map(repr, first)) or 'none'}. "
+        f"Understood are replies and streams of: {', '.join(FORMATS)}."
+    )
+
+
+def shape_of_chunk(chunk: Reply) -> type[Shape] | None:
+    """The shape of a stream by a chunk; None for a chunk that could come in any.
+
+    Raises
+    ------
+    InvalidInput
+        It is nothing that is understood.
+    """
+    for shape in SHAPES:
+        if shape.starts(chunk):
+            return shape
+    if chunk.get("choices") in ([], ()):
+        return None
+    raise InvalidInput(
+        f"This is no chunk of a stream that semtoken understands: its fields are "
+        f"{', '.join(map(repr, chunk)) or 'none'}. Understood are the streams of: {', '.join(FORMATS)}."
+    )
+
+
+def error_text(error: Any) -> str:
+    """What the report of an error says, in one line."""
+    said = error.get("message", error) if isinstance(error, Mapping) else error
+    return " ".join(str(said).split())[:500]

@@ -1,0 +1,18 @@
+"""Former home of the records of `semtoken.engine_tokens` and of `semtoken.scoring.topk`; the names stay importable."""
+
+from __future__ import annotations
+
+from semtoken.engine_tokens import SharedVocabulary, TopStep, TopToken, as_top_steps, check_shared_vocabulary
+from semtoken.scoring.topk import TopkAnswer, score_top_logprobs
+
+TopAnswerScorer = TopkAnswer
+
+__all__ = [
+    "SharedVocabulary",
+    "TopAnswerScorer",
+    "TopStep",
+    "TopToken",
+    "as_top_steps",
+    "check_shared_vocabulary",
+    "score_top_logprobs",
+]
