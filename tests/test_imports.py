@@ -20,6 +20,7 @@ LAYERS = (
     "vocabulary _tokenizers clustering results generation metrics parts",
     "tables packing persistence cards",
     "clusters cluster_cache engine_tokens",
+    "calibration",
     "scoring methods",
     "top_logprobs streaming",
     "payloads",

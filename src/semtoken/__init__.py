@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from semtoken import methods as methods
     from semtoken import metrics as metrics
     from semtoken.backends.transformers import STC, ClusterRecorder
+    from semtoken.calibration import Calibrator, Threshold, select
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
     from semtoken.errors import SemtokenError
@@ -28,6 +29,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "STC": "semtoken.backends.transformers",
     "ClusterRecorder": "semtoken.backends.transformers",
+    "Calibrator": "semtoken.calibration",
+    "Threshold": "semtoken.calibration",
+    "select": "semtoken.calibration",
     "cluster_tokens": "semtoken.clustering",
     "TokenClusters": "semtoken.clusters",
     "SemtokenError": "semtoken.errors",
@@ -47,11 +51,13 @@ _MODULES = ("methods", "metrics")
 __all__ = [
     "STC",
     "Alternative",
+    "Calibrator",
     "ClusterRecorder",
     "Generation",
     "ScoredResponse",
     "ScoredToken",
     "SemtokenError",
+    "Threshold",
     "TokenClusters",
     "Vocabulary",
     "__version__",
@@ -61,6 +67,7 @@ __all__ = [
     "score_logits",
     "score_payload",
     "score_top_logprobs",
+    "select",
     "to_frame",
     "token_table",
 ]

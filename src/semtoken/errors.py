@@ -7,6 +7,7 @@
     │   └── InvalidLogits                NaN, +inf, empty distributions, numbers that are no log-probabilities
     ├── MissingStatistic (ValueError)    a method needs something that was not recorded of the answer
     ├── ArtifactError (ValueError)       a clusters folder that is corrupt, truncated or of another version
+    ├── CalibratorMismatch (ValueError)  a calibrator that was fitted on scores of another kind
     ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
     ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
     ├── MissingExtra (ImportError)       an optional dependency, with the line that installs it
@@ -45,6 +46,10 @@ class MissingStatistic(SemtokenError, ValueError):
 
 class ArtifactError(SemtokenError, ValueError):
     """A saved folder that is missing, corrupt, truncated or of another format version."""
+
+
+class CalibratorMismatch(SemtokenError, ValueError):
+    """A calibrator was fitted on scores of other clusters, rules, distribution or exactness."""
 
 
 class ModelError(SemtokenError, ValueError):

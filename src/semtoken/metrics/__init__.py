@@ -46,6 +46,7 @@ from semtoken.metrics.resampling import (
     paired_difference,
     resample,
 )
+from semtoken.metrics.selective import SelectiveRisk, risk_coverage
 
 __all__ = [
     "Difference",
@@ -53,6 +54,7 @@ __all__ = [
     "RejectionAreas",
     "Resampled",
     "RiskCoverage",
+    "SelectiveRisk",
     "UndefinedMetric",
     "aurc",
     "auroc",
@@ -63,5 +65,6 @@ __all__ = [
     "prr",
     "rejection_areas",
     "resample",
+    "risk_coverage",
     "risk_coverage_curve",
 ]

@@ -1,0 +1,21 @@
+"""From a ranking to a decision: chances, thresholds with a promise, and the file that carries both.
+
+    labels.py       scored answers and their labels -> checked arrays, or a refusal with the number that is missing
+    curves.py       maps from log_score to a chance (numpy alone); fitting.py finds their parameters
+    promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
+    calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load
+    measures.py     Brier score, log loss, reliability; drift.py how far recent scores are from the labelled ones
+    fingerprint.py  where the labelled answers came from, and what does not belong; files.py calibrator.json
+
+Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.
+"""
+
+from __future__ import annotations
+
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.drift import Drift
+from semtoken.calibration.fingerprint import Fingerprint
+from semtoken.calibration.measures import Report
+from semtoken.calibration.threshold import Decision, Threshold, select
+
+__all__ = ["Calibrator", "Decision", "Drift", "Fingerprint", "Report", "Threshold", "select"]

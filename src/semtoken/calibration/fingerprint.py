@@ -1,0 +1,153 @@
+"""Where labelled answers came from: what decides whether a calibrator belongs to other answers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from semtoken.clusters import TokenClusters
+from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
+from semtoken.results import Flag, ScoredResponse
+
+ELSEWHERE = "calibrated_elsewhere"
+"""Code of the flags that say that answers may not be of the kind that was labelled."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The origin of scores. None: not known."""
+
+    signature: str | None = None
+    """Clusters and rules, as in `ScoredResponse.signature`."""
+    clusters: str | None = None
+    """Hash of the cluster labels."""
+    distribution: str | None = None
+    """`raw`, `processed` or `unknown`."""
+    scores: Literal["exact", "top-k"] | None = None
+    """Whether all probabilities of a step were seen or only the k best."""
+    k: int | None = None
+    """How many, if only the best were."""
+    model: str | None = None
+    """Id or directory name, and revision if known."""
+    dtype: str | None = None
+    """Precision or quantisation."""
+    engine: str | None = None
+    """Engine and version."""
+    template: str | None = None
+    """Hash of the prompt template."""
+    judge: str | None = None
+    """Who said what is right."""
+    task: str | None = None
+    """A free label."""
+
+    def require_same(self, other: Fingerprint) -> None:
+        """Refuse scores of another kind.
+
+        Raises
+        ------
+        CalibratorMismatch
+            Clusters, rules, distribution, k or exactness are known and differ; both values are named.
+        """
+        for name, what in _MUST_AGREE.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise CalibratorMismatch(
+                    f"This calibrator was fitted on scores with {what} {mine!r}; these have {theirs!r}. Use the "
+                    "calibrator of these settings, or make one with `semtoken calibrate`."
+                )
+
+    def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
+        """What makes chances and promises less sure for other answers: known differences, then what is unknown."""
+        found = []
+        for name, what in _SHOULD_AGREE.items():
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                found.append(f"{what} was {mine!r} and is {theirs!r}")
+        unknown = [w for n, w in _MUST_AGREE.items() if n in ("signature", "distribution") and getattr(self, n) is None]
+        if unknown:
+            found.append(f"it does not say with which {' and '.join(unknown)} it was fitted")
+        return tuple(Flag(ELSEWHERE, f"The calibrator may not fit: {reason}.") for reason in found)
+
+
+_MUST_AGREE = {
+    "signature": "clusters and rules",
+    "clusters": "cluster labels",
+    "distribution": "distribution",
+    "scores": "probabilities",
+    "k": "k",
+}
+_SHOULD_AGREE = {
+    "model": "the model",
+    "dtype": "the precision",
+    "engine": "the engine",
+    "template": "the prompt template",
+}
+
+
+NOTHING_KNOWN = Fingerprint()
+
+
+def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint:
+    """The fingerprint of scored answers, as far as they tell, with what the caller knows besides.
+
+    Raises
+    ------
+    InvalidInput
+        The answers are of different kinds.
+    """
+    found = known or Fingerprint()
+    responses = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    told = {_told(answer) for answer in responses if isinstance(answer, ScoredResponse)}
+    if len(told) > 1:
+        first, second = sorted(told, key=str)[:2]
+        raise InvalidInput(
+            f"These answers were scored in different ways: {first} and {second}. Score all of them alike."
+        )
+    for signature, distribution, scores in told:
+        own = Fingerprint(signature=signature, distribution=distribution, scores=scores)
+        found.require_same(own)
+        found = replace(found, signature=signature, distribution=distribution, scores=scores)
+    return found
+
+
+def clusters_hash(clusters: TokenClusters) -> str:
+    """Sixteen hex digits that stand for the labels."""
+    return hashlib.sha256(clusters.labels.astype("<i4").tobytes()).hexdigest()[:16]
+
+
+def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
+    """Refuse clusters that are not those of the labelled answers.
+
+    Raises
+    ------
+    CalibratorMismatch
+        They are known to be others.
+    """
+    fingerprint.require_same(Fingerprint(clusters=clusters_hash(clusters)))
+    signature = fingerprint.signature
+    if signature is not None and not f"{signature}|".startswith(f"{clusters.signature}|"):
+        raise CalibratorMismatch(
+            f"This calibrator was fitted on scores with clusters {signature!r}; these are {clusters.signature!r}. Use "
+            "the calibrator of these clusters, or make one with `semtoken calibrate`."
+        )
+
+
+def fingerprint_from(values: Any) -> Fingerprint:
+    """A fingerprint from the plain values of a file."""
+    names = {field.name for field in fields(Fingerprint)}
+    if not isinstance(values, dict) or set(values) - names:
+        raise ArtifactError("The calibrator's fingerprint holds fields that this release does not know.")
+    if any(not isinstance(value, str | None | int) for value in values.values()):
+        raise ArtifactError("The calibrator's fingerprint must hold texts and numbers.")
+    return Fingerprint(**values)
+
+
+def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
+    """What is known, for a file."""
+    return {name: value for name, value in asdict(fingerprint).items() if value is not None}
+
+
+def _told(answer: ScoredResponse) -> tuple[str, str, Literal["exact", "top-k"]]:
+    return answer.signature, answer.distribution, "exact" if answer.log_score_bounds is None else "top-k"

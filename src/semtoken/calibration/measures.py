@@ -1,0 +1,127 @@
+"""How good chances are: Brier score, log loss and reliability, against always telling the base rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semtoken._extras import require
+from semtoken.calibration.labels import FloatArray
+
+RESAMPLES = 2000
+BINS, PER_BIN = 10, 10
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers of similar chance."""
+
+    n: int
+    chance: float
+    """Mean chance that they were given."""
+    right: float
+    """Share that is right."""
+    low: float
+    """Wilson 95 % interval of that share."""
+    high: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Chances against what came true. Losses: lower is better; a negative gain means better than the base rate."""
+
+    n: int
+    cross_validated: bool
+    """The chances come from calibrators that did not see the answers they are for."""
+    base_rate: float
+    """Share of right answers."""
+    brier: Interval
+    log_loss: Interval
+    calibration_error: float
+    """Mean distance between chance and share of right answers over bins of equal count (ECE)."""
+    brier_gain: Interval
+    """Brier score minus that of always telling the base rate; paired bootstrap."""
+    log_loss_gain: Interval
+    """The same of the log loss."""
+    bins: tuple[Bin, ...]
+    """Reliability: bins of equal count, ascending chance."""
+
+
+def brier_scores(chances: FloatArray, correct: FloatArray) -> FloatArray:
+    """Squared distance of each chance from what came true, [n]."""
+    return np.asarray(np.square(chances - correct))
+
+
+def log_losses(chances: FloatArray, correct: FloatArray) -> FloatArray:
+    """-ln of the chance that was given to what came true, [n]."""
+    return np.asarray(-np.log(np.where(correct == 1, chances, 1 - chances)))
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927)."""
+    found = require("scipy.stats", extra="calibrate").binomtest(right, n).proportion_ci(0.95, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
+    """Bins of equal count, ten where there are a hundred answers; equal chances stay together."""
+    wanted = max(1, min(BINS, chances.size // PER_BIN))
+    cuts = np.unique(np.quantile(chances, np.arange(1, wanted) / wanted, method="higher"))
+    bins = np.searchsorted(cuts, chances, side="right")
+    found = []
+    for inside in (bins == b for b in np.unique(bins)):
+        n, right = int(inside.sum()), int(correct[inside].sum())
+        found.append(Bin(n, float(chances[inside].mean()), right / n, *wilson(right, n)))
+    return tuple(found)
+
+
+def report(
+    chances: FloatArray, base: FloatArray, correct: FloatArray, *, cross_validated: bool, seed: int = 0
+) -> Report:
+    """Measure chances on labelled answers.
+
+    Parameters
+    ----------
+    chances, base, correct : [n]
+        What the calibrator says, what one would say who knows the base rate only, and what came true.
+    cross_validated
+        Whether the chances come from calibrators that did not see these answers.
+    seed
+        Of the bootstrap.
+    """
+    bins = reliability(chances, correct)
+    losses = {
+        "brier": brier_scores(chances, correct),
+        "log_loss": log_losses(chances, correct),
+        "brier_gain": brier_scores(chances, correct) - brier_scores(base, correct),
+        "log_loss_gain": log_losses(chances, correct) - log_losses(base, correct),
+    }
+    return Report(
+        n=correct.size,
+        cross_validated=cross_validated,
+        base_rate=float(correct.mean()),
+        calibration_error=sum(b.n * abs(b.chance - b.right) for b in bins) / correct.size,
+        bins=bins,
+        **_means(losses, seed),
+    )
+
+
+def _means(losses: dict[str, FloatArray], seed: int) -> dict[str, Interval]:
+    """Means with percentile bootstrap intervals; every resample draws the same answers for all."""
+    generator = np.random.default_rng(seed)
+    table = np.stack(list(losses.values()))
+    n = table.shape[1]
+    means = np.stack([table[:, generator.integers(n, size=n)].mean(axis=1) for _ in range(RESAMPLES)])
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    values = table.mean(axis=1)
+    return {name: Interval(float(values[i]), float(low[i]), float(high[i])) for i, name in enumerate(losses)}

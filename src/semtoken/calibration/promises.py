@@ -1,0 +1,183 @@
+"""The arithmetic of the promises: exact counts and p-values, no objects.
+
+Every function takes `uncertainty` = -log_score, [n], higher is riskier, and `correct`, [n], 1 right and 0 wrong.
+The assumption of all: labelled and future answers are exchangeable (same model, prompt, kind of question, judge), and
+the labels are right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._extras import require
+from semtoken.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+
+GRID_POINTS = 31
+"""Thresholds that the fixed sequence walks through."""
+START_SHARE = 0.3
+"""The first threshold is chosen for at most this share of the labels."""
+START_MARGIN = 1.1
+"""And a little looser, as the share that it accepts varies."""
+ROUNDING = 1e-9
+"""alpha * n is meant as a decimal: 0.29 * 100 is 29."""
+
+
+@dataclass(frozen=True)
+class Test:
+    """One threshold of a fixed sequence."""
+
+    threshold: float
+    """In units of -log_score."""
+    accepted: int
+    """Labelled answers that it accepts."""
+    wrong: int
+    """Wrong ones among them."""
+    p_value: float
+    """For "more than alpha of the accepted are wrong"."""
+
+
+def check_level(value: float, name: str) -> None:
+    """Refuse a level that is not strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise InvalidInput(f"{name} must lie between 0 and 1, both excluded. Got {value!r} instead.")
+
+
+def binomial_p_value(wrong: int, accepted: int, alpha: float) -> float:
+    """P(Bin(accepted, alpha) <= wrong): how likely so few wrong answers are if alpha of the accepted are wrong."""
+    if accepted == 0:
+        return 1.0
+    return float(require("scipy.stats", extra="calibrate").binom.cdf(wrong, accepted, alpha))
+
+
+def upper_error_bound(wrong: int, accepted: int, delta: float) -> float:
+    """One-sided Clopper-Pearson bound: the share of wrong answers is below it with confidence 1 - delta."""
+    if wrong >= accepted:
+        return 1.0
+    return float(require("scipy.stats", extra="calibrate").beta.ppf(1 - delta, wrong + 1, accepted - wrong))
+
+
+def labels_needed(wrong: int, alpha: float, delta: float) -> int:
+    """The least number of accepted answers with which so many wrong ones still pass the test.
+
+    For `wrong` = 0 it is the floor below which no threshold can ever pass: 22 at (0.1, 0.1).
+    """
+    check_level(alpha, "alpha")
+    check_level(delta, "delta")
+    low, high = wrong, max(2 * wrong, 16)
+    while binomial_p_value(wrong, high, alpha) > delta:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if binomial_p_value(wrong, middle, alpha) <= delta else (middle, high)
+    return high
+
+
+def starting_share(n: int, alpha: float, delta: float) -> float:
+    """Share of answers that the strictest threshold accepts, from n, alpha and delta alone: the promise stays exact."""
+    wrong, target = 0, labels_needed(0, alpha, delta)
+    while (following := labels_needed(wrong + 1, alpha, delta)) <= START_SHARE * n:
+        wrong, target = wrong + 1, following
+    return min(1.0, START_MARGIN * target / n)
+
+
+def shares_of_coverage(start: float) -> FloatArray:
+    """The shares of answers that the thresholds of the fixed sequence accept, strict to loose."""
+    if not 0 < start <= 1:
+        raise InvalidInput(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
+    return np.linspace(start, 1.0, GRID_POINTS)
+
+
+def fixed_sequence(
+    uncertainty: FloatArray,
+    correct: FloatArray,
+    grid: Sequence[float],
+    alpha: float,
+    delta: float,
+    *,
+    strict: bool = False,
+) -> tuple[float | None, tuple[Test, ...]]:
+    """Walk the thresholds from strict to loose, stop at the first that fails, keep the last that passed.
+
+    Learn-then-test with fixed sequence (Angelopoulos et al. 2021): with probability at least 1 - delta over the
+    labelled answers, at most alpha of the answers accepted by the threshold that is kept are wrong.
+
+    Parameters
+    ----------
+    uncertainty, correct
+        Labelled answers.
+    grid
+        Ascending thresholds, fixed without looking at the labels.
+    alpha, delta
+        Share of wrong answers, and chance that the labels mislead.
+    strict
+        Accept below the threshold; else up to it. Answers of equal score are always accepted together.
+
+    Returns
+    -------
+    threshold, tests
+        None if the first one failed; the tests in order, the failed one last.
+    """
+    kept: float | None = None
+    tests: list[Test] = []
+    for threshold in grid:
+        inside = uncertainty < threshold if strict else uncertainty <= threshold
+        accepted = int(inside.sum())
+        wrong = accepted - int(correct[inside].sum())
+        tests.append(Test(float(threshold), accepted, wrong, binomial_p_value(wrong, accepted, alpha)))
+        if tests[-1].p_value > delta:
+            break
+        kept = float(threshold)
+    return kept, tuple(tests)
+
+
+def wrong_answers_caught(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> tuple[float | None, int, int]:
+    """Split conformal prediction on the wrong answers: P(accepted | wrong) <= rank / (n_wrong + 1) <= alpha.
+
+    Returns
+    -------
+    threshold, n_wrong, rank
+        Accept strictly below the threshold, the rank-th smallest uncertainty of the wrong answers; None: nothing.
+    """
+    wrong = np.sort(uncertainty[correct == 0])
+    rank = math.floor(alpha * (wrong.size + 1) + ROUNDING)
+    if rank == 0:
+        return None, wrong.size, 0
+    threshold = float(wrong[rank - 1]) if rank <= wrong.size else math.inf
+    return threshold, wrong.size, rank
+
+
+def joint_risk(uncertainty: FloatArray, correct: FloatArray, alpha: float) -> float | None:
+    """Conformal risk control of "accepted and wrong": the loosest with (wrong accepted + 1) / (n + 1) <= alpha.
+
+    Returns
+    -------
+    float or None
+        The largest labelled uncertainty that may be accepted (up to and including); None: nothing may be.
+    """
+    order = np.argsort(uncertainty, kind="stable")
+    ascending, wrong = uncertainty[order], np.cumsum(1 - correct[order])
+    last_of_tie = np.append(ascending[1:] != ascending[:-1], True)
+    holds = last_of_tie & (wrong + 1 <= alpha * (uncertainty.size + 1) + ROUNDING) & np.isfinite(ascending)
+    return float(ascending[holds][-1]) if holds.any() else None
+
+
+def batch_selection(
+    uncertainty: FloatArray, correct: FloatArray, new_uncertainty: FloatArray, alpha: float
+) -> tuple[FloatArray, list[int]]:
+    """Conformal selection: p-values of new answers, and those that Benjamini-Hochberg selects at alpha.
+
+    The expected share of wrong answers among the selected is at most alpha (Jin and Candes 2023).
+    """
+    wrong = np.sort(uncertainty[correct == 0])
+    p_values = (1 + np.searchsorted(wrong, new_uncertainty, side="right")) / (uncertainty.size + 1)
+    ascending = np.sort(p_values)
+    passed = np.flatnonzero(ascending * ascending.size <= alpha * np.arange(1, ascending.size + 1) + ROUNDING)
+    cut = ascending[passed[-1]] if passed.size else -1.0
+    return p_values, [int(i) for i in np.flatnonzero(p_values <= cut)]

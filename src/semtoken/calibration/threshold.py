@@ -1,0 +1,350 @@
+"""Thresholds with a promise, and what they decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.calibration import promises
+from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
+from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores
+from semtoken.calibration.promises import Test
+from semtoken.errors import ArtifactError, InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.calibration.calibrator import Calibrator
+
+Promise = Literal["selective", "missed", "joint"]
+FEWEST_UNLABELLED = 200
+"""Scores without labels that place the thresholds of the fixed sequence."""
+
+SAME = "as long as model, prompts, questions and judging stay the same"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do with one answer."""
+
+    action: Literal["answer", "abstain"]
+    reason: str
+    """`accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
+    chance: float | None
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
+    statement: str
+    """The promise in one sentence."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The largest uncertainty that is still accepted, and what it promises.
+
+    Fit one with `Threshold.fit`. The promise holds for future answers of the same model, prompt and kind of question,
+    judged in the same way.
+    """
+
+    uncertainty: float | None
+    """In units of -log_score, at which an answer is still accepted (`strict`: just not). None: nothing may be."""
+    promise: Promise
+    """`selective`, `missed` or `joint`; see `fit`."""
+    alpha: float
+    """The share that is promised not to be exceeded."""
+    delta: float | None
+    """How likely the labelled answers may mislead (promise `selective`); the others hold on average."""
+    statement: str
+    """The promise in one sentence with its numbers, or why nothing can be promised."""
+    n: int
+    """Labelled answers."""
+    n_wrong: int
+    """Wrong ones among them."""
+    strict: bool = False
+    """Accept below the threshold, not at it."""
+    start: float | None = None
+    """Share of answers that the first threshold of the sequence accepts."""
+    tests: tuple[Test, ...] = ()
+    """The fixed sequence, the failed test last."""
+    fingerprint: Fingerprint = NOTHING_KNOWN
+    """Where the labelled answers came from."""
+
+    @classmethod
+    def fit(
+        cls,
+        scored: Any,
+        correct: Any,
+        *,
+        promise: Promise = "selective",
+        alpha: float = 0.1,
+        delta: float = 0.1,
+        unlabelled: Any = None,
+        start: float | None = None,
+        prompts: Sequence[Any] | None = None,
+        fingerprint: Fingerprint | None = None,
+    ) -> Threshold:
+        """The loosest threshold for which a promise can be given.
+
+        Parameters
+        ----------
+        scored : list of ScoredResponse, or log scores [n]
+            Labelled answers, each of another question.
+        correct : [n] of true and false
+            Judged as future answers will be.
+        promise
+            `selective`: of the accepted answers at most alpha are wrong, with confidence 1 - delta over the labelled
+            answers. `missed`: at most alpha of the wrong answers are accepted, on average. `joint`: of all questions
+            at most alpha get a wrong answer, on average.
+        alpha, delta
+            In (0, 1).
+        unlabelled : list of ScoredResponse, or log scores, at least 200
+            Answers without labels, for `selective`: they place the thresholds that are tried. The answers that you
+            want to decide on will do. Without them the scores of the labelled answers place them, and the promise also
+            assumes that doubtful answers are not more often right than surer ones.
+        start : float in (0, 1], optional
+            Share of answers that the first threshold accepts, fixed before you see the labels. Default: from n, alpha
+            and delta.
+        prompts : [n], optional
+            To find repeated questions.
+        fingerprint
+            What you know of the scores' origin besides what they tell.
+
+        Raises
+        ------
+        InvalidInput
+            Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabelled scores.
+        """
+        if promise not in get_args(Promise):
+            raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
+        promises.check_level(alpha, "alpha")
+        promises.check_level(delta, "delta")
+        answers = labelled(scored, correct, prompts)
+        origin = fingerprint_of(scored, fingerprint)
+        if promise == "selective":
+            if unlabelled is not None:
+                origin.require_same(fingerprint_of(unlabelled))
+            found = _selective(answers, alpha, delta, unlabelled, start)
+        else:
+            found = _missed(answers, alpha) if promise == "missed" else _joint(answers, alpha)
+        return replace(found, fingerprint=origin)
+
+    def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
+        """Which answers pass, bool [n]; a blank one never does."""
+        uncertainty = -log_scores(scored)
+        if self.uncertainty is None:
+            return np.zeros(uncertainty.shape, dtype=bool)
+        inside = uncertainty < self.uncertainty if self.strict else uncertainty <= self.uncertainty
+        accepted: npt.NDArray[np.bool_] = inside & np.isfinite(uncertainty)
+        return accepted
+
+    def decide(self, answer: Any, calibrator: Calibrator | None = None) -> Decision:
+        """Whether to give an answer.
+
+        Parameters
+        ----------
+        answer
+            A scored answer, or its log score.
+        calibrator
+            Adds the chance.
+
+        Raises
+        ------
+        CalibratorMismatch
+            The answer was scored in another way than the labelled ones.
+        """
+        self.fingerprint.require_same(fingerprint_of(answer))
+        score = log_scores(answer if hasattr(answer, "__float__") else [answer])
+        blank = bool(np.isneginf(score[0]))
+        accepted = bool(self.accepts(score)[0])
+        doubt = "no_threshold" if self.uncertainty is None else "uncertain"
+        return Decision(
+            action="answer" if accepted else "abstain",
+            reason="accepted" if accepted else "empty" if blank else doubt,
+            chance=None if blank or calibrator is None else float(calibrator.chance(answer)),
+            statement=self.statement,
+        )
+
+
+def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) -> list[int]:
+    """Choose from a finished batch so that the expected share of wrong answers among the chosen is at most alpha.
+
+    Conformal selection (Jin and Candes 2023): valid for one use on a batch without labels; the share is promised on
+    average, not for each batch.
+
+    Parameters
+    ----------
+    labelled_answers, correct
+        Labelled answers: scored answers or log scores, and whether each is right.
+    new
+        The batch: scored answers or log scores.
+    alpha
+        In (0, 1).
+
+    Returns
+    -------
+    list of int
+        Positions in `new`, ascending. Blank answers are never among them.
+    """
+    promises.check_level(alpha, "alpha")
+    answers = labelled(labelled_answers, correct)
+    fingerprint_of(labelled_answers).require_same(fingerprint_of(new))
+    uncertainty = -log_scores(new)
+    finite = np.flatnonzero(np.isfinite(uncertainty))
+    _, chosen = promises.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
+    return [int(finite[i]) for i in chosen]
+
+
+def threshold_values(threshold: Threshold) -> dict[str, Any]:
+    """Plain values for a file. An infinite threshold (accept everything) becomes the text "inf"."""
+    values = asdict(threshold) | {"fingerprint": known_values(threshold.fingerprint)}
+    values["uncertainty"] = _finite(threshold.uncertainty)
+    values["tests"] = [asdict(test) | {"threshold": _finite(test.threshold)} for test in threshold.tests]
+    return values
+
+
+def threshold_from(values: Any) -> Threshold:
+    """A threshold from the plain values of a file.
+
+    Raises
+    ------
+    ArtifactError
+        A field is missing, or a number is outside its range.
+    """
+    try:
+        tests = tuple(
+            Test(_number(t["threshold"]), int(t["accepted"]), int(t["wrong"]), _number(t["p_value"]))
+            for t in values["tests"]
+        )
+        level = values["uncertainty"]
+        found = Threshold(
+            **values
+            | {
+                "uncertainty": None if level is None else _number(level),
+                "tests": tests,
+                "fingerprint": fingerprint_from(values["fingerprint"]),
+            }
+        )
+        possible = found.uncertainty is None or found.uncertainty >= 0
+        usable = found.promise in get_args(Promise) and 0 < found.alpha < 1 and isinstance(found.statement, str)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError("The calibrator's threshold has missing or unknown fields.") from error
+    if not (possible and usable and 0 <= found.n_wrong <= found.n):
+        raise ArtifactError("The calibrator's threshold holds a number outside its range.")
+    return found
+
+
+def _selective(answers: Labelled, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
+    n, least = answers.n, promises.labels_needed(0, alpha, delta)
+    share = promises.starting_share(max(n, least), alpha, delta) if start is None else start
+    shares = promises.shares_of_coverage(share)
+    blank = Threshold(None, "selective", alpha, delta, "", n, n - answers.n_correct, start=share)
+    if n < least:
+        return replace(
+            blank,
+            statement=f'Nothing can be promised: "at most {percent(alpha)} of the accepted answers are wrong, with '
+            f'confidence {percent(1 - delta)}" needs at least {least} labelled answers. There are {n}: '
+            f"{least - n} are missing.",
+        )
+    if unlabelled is None:
+        grid, strict = _own_grid(answers.uncertainty, shares), True
+    else:
+        grid, strict = _grid(unlabelled, shares), False
+    kept, tests = promises.fixed_sequence(answers.uncertainty, answers.correct, grid, alpha, delta, strict=strict)
+    found = replace(blank, uncertainty=kept, strict=strict, tests=tests)
+    return replace(found, statement=_selective_statement(found))
+
+
+def _grid(unlabelled: Any, shares: FloatArray) -> list[float]:
+    """Thresholds at quantiles of scores without labels; blank answers are never accepted, so they do not count."""
+    uncertainty = -log_scores(unlabelled)
+    uncertainty = uncertainty[np.isfinite(uncertainty)]
+    if uncertainty.size < FEWEST_UNLABELLED:
+        raise InvalidInput(
+            f"The thresholds to try are placed by at least {FEWEST_UNLABELLED} scores without labels. There are "
+            f"{uncertainty.size}: {FEWEST_UNLABELLED - uncertainty.size} are missing. The answers that you want to "
+            "decide on will do; or leave `unlabelled` out."
+        )
+    return [float(value) for value in np.quantile(uncertainty, shares)]
+
+
+def _own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
+    """Thresholds just above the m smallest scores of the labelled answers, m fixed beforehand; accept below them.
+
+    Given that score, those below it are a sample of what the threshold accepts, so the test stays exact where
+    surer answers are not more often wrong.
+    """
+    ascending = np.append(np.sort(uncertainty), math.inf)
+    return [float(ascending[min(round(share * uncertainty.size), uncertainty.size)]) for share in shares]
+
+
+def _missed(answers: Labelled, alpha: float) -> Threshold:
+    level, n_wrong, rank = promises.wrong_answers_caught(answers.uncertainty, answers.correct, alpha)
+    if level is None:
+        least = _least(alpha)
+        statement = (
+            f'Nothing can be promised: "at most {percent(alpha)} of the wrong answers are accepted" needs at least '
+            f"{least} wrong answers among the labelled ones. There are {n_wrong}: {least - n_wrong} are missing."
+        )
+    else:
+        statement = (
+            f"On average at most {percent(alpha)} of the wrong answers are accepted ({rank} of {n_wrong + 1}, from "
+            f"{n_wrong} wrong answers among {answers.n} labelled ones), {SAME}."
+        )
+    return Threshold(level, "missed", alpha, None, statement, answers.n, n_wrong, strict=True)
+
+
+def _joint(answers: Labelled, alpha: float) -> Threshold:
+    # Blank answers are questions too; they are never accepted.
+    n = answers.n + answers.n_blank
+    uncertainty = np.append(answers.uncertainty, np.full(answers.n_blank, math.inf))
+    level = promises.joint_risk(uncertainty, np.append(answers.correct, np.zeros(answers.n_blank)), alpha)
+    if level is None:
+        missing = _least(alpha) - n
+        why = f"{missing} labelled answers are missing" if missing > 0 else "the surest labelled answers are wrong"
+        statement = (
+            f'Nothing can be promised: "of all questions at most {percent(alpha)} get a wrong answer" needs at least '
+            f"{_least(alpha)} labelled answers. There are {n}: {why}."
+        )
+    else:
+        promised = f"at most {percent(alpha)} of all questions get a wrong answer"
+        statement = f"On average {promised} (from {n} labelled answers), {SAME}."
+    return Threshold(level, "joint", alpha, None, statement, answers.n, answers.n - answers.n_correct)
+
+
+def _least(alpha: float) -> int:
+    """Labels below which promises on average allow nothing."""
+    return math.ceil(1 / alpha - promises.ROUNDING) - 1
+
+
+def _selective_statement(found: Threshold) -> str:
+    passed = [test for test in found.tests if test.p_value <= (found.delta or 0.0)]
+    if not passed:
+        first = found.tests[0]
+        return (
+            f"Nothing can be promised: of the {first.accepted} surest of {found.n} labelled answers {first.wrong} are "
+            f"wrong, too many to show that at most {percent(found.alpha)} are (p = {first.p_value:.2g}). Give "
+            "more labels, a larger alpha, or a smaller `start` chosen before you see further labels."
+        )
+    last = passed[-1]
+    promised = f"at most {percent(found.alpha)} of the accepted answers are wrong"
+    confidence = percent(1 - (found.delta or 0.0))
+    counts = f"{last.accepted} accepted, {last.wrong} of them wrong"
+    return f"With confidence {confidence}, {promised} (on {found.n} labelled answers: {counts}), {SAME}."
+
+
+def percent(share: float) -> str:
+    """A share for people: 10 %."""
+    return f"{100 * share:.4g} %"
+
+
+def _finite(value: float | None) -> float | str | None:
+    return "inf" if value is not None and math.isinf(value) else value
+
+
+def _number(value: Any) -> float:
+    if value == "inf":
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)

@@ -1,0 +1,138 @@
+"""calibrator.json: everything comes back, any byte that changed is found, nothing but numpy is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.calibration.calibrator import Method
+from semtoken.calibration.files import _digest, _dumped, from_bytes, to_bytes
+from semtoken.clusters import TokenClusters
+from semtoken.errors import ArtifactError, CalibratorMismatch
+from tests import worked
+from tests.calibration.test_calibrator import METHODS, drawn, response
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    scores, correct = drawn(60, "good model")
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2)
+    return st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_saved_comes_back(method: Method, tmp_path: Path) -> None:
+    scores, correct = drawn(80)
+    calibrator = st.Calibrator.fit([response(s) for s in scores], correct, method=method)
+    threshold = st.Threshold.fit(scores, correct, promise="missed", alpha=0.3)
+    calibrator.save(tmp_path, threshold)
+    assert st.Calibrator.load(tmp_path) == replace(calibrator, threshold=threshold)
+
+
+def test_accepting_everything_comes_back(tmp_path: Path) -> None:
+    scores, correct = -np.arange(1, 101) / 50, [1] * 95 + [0] * 5
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2)
+    assert threshold.uncertainty == np.inf
+    st.Calibrator.fit(scores, correct).save(tmp_path, threshold)
+    assert st.Calibrator.load(tmp_path).threshold == threshold
+
+
+def test_every_changed_byte_is_found(saved: Path) -> None:
+    data = saved.read_bytes()
+    assert from_bytes(data) == st.Calibrator.load(saved.parent)
+    generator = np.random.default_rng(0)
+    for i, byte in enumerate(data):
+        for changed in {byte ^ 1, byte ^ 32, int(generator.integers(256))} - {byte}:
+            with pytest.raises(ArtifactError):
+                from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\n", lambda d: b"", lambda d: d[: len(d) // 2]])
+def test_cut_and_lengthened_files_are_refused(saved: Path, change) -> None:
+    saved.write_bytes(change(saved.read_bytes()))
+    with pytest.raises(ArtifactError, match=r"calibrator\.json"):
+        st.Calibrator.load(saved.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n": 3},
+        {"n_correct": -1},
+        {"method": "magic"},
+        {"format_version": 2},
+        {"format": "other"},
+        {"curve": None},
+        {"curve": {"kind": "sigmoid", "a": -1.0, "b": 0.0, "m": 0.0}},
+        {"curve": {"kind": "sigmoid", "a": "1", "b": 0.0, "m": 0.0}},
+        {"venn_abers": {"kind": "temperature", "temperature": 1.0}},
+        {"fingerprint": {"colour": "red"}},
+        {"threshold": {}},
+        {"scores": [1.0]},
+    ],
+)
+def test_contents_that_no_calibrator_has_are_refused_with_a_valid_checksum(saved: Path, change: dict) -> None:
+    values = json.loads(saved.read_bytes()) | change
+    values.pop("sha256")
+    with pytest.raises(ArtifactError):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_steps_that_fall_are_refused(saved: Path) -> None:
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    values["venn_abers"]["p0_values"].reverse()
+    with pytest.raises(ArtifactError, match="fall"):
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        replace(st.Calibrator.load(saved), n_correct=float("nan")).save(saved.parent)  # type: ignore[arg-type]
+    assert saved.read_bytes() == before
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no calibrator"):
+        st.Calibrator.load(tmp_path)
+
+
+def test_other_clusters_are_refused(tmp_path: Path) -> None:
+    clusters = worked.clusters()
+    scored = [st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters)]
+    scores, correct = drawn(50)
+    answers = [replace(scored[0], log_score=score) for score in scores]
+    st.Calibrator.fit(answers, correct, clusters=clusters).save(tmp_path)
+    assert st.Calibrator.load(tmp_path, clusters=clusters).n == 50
+    moved = TokenClusters(np.roll(worked.LABELS, 1), worked.vocabulary())
+    with pytest.raises(CalibratorMismatch, match="cluster"):
+        st.Calibrator.load(tmp_path, clusters=moved)
+    with pytest.raises(CalibratorMismatch, match=r"preset:default.*preset:paper"):
+        other = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters, preset="paper")
+        st.Calibrator.load(tmp_path).chance(other)
+
+
+def test_a_saved_calibrator_needs_neither_scipy_nor_scikit_learn(saved: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('scipy', 'sklearn', 'torch', 'matplotlib'): sys.modules[name] = None\n"
+        "import semtoken as st\n"
+        f"print(st.Calibrator.load({str(saved.parent)!r}).decide(-0.01).action)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in ("answer", "abstain")
+
+
+def test_the_file_is_plain_text_of_plain_values(saved: Path) -> None:
+    assert saved.read_bytes() == to_bytes(st.Calibrator.load(saved))
+    assert saved.read_bytes().isascii()
+    assert [path.name for path in saved.parent.iterdir()] == ["calibrator.json"]

@@ -1,0 +1,168 @@
+"""Thresholds and their promises, batches, and what is said where nothing can be promised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.calibration.promises import starting_share
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from tests.calibration.test_calibrator import drawn, response
+from tests.calibration.worlds import WORLDS, World, true_risk
+
+
+def test_decisions() -> None:
+    scores, correct = drawn(400, "good model")
+    calibrator = st.Calibrator.fit(scores, correct)
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=drawn(300, "good model", 1)[0])
+    assert threshold.uncertainty is not None
+    sure, doubtful, blank = (threshold.decide(score, calibrator) for score in (-1e-4, -9.0, -math.inf))
+    assert (sure.action, sure.reason, sure.chance) == ("answer", "accepted", calibrator.chance(-1e-4))
+    assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
+    assert (blank.action, blank.reason, blank.chance) == ("abstain", "empty", None)
+    assert "At most 20 % of the accepted answers are wrong".lower() in sure.statement.lower()
+    assert threshold.decide(-threshold.uncertainty).action == "answer", "up to and including the threshold"
+
+
+def test_too_few_labels_are_counted() -> None:
+    threshold = st.Threshold.fit([-0.1] * 21, [1] * 21)
+    assert threshold.uncertainty is None
+    assert "at least 22" in threshold.statement and "1 are missing" in threshold.statement
+    assert threshold.decide(-0.0001).reason == "no_threshold"
+    assert st.Threshold.fit(-np.arange(1, 23) / 10, [1] * 22).uncertainty is not None
+
+
+def test_missed_and_joint_count_what_is_missing() -> None:
+    missed = st.Threshold.fit([-0.1 * i for i in range(1, 21)], [0] * 6 + [1] * 14, promise="missed", alpha=0.1)
+    assert missed.uncertainty is None and "3 are missing" in missed.statement  # 9 wrong ones give floor(0.1 x 10) = 1
+    joint = st.Threshold.fit([-0.1] * 18, [1] * 18, promise="joint", alpha=0.05)
+    assert joint.uncertainty is None and "1 labelled answers are missing" in joint.statement
+
+
+def test_missed_accepts_strictly_below() -> None:
+    threshold = st.Threshold.fit([-0.3, -0.3, -0.3, -0.1], [0, 0, 0, 1], promise="missed", alpha=0.5)
+    assert threshold.uncertainty == 0.3
+    assert threshold.accepts([-0.3, -0.29]).tolist() == [False, True]
+
+
+def test_blank_answers_are_never_accepted_even_where_everything_is() -> None:
+    scores = -np.arange(1, 201) / 50
+    threshold = st.Threshold.fit(scores, np.ones(200), alpha=0.2)
+    assert threshold.accepts([-1000.0, -math.inf]).tolist() == [True, False]
+
+
+def test_levels_and_grids_that_cannot_be_used() -> None:
+    scores, correct = drawn(100)
+    for settings, message in (
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"promise": "all"}, "promise"),
+        ({"start": 0.0}, "start"),
+        ({"unlabelled": scores}, "100 are missing"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            st.Threshold.fit(scores, correct, **settings)
+    with pytest.raises(CalibratorMismatch):
+        labels = [response(score) for score in scores]
+        st.Threshold.fit(labels, correct, unlabelled=[response(-0.5, distribution="processed")] * 200)
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "delta", "expected"),
+    # m(k) at (0.1, 0.1): 22, 38, 52, 65, ...; 0.3 n = 15 -> 22; 60 -> 52; 0.3 x 100 = 30 -> 22.
+    [
+        (50, 0.1, 0.1, 1.1 * 22 / 50),
+        (100, 0.1, 0.1, 1.1 * 22 / 100),
+        (200, 0.1, 0.1, 1.1 * 52 / 200),
+        (22, 0.1, 0.1, 1.0),
+    ],
+)
+def test_the_start_depends_on_n_alpha_and_delta_alone(n: int, alpha: float, delta: float, expected: float) -> None:
+    assert starting_share(n, alpha, delta) == pytest.approx(expected)
+
+
+def test_the_grid_does_not_see_the_labels() -> None:
+    """Other labels, same scores: the thresholds tried are the same as far as both sequences go."""
+    scores, correct = drawn(300, "good model")
+    for unlabelled in (drawn(250, "good model", 1)[0], None):
+        one = st.Threshold.fit(scores, correct, unlabelled=unlabelled)
+        other = st.Threshold.fit(scores, np.ones(300), unlabelled=unlabelled)
+        tried = [test.threshold for test in one.tests]
+        assert tried == [test.threshold for test in other.tests][: len(tried)]
+
+
+def test_selecting_from_a_batch() -> None:
+    scores, correct = drawn(400, "good model")
+    new, _ = drawn(200, "good model", 2)
+    chosen = st.select(scores, correct, new, alpha=0.1)
+    assert 20 < len(chosen) < 200
+    assert new[chosen].min() > np.delete(new, chosen).max(), "the surest are chosen"
+    assert st.select(scores, correct, [*new, -math.inf], alpha=0.99)[-1] < 200, "a blank answer never is"
+
+
+@pytest.mark.slow
+def test_the_expected_share_of_wrong_answers_in_a_batch() -> None:
+    generator, shares = np.random.default_rng(0), []
+    for _ in range(400):
+        scores, correct = WORLDS["good model"].draw(generator, 200)
+        new, right = WORLDS["good model"].draw(generator, 100)
+        chosen = st.select(scores, correct, new, alpha=0.15)
+        shares.append(1 - right[chosen].mean() if chosen else 0.0)
+    assert np.mean(shares) <= 0.15 + 2 * np.std(shares) / 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_grid", [False, True])
+@pytest.mark.parametrize("name", WORLDS)
+def test_promise_is_kept(name: str, own_grid: bool) -> None:
+    """200 labelled sets of each world; the long form is experiments/calibration/promise.py."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(200):
+        scores, correct = world.draw(generator, 300)
+        unlabelled = None if own_grid else world.log_score(generator, 300)
+        threshold = st.Threshold.fit(scores, correct, alpha=0.1, delta=0.1, unlabelled=unlabelled)
+        broken += true_risk(world, threshold.accepts, reference) > 0.1
+    assert broken <= 31  # P(Bin(200, 0.1) > 31) = 0.005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["score is a probability", "good model", "overconfident"])
+def test_a_threshold_chosen_on_the_labels_breaks_its_promise(name: str) -> None:
+    """The control: the loosest threshold whose error on the labels is at most alpha."""
+    world, generator = WORLDS[name], np.random.default_rng(1)
+    reference = world.log_score(np.random.default_rng(99), 20_000)
+    broken = 0
+    for _ in range(200):
+        scores, correct = world.draw(generator, 300)
+        broken += true_risk(world, best_on_the_labels(scores, correct), reference) > 0.1
+    assert broken >= 60  # 0.1 is allowed
+
+
+def best_on_the_labels(scores: np.ndarray, correct: np.ndarray):
+    curve = st.metrics.risk_coverage(-scores, correct)
+    good = curve.threshold[curve.risk <= 0.1]
+    cut = good[-1] if good.size else -1.0
+    return lambda new: -new <= cut
+
+
+def test_on_average_promises() -> None:
+    """`missed` and `joint` over many labelled sets of a small world, against the true shares."""
+    world: World = WORLDS["good model"]
+    generator = np.random.default_rng(3)
+    missed, joint = [], []
+    for _ in range(300):
+        scores, correct = world.draw(generator, 60)
+        new, right = world.draw(generator, 500)
+        accepted = st.Threshold.fit(scores, correct, promise="missed", alpha=0.2).accepts(new)
+        missed.append(accepted[right == 0].mean())
+        accepted = st.Threshold.fit(scores, correct, promise="joint", alpha=0.1).accepts(new)
+        joint.append((accepted & (right == 0)).mean())
+    assert np.mean(missed) <= 0.2 + 3 * np.std(missed) / math.sqrt(300)
+    assert np.mean(joint) <= 0.1 + 3 * np.std(joint) / math.sqrt(300)
