@@ -19,6 +19,7 @@ from semtoken.errors import ArtifactError, InvalidInput, ModelError, VocabularyM
 from semtoken.tables import token_table
 from semtoken.vocabulary import Vocabulary
 from tests import tiny
+from tests.artifacts import checksum
 
 
 @cache
@@ -196,6 +197,7 @@ def change_config(folder: Path, change: Any) -> None:
     config = json.loads(file.read_text())
     change(config)
     file.write_text(json.dumps(config))
+    file.write_text(json.dumps({**config, "config_sha256": checksum(folder)}))
 
 
 @pytest.mark.parametrize(
@@ -343,3 +345,10 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
         TokenClusters.from_model(tiny.llama(40), tiny.byte_level_bpe(), n_clusters=10)
     with pytest.raises(InvalidInput, match="Give the model's tokenizer"):
         TokenClusters.from_model(tiny.llama(40))
+
+
+def test_the_embedded_clusters_have_a_name() -> None:
+    from semtoken.almanac import almanac_clusters_path
+
+    named = TokenClusters.from_pretrained("almanac")
+    assert named.signature == TokenClusters.from_pretrained(almanac_clusters_path()).signature

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from semtoken import persistence
 from semtoken.errors import ArtifactError, InvalidInput
+from tests.artifacts import checksum
 
 ARRAYS = {"labels": np.arange(7, dtype=np.int32), "none": np.empty(0, np.uint8)}
 CONFIG = {"n_clusters": 7, "provenance": {"model": "größe"}}
@@ -34,7 +36,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         name: (a.dtype, a.tolist()) for name, a in ARRAYS.items()
     }
     assert loaded.config["provenance"] == {"model": "größe"}
-    assert loaded.config["format_version"] == 1
+    assert loaded.config["format_version"] == 2
     assert sorted(os.listdir(folder)) == ["README.md", "clusters.safetensors", "config.json"]
     assert (folder / "README.md").read_text() == "# Card\n"
 
@@ -141,12 +143,11 @@ def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
-    import hashlib
-
     folder = save(tmp_path / "clusters")
     junk = b"\x08\0\0\0\0\0\0\0not json"
     (folder / "clusters.safetensors").write_bytes(junk)
     rewrite(folder, sha256=hashlib.sha256(junk).hexdigest())
+    rewrite(folder, config_sha256=checksum(folder))
     with pytest.raises(ArtifactError, match="not a readable safetensors"):
         persistence.load(folder)
 
@@ -172,7 +173,7 @@ def test_a_config_that_is_no_json_is_refused(tmp_path: Path) -> None:
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters")
     rewrite(folder, format_version=99)
-    with pytest.raises(ArtifactError, match=r"format version 99.*reads version 1"):
+    with pytest.raises(ArtifactError, match=r"format version 99.*reads versions 1 and 2"):
         persistence.load(folder)
 
 
@@ -198,7 +199,7 @@ def test_a_hub_id_is_read_from_the_local_hub_cache(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert persistence.load("someone/clusters").config["n_clusters"] == 7
-    with pytest.raises(ArtifactError, match="cannot be had from the hub"):
+    with pytest.raises(ArtifactError, match="the hub did not give it"):
         persistence.load("someone/else")
 
 
@@ -208,3 +209,60 @@ def test_a_hub_that_cannot_be_reached_is_one_message(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ArtifactError, match="Cannot upload to 'someone/clusters'"):
         persistence.push("someone/clusters", ARRAYS, CONFIG, "# Card\n", token="none")
+
+
+def test_a_folder_of_version_1_is_read(tmp_path: Path) -> None:
+    folder = save(tmp_path / "clusters")
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    del config["config_sha256"]
+    file.write_text(json.dumps({**config, "format_version": 1}))
+    assert persistence.load(folder).config["provenance"] == {"model": "größe"}
+
+
+def test_nothing_changes_in_a_config_unseen(tmp_path: Path) -> None:
+    folder = save(tmp_path / "clusters")
+    assert json.loads((folder / "config.json").read_text())["config_sha256"] == checksum(folder)
+    for changes in ({"n_clusters": 8}, {"provenance": {}}, {"more": 1}, {"config_sha256": "0" * 64}):
+        folder = save(tmp_path / "clusters")
+        rewrite(folder, **changes)
+        with pytest.raises(ArtifactError, match=r"config\.json is damaged"):
+            persistence.load(folder)
+        with pytest.raises(ArtifactError, match=r"config\.json is damaged"):
+            persistence.read_config(folder)
+
+
+@pytest.mark.parametrize("text", ['{"format": "semtoken.clusters", "a": "\\ud800"}', "[" * 100_000, '{"a": NaN}'])
+def test_json_that_only_python_reads_is_refused(tmp_path: Path, text: str) -> None:
+    folder = save(tmp_path / "clusters")
+    (folder / "config.json").write_text(text)
+    with pytest.raises(ArtifactError, match="not valid JSON"):
+        persistence.load(folder)
+
+
+def test_a_folder_without_a_config_has_one_error(tmp_path: Path) -> None:
+    folder = save(tmp_path / "clusters")
+    (folder / "config.json").unlink()
+    with pytest.raises(ArtifactError, match=r"^\S+ holds no clusters: the file config\.json is missing\.$"):
+        persistence.read_config(folder)
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x20, 0x80])
+def test_every_byte_changed_once(tmp_path: Path, flip: int) -> None:
+    """No damaged folder loads as anything else than what was saved."""
+    folder = save(tmp_path / "clusters")
+    saved = persistence.load(folder)
+    refused = 0
+    for name in ("config.json", "clusters.safetensors"):
+        whole = (folder / name).read_bytes()
+        for place in range(len(whole)):
+            (folder / name).write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+            try:
+                found = persistence.load(folder)
+            except ArtifactError:
+                refused += 1
+            else:
+                assert found.config == saved.config, place
+                assert all(np.array_equal(found.arrays[key], saved.arrays[key]) for key in ARRAYS), place
+        (folder / name).write_bytes(whole)
+    assert refused > 400

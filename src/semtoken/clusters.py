@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from semtoken import persistence
 from semtoken._extras import require
+from semtoken.almanac import ALMANAC, almanac_clusters_path
 from semtoken.cards import CARD_CLUSTERS, write_card
 from semtoken.clustering import Algorithm, cluster_table
 from semtoken.clustering.agglomerative import Linkage
@@ -156,7 +157,7 @@ class TokenClusters:
         Parameters
         ----------
         directory_or_hub_id
-            What `save_pretrained` or `push_to_hub` wrote.
+            What `save_pretrained` or `push_to_hub` wrote; "almanac" for the clusters of the embedded model.
         tokenizer
             If given, the clusters are checked to be made for it.
         revision
@@ -169,7 +170,8 @@ class TokenClusters:
         VocabularyMismatch
             The clusters were made for another tokenizer than the one given.
         """
-        saved = persistence.load(directory_or_hub_id, revision=revision)
+        source = almanac_clusters_path() if directory_or_hub_id == ALMANAC else directory_or_hub_id
+        saved = persistence.load(source, revision=revision)
         try:
             clusters = cls(
                 saved.arrays["labels"],
@@ -184,7 +186,7 @@ class TokenClusters:
             raise ArtifactError(
                 f"{saved.path} is inconsistent: {persistence.LAYOUT.config} names a vocabulary with fingerprint "
                 f"{str(expected)[:12]}, the stored tokens have {clusters.vocabulary.fingerprint[:12]}. "
-                "Copy or download the folder again, or make it anew."
+                "Copy or download the folder again, or make the clusters again."
             )
         if tokenizer is not None:
             clusters.check(tokenizer)

@@ -20,11 +20,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
-from semtoken._files import ATTEMPTS, replacing_folder
+from semtoken._files import ATTEMPTS, dump_json, former_folder, parse_json, read_folder, replacing_folder
 from semtoken.errors import ArtifactError, InvalidInput
 
 FORMAT = "semtoken.clusters"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 had no checksum of the config."""
+CONFIG_CHECKSUM = "config_sha256"
+"""Checksums find accidents. They are no protection against somebody who changes a file on purpose."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -87,17 +91,70 @@ def load(source: str | Path, *, revision: str | None = None) -> Saved:
         It is missing, damaged, incomplete, or of a format version that this release does not read.
     """
     folder = _locate(source, revision)
-    config = read_config(folder)
-    data = _read_bytes(folder / LAYOUT.arrays)
+    files = _read_files(folder, LAYOUT.config, LAYOUT.arrays)
+    config = _checked_config(folder, files[LAYOUT.config])
+    data = files[LAYOUT.arrays]
     if hashlib.sha256(data).hexdigest() != config.get("sha256"):
-        raise ArtifactError(
-            f"{folder / LAYOUT.arrays} is damaged or incomplete: its content does not match the checksum in "
-            f"{LAYOUT.config}. Copy or download the folder again, or make it anew."
-        )
+        raise _damaged(folder / LAYOUT.arrays, f"its content does not match the checksum in {LAYOUT.config}")
     try:
         return Saved(arrays_from_bytes(data), config, folder)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ArtifactError(f"{folder / LAYOUT.arrays} is not a readable safetensors file: {error}") from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a folder, without its arrays.
+
+    Raises
+    ------
+    ArtifactError
+        It is missing, damaged, or of a kind or format version that this release does not read.
+    """
+    return _checked_config(folder, _read_files(folder, LAYOUT.config)[LAYOUT.config])
+
+
+def _read_files(folder: Path, *names: str) -> dict[str, bytes]:
+    try:
+        return read_folder(folder, names)
+    except FileNotFoundError as error:
+        missing = Path(error.filename).name
+        if missing == LAYOUT.arrays:
+            read_config(folder)  # perhaps it is a folder of another kind
+        what = f"the file {missing} is missing" if missing in names else "it is no longer there"
+        raise ArtifactError(f"{folder} holds no clusters: {what}.") from error
+    except OSError as error:
+        raise ArtifactError(f"Cannot read {folder}: {error.strerror or error}.") from error
+
+
+def _checked_config(folder: Path, data: bytes) -> dict[str, Any]:
+    path = folder / LAYOUT.config
+    try:
+        config = parse_json(data)
+    except ValueError as error:
+        raise _damaged(path, f"it is not valid JSON ({error})") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ArtifactError(f"{folder} does not hold token clusters: its {LAYOUT.config} is of another kind.")
+    version = config.get("format_version")
+    if version not in READABLE_VERSIONS or isinstance(version, bool):
+        raise ArtifactError(
+            f"{folder} has format version {version!r}; this release reads versions 1 and 2. Use the release that wrote "
+            "it, or make the clusters again."
+        )
+    if (version > 1 or CONFIG_CHECKSUM in config) and config.get(CONFIG_CHECKSUM) != _config_checksum(config):
+        raise _damaged(path, "its content does not match its own checksum")
+    return config
+
+
+def _damaged(path: Path, reason: str) -> ArtifactError:
+    return ArtifactError(
+        f"{path} is damaged or incomplete: {reason}. Copy or download the folder again, or make the clusters again."
+    )
+
+
+def _config_checksum(config: Mapping[str, Any]) -> str:
+    """SHA-256 of all entries of a config but the checksum itself, however they are laid out in the file."""
+    content = {name: value for name, value in config.items() if name != CONFIG_CHECKSUM}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def push(
@@ -178,15 +235,15 @@ def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: M
         "sha256": hashlib.sha256(data).hexdigest(),
         **config,
     }
+    stamped[CONFIG_CHECKSUM] = _config_checksum(stamped)
     (folder / LAYOUT.arrays).write_bytes(data)
     (folder / LAYOUT.card).write_text(card, encoding="utf-8")
-    text = json.dumps(stamped, indent=2, ensure_ascii=False)
-    (folder / LAYOUT.config).write_text(text + "\n", encoding="utf-8")
+    (folder / LAYOUT.config).write_bytes(dump_json(stamped, indent=2) + b"\n")
 
 
 def _locate(source: str | Path, revision: str | None) -> Path:
     path = Path(source).expanduser()
-    if path.is_dir():
+    if path.is_dir() or former_folder(path).is_dir():
         return path
     if path.exists():
         raise ArtifactError(f"{path} is a file; clusters are a directory that holds {LAYOUT.arrays}.")
@@ -194,7 +251,7 @@ def _locate(source: str | Path, revision: str | None) -> Path:
         raise ArtifactError(f"There is no directory {path}.")
     from huggingface_hub import snapshot_download
 
-    with _hub_errors(f"There is no directory '{source}' here, and it cannot be had from the hub"):
+    with _hub_errors(f"There is no directory '{source}' here, and the hub did not give it"):
         return Path(snapshot_download(source, revision=revision, allow_patterns=sorted(LAYOUT.names)))
 
 
@@ -207,35 +264,3 @@ def _hub_errors(what: str) -> Iterator[None]:
     except (HfHubHTTPError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ArtifactError(f"{what}: {reason}") from error
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The config of a folder, without its arrays.
-
-    Raises
-    ------
-    ArtifactError
-        It is missing, damaged, or of a kind or format version that this release does not read.
-    """
-    path = folder / LAYOUT.config
-    try:
-        config = json.loads(_read_bytes(path))
-    except ValueError as error:
-        raise ArtifactError(f"{path} is not valid JSON ({error}). Copy or download the folder again.") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ArtifactError(f"{folder} does not hold token clusters: its {LAYOUT.config} is of another kind.")
-    if config.get("format_version") != FORMAT_VERSION:
-        raise ArtifactError(
-            f"{folder} has format version {config.get('format_version')!r}; this release reads version "
-            f"{FORMAT_VERSION}. Use the release that wrote it, or make the clusters anew."
-        )
-    return config
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise ArtifactError(f"{path.parent} holds no clusters: the file {path.name} is missing.") from error
-    except OSError as error:
-        raise ArtifactError(f"Cannot read {path}: {error.strerror}.") from error

@@ -14,7 +14,18 @@ from pathlib import Path
 
 from semtoken.almanac.questions import Question, is_correct, load_questions, normalize_answer
 
-__all__ = ["Question", "almanac_clusters_path", "almanac_path", "is_correct", "load_questions", "normalize_answer"]
+__all__ = [
+    "ALMANAC",
+    "Question",
+    "almanac_clusters_path",
+    "almanac_path",
+    "is_correct",
+    "load_questions",
+    "normalize_answer",
+]
+
+ALMANAC = "almanac"
+"""What stands for the embedded model, its clusters and its questions wherever a path or a hub id may stand."""
 
 
 def almanac_path() -> Path:

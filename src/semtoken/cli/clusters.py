@@ -57,12 +57,8 @@ def show(
 def _load(clusters: str | None, model: str, revision: str | None) -> TokenClusters:
     from semtoken import TokenClusters
 
-    if clusters is not None:
-        return TokenClusters.from_pretrained(clusters, revision=revision)
-    if model == ALMANAC:
-        from semtoken.almanac import almanac_clusters_path
-
-        return TokenClusters.from_pretrained(almanac_clusters_path())
+    if clusters is not None or model == ALMANAC:
+        return TokenClusters.from_pretrained(clusters or ALMANAC, revision=revision)
     return _kept_for(model, revision)
 
 

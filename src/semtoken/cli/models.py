@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from semtoken.almanac import ALMANAC as ALMANAC
 from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.cli.console import phases, still
 from semtoken.errors import ModelError
@@ -13,7 +14,6 @@ from semtoken.errors import ModelError
 if TYPE_CHECKING:
     from semtoken import STC
 
-ALMANAC = "almanac"
 HUB_TIMEOUT = 10.0
 _BARE = PromptFormat("{question}", stop_at_newline=False, normalization=None)
 

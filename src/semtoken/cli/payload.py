@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.cli.console import out
-from semtoken.cli.models import ALMANAC
 from semtoken.cli.options import FunctionWords, FunctionWordsOption, JsonOption, Preset, PresetOption, RevisionOption
 from semtoken.errors import InvalidInput, SemtokenError
 
@@ -104,11 +103,7 @@ def load_clusters(name: str, revision: str | None) -> TokenClusters:
     """The clusters of a directory or hub id, or those of the almanac."""
     from semtoken import TokenClusters
 
-    if name != ALMANAC:
-        return TokenClusters.from_pretrained(name, revision=revision)
-    from semtoken.almanac import almanac_clusters_path
-
-    return TokenClusters.from_pretrained(almanac_clusters_path())
+    return TokenClusters.from_pretrained(name, revision=revision)
 
 
 def _text(source: str) -> str:
