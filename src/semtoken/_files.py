@@ -15,6 +15,7 @@ import ctypes
 import errno
 import functools
 import gzip
+import hashlib
 import json
 import math
 import os
@@ -396,6 +397,25 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent).encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError("a text holds half a character (a lone surrogate)") from error
+
+
+def seal(content: Mapping[str, Any], name: str = "checksum") -> dict[str, Any]:
+    """A JSON object with a checksum of all its entries under a name of its own, see `is_sealed`."""
+    return {**content, name: _digest(content, name)}
+
+
+def is_sealed(content: Mapping[str, Any], name: str = "checksum") -> bool:
+    """Whether an object is as `seal` left it, however it is laid out in its file.
+
+    This finds accidents. It is no protection against somebody who changes a file on purpose.
+    """
+    return content.get(name) == _digest(content, name)
+
+
+def _digest(content: Mapping[str, Any], name: str) -> str:
+    """SHA-256 of an object without one of its entries."""
+    rest = {key: value for key, value in content.items() if key != name}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def finite(value: Any) -> Any:

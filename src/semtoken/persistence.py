@@ -20,7 +20,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
-from semtoken._files import ATTEMPTS, dump_json, former_folder, parse_json, read_folder, replacing_folder
+from semtoken._files import (
+    ATTEMPTS,
+    dump_json,
+    former_folder,
+    is_sealed,
+    parse_json,
+    read_folder,
+    replacing_folder,
+    seal,
+)
 from semtoken.errors import ArtifactError, InvalidInput
 
 FORMAT = "semtoken.clusters"
@@ -28,7 +37,7 @@ FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 """Version 1 had no checksum of the config."""
 CONFIG_CHECKSUM = "config_sha256"
-"""Checksums find accidents. They are no protection against somebody who changes a file on purpose."""
+"""Entry of the config; see `semtoken._files.seal`."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -140,7 +149,7 @@ def _checked_config(folder: Path, data: bytes) -> dict[str, Any]:
             f"{folder} has format version {version!r}; this release reads versions 1 and 2. Use the release that wrote "
             "it, or make the clusters again."
         )
-    if (version > 1 or CONFIG_CHECKSUM in config) and config.get(CONFIG_CHECKSUM) != _config_checksum(config):
+    if (version > 1 or CONFIG_CHECKSUM in config) and not is_sealed(config, CONFIG_CHECKSUM):
         raise _damaged(path, "its content does not match its own checksum")
     return config
 
@@ -149,12 +158,6 @@ def _damaged(path: Path, reason: str) -> ArtifactError:
     return ArtifactError(
         f"{path} is damaged or incomplete: {reason}. Copy or download the folder again, or make the clusters again."
     )
-
-
-def _config_checksum(config: Mapping[str, Any]) -> str:
-    """SHA-256 of all entries of a config but the checksum itself, however they are laid out in the file."""
-    content = {name: value for name, value in config.items() if name != CONFIG_CHECKSUM}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def push(
@@ -235,10 +238,9 @@ def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: M
         "sha256": hashlib.sha256(data).hexdigest(),
         **config,
     }
-    stamped[CONFIG_CHECKSUM] = _config_checksum(stamped)
     (folder / LAYOUT.arrays).write_bytes(data)
     (folder / LAYOUT.card).write_text(card, encoding="utf-8")
-    (folder / LAYOUT.config).write_bytes(dump_json(stamped, indent=2) + b"\n")
+    (folder / LAYOUT.config).write_bytes(dump_json(seal(stamped, CONFIG_CHECKSUM), indent=2) + b"\n")
 
 
 def _locate(source: str | Path, revision: str | None) -> Path:

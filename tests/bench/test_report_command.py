@@ -16,8 +16,9 @@ from typer.testing import CliRunner, Result
 from semtoken.bench.collecting import collect
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
+from semtoken.bench.storage import read_json
 from semtoken.cli.app import app
-from tests.bench.runs import TINY_QUESTIONS, tiny_settings
+from tests.bench.runs import TINY_QUESTIONS, same, tiny_settings
 from tests.bench.test_report_writing import contents
 
 METHODS = ["stc", "stc_no_clustering", "sequence_probability", "perplexity"]
@@ -106,3 +107,50 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "holds no benchmark run" in " ".join(result.stderr.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b'{"sessions": 5}'])
+def test_facts_that_are_damaged_block_neither_the_report_nor_the_run(run: Path, content: bytes) -> None:
+    before = collect(run)
+    (run / "manifest.json").write_bytes(content)
+    after = collect(run)
+    assert after.cells[0].uncertainty.keys() == before.cells[0].uncertainty.keys()
+    assert (b"sessions" in content) or any("are unknown" in note for note in after.notes)
+    settings = check_settings(read_json(run / "settings.json"), "the test")
+    assert run_benchmark(settings, run) == []
+    assert read_json(run / "manifest.json")["status"] == "complete"
+
+
+@pytest.mark.parametrize("content", [None, b"{}"])
+def test_a_plan_that_is_lost_is_made_again(run: Path, content: bytes | None) -> None:
+    before = {name: numbers.tolist() for name, numbers in collect(run).cells[0].uncertainty.items()}
+    plan = read_json(run / "plan.json")
+    if content is None:
+        (run / "plan.json").unlink()
+    else:
+        (run / "plan.json").write_bytes(content)
+    assert {name: numbers.tolist() for name, numbers in collect(run).cells[0].uncertainty.items()} == before
+    assert run_benchmark(check_settings(read_json(run / "settings.json"), "the test"), run) == []
+    assert read_json(run / "plan.json") == plan
+
+
+def test_settings_that_changed_are_not_read(run: Path) -> None:
+    path = run / "settings.json"
+    path.write_text(path.read_text().replace('"primary_judge": "people"', '"primary_judge": "exact"'))
+    result = command(run)
+    assert result.exit_code == 1
+    assert "settings.json is damaged: its content does not match its checksum" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("place", [0.01, 0.3, 0.6, 0.9, 0.999])
+def test_a_damaged_table_is_left_out(run: Path, place: float) -> None:
+    before = collect(run)
+    for path in sorted(run.rglob("*.parquet")):
+        whole = path.read_bytes()
+        i = int(len(whole) * place)
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])
+        found = collect(run)
+        for cell in found.cells:
+            for name, numbers in cell.uncertainty.items():
+                assert same(numbers.tolist(), before.cells[0].uncertainty[name].tolist()), (path, name)
+        path.write_bytes(whole)

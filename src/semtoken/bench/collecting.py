@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
-from semtoken.bench.plan import CellPlan, Plan, Step
-from semtoken.bench.run import MANIFEST, PLAN, SETTINGS
+from semtoken.bench.plan import CellPlan, Plan, Step, make_plan
+from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
+from semtoken.bench.settings import RunSettings
 from semtoken.bench.stages.judgements import CORRECT
 from semtoken.bench.stages.scores import UNCERTAINTY
 from semtoken.bench.storage import Shard, read_json, read_shard
@@ -42,25 +44,49 @@ def collect(path: str | Path) -> RunResults:
         The folder holds no run, or one of another release.
     """
     run = Path(path)
-    content = read_json(run / PLAN)
-    try:
-        plan = Plan.from_dict(content)
-    except ValueError as error:
-        raise InvalidInput(f"{run / PLAN} is not of this release of semtoken: run it again.") from error
+    plan = _plan(run)
     settings = read_json(run / SETTINGS)
+    manifest, lost = _manifest(run)
     readers = [_Reader(run, cell) for cell in plan.cells]
     cells = tuple(cell for reader in readers if (cell := reader.cell()) is not None)
     notes = [f"{model} was left out: {reason}" for model, reason in plan.problems.items()]
+    notes += lost
     notes += [note for reader in readers for note in (*reader.plan.notes, *reader.notes)]
     return RunResults(
         path=run,
         settings=settings,
-        manifest=read_json(run / MANIFEST),
+        manifest=manifest,
         primary_judge=settings["primary_judge"],
         cells=cells,
         clusterings=tuple(_clusterings(run, plan)),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _plan(run: Path) -> Plan:
+    """The plan of a run; one that is lost or damaged is made again from the settings and the questions."""
+    if (run / PLAN).exists() or not (run / SETTINGS).exists():
+        try:
+            return Plan.from_dict(read_json(run / PLAN))
+        except ValueError:
+            if not (run / SETTINGS).exists():
+                raise
+    try:
+        settings = RunSettings.model_validate(read_json(run / SETTINGS))
+        return make_plan(settings, read_datasets(settings))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{run / PLAN} is missing, damaged or of another release, and cannot be made again here: {error} Start the "
+            "run again with `semtoken bench run`; what it has computed is kept."
+        ) from error
+
+
+def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
+    """Facts about a run, and a note where they are lost; no number depends on them."""
+    try:
+        return read_json(run / MANIFEST), []
+    except InvalidInput as error:
+        return {}, [f"Versions, hardware and times of this run are unknown: {error}"]
 
 
 @dataclass

@@ -28,6 +28,7 @@ from semtoken.statistics.steps import STEPS
 log = logging.getLogger(__name__)
 
 SETTINGS, PLAN, MANIFEST, LOG = "settings.json", "plan.json", "manifest.json", "run.log"
+STAGES = "stages"
 
 
 def _phases() -> list[tuple[str, ...]]:
@@ -183,7 +184,7 @@ def check_folder(run: Path) -> None:
     """Raise `InvalidInput` unless a folder is missing, empty, or holds a run."""
     if run.exists() and not run.is_dir():
         raise InvalidInput(f"{run} is a file; give the name of a folder.")
-    if not run.is_dir() or (run / PLAN).exists():
+    if not run.is_dir() or any((run / name).exists() for name in (PLAN, MANIFEST, STAGES)):
         return
     others = [path.name for path in run.iterdir() if path.name not in (LOCK, LOG, SETTINGS)]
     others = [name for name in others if not name.startswith(WORKING)]
@@ -287,7 +288,7 @@ class _Session:
 def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dict[str, Any]]:
     """Facts about this session, in the manifest from the beginning and again at the end; former sessions stay."""
     path = run / MANIFEST
-    former = read_json(path).get("sessions", []) if path.exists() else []
+    former = _former_sessions(path)
     facts = manifest.session(settings, manifest.command_line(), directory)
     write_json(path, facts | {"sessions": [*former, facts]})
     try:
@@ -299,6 +300,19 @@ def _manifest(run: Path, settings: RunSettings, directory: Path) -> Iterator[dic
     finally:
         facts["finished"] = manifest.now()
         write_json(path, facts | {"sessions": [*former, facts]})
+
+
+def _former_sessions(path: Path) -> list[Any]:
+    """What the manifest says of sessions before this one. It holds facts only: a damaged one stops nothing."""
+    if not path.exists():
+        return []
+    try:
+        return list(read_json(path).get("sessions", []))
+    except (InvalidInput, TypeError):
+        kept = path.with_name("manifest.damaged.json")
+        path.replace(kept)
+        log.warning("%s was damaged and is now %s; a new one was begun.", path, kept.name)
+        return []
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def write_shard(
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
     if usage:
         facts["usage"] = dict(usage)
-    table = columns.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()})
+    table = columns.replace_schema_metadata({METADATA_KEY: _files.dump_json(_files.seal(facts))})
     with _files.replacing_file(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
@@ -109,12 +109,12 @@ def _read(
         return None
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
-            facts = json.loads((opened.schema_arrow.metadata or {})[METADATA_KEY])
-            if facts["columns"] != opened.schema_arrow.names:  # the names have no checksum of their own
-                return None
+            facts = _files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
+            if not _files.is_sealed(facts) or facts["columns"] != opened.schema_arrow.names:
+                return None  # what is written of a file and the names in it lie outside the pages
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
-    except (OSError, KeyError, TypeError, ValueError, pyarrow.ArrowException):
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, pyarrow.ArrowException):
         return None  # cut off, overwritten, or of another program: as good as missing
     described = isinstance(facts, dict) and (facts.get("key"), facts.get("shard")) == (key, number)
     return (table, facts) if described and table.num_rows == rows and "seconds" in facts else None
@@ -134,13 +134,13 @@ def take_problem(folder: Path) -> str | None:
     return reasons[0] if reasons else None
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file whole or not at all."""
-    _files.replace_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file of a run whole or not at all, with a checksum."""
+    _files.replace_text(path, json.dumps(_files.seal(content), indent=1, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file of a run.
+def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file of a run, without its checksum. Files of earlier releases have none.
 
     Raises
     ------
@@ -148,11 +148,19 @@ def read_json(path: Path) -> Any:
         It is missing or damaged.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
+        content = _files.parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise InvalidInput(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise InvalidInput(f"{path} is damaged: {error}.") from error
+    if not isinstance(content, dict):
+        raise InvalidInput(f"{path} is damaged: it holds no JSON object.")
+    if "checksum" in content and not _files.is_sealed(content):
+        raise InvalidInput(f"{path} is damaged: its content does not match its checksum.")
+    content.pop("checksum", None)
+    return content
 
 
 @contextmanager
