@@ -25,7 +25,7 @@ from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scor
 from semtoken.calibration.threshold import Decision, Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
-from semtoken.results import Flag, ScoredResponse
+from semtoken.results import Flag
 
 Method = Literal["blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram"]
 
@@ -219,7 +219,7 @@ class Calibrator:
         return found
 
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
-        single = isinstance(answer, ScoredResponse) or np.ndim(answer) == 0
+        single = hasattr(answer, "log_score") or np.ndim(answer) == 0
         self.fingerprint.require_same(fingerprint_of(answer))
         return log_scores([answer] if single else answer), single
 

@@ -98,8 +98,8 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
         The answers are of different kinds.
     """
     found = known or Fingerprint()
-    responses = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
-    told = {_told(answer) for answer in responses if isinstance(answer, ScoredResponse)}
+    responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+    told = {_told(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
     if len(told) > 1:
         first, second = sorted(told, key=str)[:2]
         raise InvalidInput(
@@ -108,7 +108,12 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     for signature, distribution, scores in told:
         own = Fingerprint(signature=signature, distribution=distribution, scores=scores)
         found.require_same(own)
-        found = replace(found, signature=signature, distribution=distribution, scores=scores)
+        found = replace(
+            found,
+            signature=signature or found.signature,
+            distribution=distribution or found.distribution,
+            scores=scores,
+        )
     return found
 
 
@@ -149,5 +154,5 @@ def known_values(fingerprint: Fingerprint) -> dict[str, Any]:
     return {name: value for name, value in asdict(fingerprint).items() if value is not None}
 
 
-def _told(answer: ScoredResponse) -> tuple[str, str, Literal["exact", "top-k"]]:
+def _told(answer: ScoredResponse) -> tuple[str | None, str | None, Literal["exact", "top-k"]]:
     return answer.signature, answer.distribution, "exact" if answer.log_score_bounds is None else "top-k"

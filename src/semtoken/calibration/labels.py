@@ -132,7 +132,7 @@ def _refuse_duplicates(scored: Any, prompts: Sequence[Any] | None, n: int) -> No
 def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
     """What makes an answer itself; nothing can be said of bare log scores."""
     answers = list(scored) if isinstance(scored, Sequence) else []
-    texts = [answer.text if isinstance(answer, ScoredResponse) else None for answer in answers] or [None] * n
+    texts = [getattr(answer, "text", None) for answer in answers] or [None] * n
     if prompts is not None:
         if len(prompts) != n:
             raise InvalidInput(f"There are {n} answers and {len(prompts)} prompts; every answer needs its own.")

@@ -8,7 +8,22 @@ import typer
 from typer.core import TyperGroup
 
 from semtoken import __version__
-from semtoken.cli import ask, bench, cluster, clusters, compare, demo, doctor, payload, proxy, score, serve
+from semtoken.cli import (
+    ask,
+    bench,
+    calibrate,
+    cluster,
+    clusters,
+    compare,
+    demo,
+    doctor,
+    drift,
+    label,
+    payload,
+    proxy,
+    score,
+    serve,
+)
 from semtoken.cli.console import tell
 from semtoken.errors import SemtokenError
 
@@ -66,6 +81,9 @@ app.command()(score.score)
 app.command()(payload.score_payload)
 app.command()(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
+app.command()(label.label)
+app.command()(calibrate.calibrate)
+app.command()(drift.drift)
 app.command()(compare.compare)
 app.add_typer(bench.app, name="bench")
 app.command()(serve.serve)

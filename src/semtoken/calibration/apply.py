@@ -1,0 +1,103 @@
+"""What ways in (`ask`, `score`, `serve`, `proxy`, `compare`) say of an answer with a calibrator: one block for all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
+from semtoken.clusters import TokenClusters
+from semtoken.results import ScoredResponse
+
+WIDE = 0.1
+"""Width of an interval of the uncertainty above which the chance is shown for both of its ends."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A calibrator in use, with what is known of the answers that it will be shown."""
+
+    calibrator: Calibrator
+    known: Fingerprint = NOTHING_KNOWN
+    """Of the model, precision and engine that answer."""
+    abstain_text: str | None = None
+    """What to say instead of an answer that is not accepted. None: answers are never hidden."""
+
+    @classmethod
+    def load(
+        cls,
+        directory: str | Path,
+        clusters: TokenClusters | None = None,
+        known: Fingerprint = NOTHING_KNOWN,
+        abstain_text: str | None = None,
+    ) -> Applied:
+        """Load a calibrator for these clusters and this model.
+
+        Raises
+        ------
+        ArtifactError
+            The file cannot be used.
+        CalibratorMismatch
+            It belongs to other clusters.
+        """
+        return cls(Calibrator.load(directory, clusters), known, abstain_text)
+
+    def block(self, answer: ScoredResponse) -> dict[str, Any]:
+        """Chance, bounds, number of labels, decision and promise of an answer, as plain values.
+
+        Raises
+        ------
+        CalibratorMismatch
+            The answer was scored in another way than the labelled ones.
+        """
+        flags = self.calibrator.flags(answer, self.known)
+        chance = self.calibrator.chance(answer)
+        low, high = self.calibrator.chance_bounds(answer)
+        found: dict[str, Any] = {
+            "chance": _number(chance),
+            "chance_lower": _number(low),
+            "chance_upper": _number(high),
+            "n_labels": self.calibrator.n,
+        }
+        if answer.log_score_bounds is not None and answer.uncertainty_width > WIDE:
+            found["chance_at_ends"] = [_number(c) for c in self._at_ends(answer.log_score_bounds)]
+        if self.calibrator.threshold is not None:
+            decision = self.calibrator.threshold.decide(answer)
+            found |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
+        if flags:
+            found[ELSEWHERE] = [flag.message for flag in flags]
+        return found
+
+    def shown(self, answer: ScoredResponse) -> str:
+        """The text to show: the answer, unless it abstains and a text for that was asked for."""
+        threshold = self.calibrator.threshold
+        if self.abstain_text is None or threshold is None or threshold.decide(answer).action == "answer":
+            return answer.text
+        return self.abstain_text
+
+    def sentence(self, answer: ScoredResponse) -> str:
+        """The chance and the decision for people: "right in about 3 of 10 answers that score like this one"."""
+        return chance_sentence(self.block(answer))
+
+    def _at_ends(self, bounds: tuple[float, float]) -> list[float]:
+        return [float(c) for c in self.calibrator.chance(list(bounds))]
+
+
+def chance_sentence(block: dict[str, Any]) -> str:
+    """A block of `Applied` in one line."""
+    n, chance = block["n_labels"], block["chance"]
+    if chance is None:
+        told = "a blank answer has no chance"
+    else:
+        low, high = block["chance_lower"], block["chance_upper"]
+        about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} %"
+        told = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f} %, {n} labels)"
+    decision = f" · {block['decision']}" if "decision" in block else ""
+    return told + decision
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,146 @@
+"""Answers in files, JSON lines or CSV: what `semtoken calibrate`, `label` and `drift` read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken._files import read_json_lines, reading_errors
+from semtoken.errors import InvalidInput
+
+_LABELS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
+_NO_LABEL = ("", "nan", "none", "null")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
+
+    where: str
+    """File and line."""
+    record: Mapping[str, Any]
+    """All fields of the line."""
+    log_score: float | None
+    """None: not scored yet; -inf: blank."""
+    correct: bool | None
+    """None: no label."""
+    log_score_bounds: tuple[float, float] | None = None
+    """Where only the k best tokens of each step were known."""
+
+    @property
+    def question(self) -> str:
+        """What was asked, as it stands in the file."""
+        for name in ("question", "prompt"):
+            if isinstance(value := self.record.get(name), str):
+                return value
+        messages = self.record.get("messages")
+        return "" if messages is None else str(messages)
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return next((v for n in ("response", "text", "answer") if isinstance(v := self.record.get(n), str)), "")
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Accepted answers."""
+        given = self.record.get("answers")
+        return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
+
+    @property
+    def signature(self) -> str | None:
+        """Clusters and rules."""
+        return self.record.get("signature") or None
+
+    @property
+    def distribution(self) -> str | None:
+        """`raw`, `processed` or `unknown`."""
+        return self.record.get("distribution") or None
+
+
+def read_answers(path: Path, label: str = "correct") -> list[Answer]:
+    """The answers of a `.jsonl` or `.csv` file.
+
+    Parameters
+    ----------
+    path
+        As `semtoken score` and `semtoken ask --json` write it, or any file with these fields: `log_score`, `question`
+        or `prompt`, `response`, `answers` (accepted ones) and a label.
+    label
+        Field of the labels: true, false, 1, 0, yes, no; empty or null where there is none.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read or holds no answers, or a line cannot be used; the message names it.
+    """
+    rows = _csv_rows(path) if path.suffix == ".csv" else _json_rows(path)
+    answers = [_answer(where, record, label) for where, record in rows]
+    if not answers:
+        raise InvalidInput(f"{path} holds no answers.")
+    return answers
+
+
+def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for line in read_json_lines(path):
+        where = f"{path}, line {line.number}"
+        if line.fault:
+            raise InvalidInput(f"{where}: {line.fault}.")
+        if not isinstance(line.value, dict):
+            raise InvalidInput(f'{where}: an object is needed, such as {{"log_score": -0.3, "correct": true}}.')
+        yield where, line.value
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with reading_errors(path):
+        content = path.read_bytes()
+    try:
+        for row in (reader := csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)):
+            if None in row:
+                raise InvalidInput(f"{path}, line {reader.line_num}: there are more values than columns.")
+            yield f"{path}, line {reader.line_num}", row
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
+
+
+def _answer(where: str, record: Mapping[str, Any], label: str) -> Answer:
+    bounds = record.get("log_score_bounds")
+    if isinstance(bounds, list) and len(bounds) == 2:
+        ends = tuple(-math.inf if end is None else float(end) for end in bounds)
+        return Answer(where, record, _score(where, record), _label(where, record.get(label)), (ends[0], ends[1]))
+    return Answer(where, record, _score(where, record), _label(where, record.get(label)))
+
+
+def _score(where: str, record: Mapping[str, Any]) -> float | None:
+    """JSON has no infinity: a blank answer's log score is null."""
+    if "log_score" not in record:
+        if "uncertainty" in record:
+            raise InvalidInput(
+                f"{where}: there is an 'uncertainty' but no 'log_score'. Calibrators need `log_score`: the uncertainty "
+                "of long answers is 1 to all digits."
+            )
+        return None
+    value = record["log_score"]
+    if value is None or value == "":
+        return -math.inf
+    try:
+        score = float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: 'log_score' must be a number, got {value!r:.40}.") from error
+    if math.isnan(score) or score > 0:
+        raise InvalidInput(f"{where}: 'log_score' must be at most 0, got {score:g}.")
+    return score
+
+
+def _label(where: str, value: Any) -> bool | None:
+    text = "" if value is None else str(value).strip().lower()
+    if text in _NO_LABEL:
+        return None
+    if text not in _LABELS:
+        raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
+    return _LABELS[text]

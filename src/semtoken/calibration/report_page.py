@@ -1,0 +1,153 @@
+"""The one-page report of a calibration: the promise, the figures, a reliability plot and a risk-coverage curve."""
+
+from __future__ import annotations
+
+import io
+import math
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semtoken._extras import require
+from semtoken._files import replace_text
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.fingerprint import known_values
+from semtoken.calibration.labels import Labelled
+from semtoken.calibration.measures import Interval, Report
+from semtoken.calibration.threshold import Threshold, percent
+from semtoken.metrics import risk_coverage
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXTRA = "calibrate"
+OURS, OTHERS = "#0072b2", "#b3b3b3"
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "semtoken",
+    "text.parse_math": False,
+}
+
+
+def write_report(path: Path, calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path
+        An `.html` file.
+    calibrator
+        With its threshold.
+    report
+        How good its chances are.
+    answers
+        The labelled answers.
+    forecast
+        What was said of the number of labels before the work.
+
+    Raises
+    ------
+    MissingExtra
+        Jinja2 or matplotlib is not installed.
+    """
+    jinja2 = require("jinja2", extra=EXTRA)
+    template = jinja2.Environment(autoescape=True, trim_blocks=False).from_string(
+        files("semtoken.calibration").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    )
+    replace_text(path, template.render(**_content(calibrator, report, answers, forecast)))
+
+
+def _content(calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> dict[str, Any]:
+    threshold = calibrator.threshold
+    seen = (
+        "Every chance comes from a calibrator that did not see the answer (ten-fold cross-validation)."
+        if report.cross_validated
+        else "On answers that the calibrator was not fitted on."
+    )
+    return {
+        "task": calibrator.fingerprint.task,
+        "statement": "No promise was asked for." if threshold is None else threshold.statement,
+        "forecast": forecast,
+        "base": percent(round(report.base_rate, 3)),
+        "figures": [
+            ("Brier score", _told(report.brier), _told(report.brier_gain, signed=True)),
+            ("log loss", _told(report.log_loss), _told(report.log_loss_gain, signed=True)),
+            ("calibration error (ECE)", f"{report.calibration_error:.3f}", ""),
+        ],
+        "how": seen,
+        "plots": _plots(report, answers, threshold),
+        "n": f"{calibrator.n:,} ({calibrator.n_correct:,} right, {calibrator.n - calibrator.n_correct:,} wrong)",
+        "facts": [("method", calibrator.method), ("made", calibrator.created), *_facts(calibrator)],
+    }
+
+
+def _facts(calibrator: Calibrator) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in known_values(calibrator.fingerprint).items()]
+
+
+def _told(found: Interval, *, signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
+
+
+def _plots(report: Report, answers: Labelled, threshold: Threshold | None) -> list[tuple[str, str]]:
+    matplotlib = require("matplotlib", extra=EXTRA)
+    with matplotlib.rc_context(STYLE):
+        return [
+            (
+                _svg(reliability_plot(report)),
+                "Reliability: how often answers were right, for groups of similar chance. Points on the line are right "
+                "as often as they were said to be. Bars are 95 % intervals.",
+            ),
+            (
+                _svg(risk_coverage_plot(answers, threshold)),
+                "Risk and coverage on the labelled answers: how many of the answered questions are wrong if only so "
+                "many are answered. The promise is not read off this curve.",
+            ),
+        ]
+
+
+def reliability_plot(report: Report) -> Figure:
+    """Share of right answers against the chance they were given."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, 1], color=OTHERS, linewidth=1)
+    right = np.array([b.right for b in report.bins])
+    lengths = [[b.right - b.low for b in report.bins], [b.high - b.right for b in report.bins]]
+    axis.errorbar([b.chance for b in report.bins], right, yerr=lengths, fmt="o", color=OURS, capsize=2)
+    axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="chance given", ylabel="share of right answers")
+    return figure
+
+
+def risk_coverage_plot(answers: Labelled, threshold: Threshold | None) -> Figure:
+    """Share of wrong answers among the accepted, at every coverage, with the promised level and the chosen point."""
+    from matplotlib.figure import Figure
+
+    curve = risk_coverage(answers.uncertainty, answers.correct)
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axis = figure.subplots()
+    axis.step(curve.coverage, curve.risk, where="post", color=OURS, linewidth=1.5)
+    axis.axhline(1 - answers.correct.mean(), color=OTHERS, linewidth=1, linestyle=":")
+    if threshold is not None and threshold.promise == "selective":
+        axis.axhline(threshold.alpha, color="#d55e00", linewidth=1, linestyle="--")
+    accepted = None if threshold is None else threshold.accepts(answers.log_score)
+    if accepted is not None and accepted.any():
+        axis.plot(accepted.mean(), 1 - answers.correct[accepted].mean(), "o", color="#d55e00", markersize=8)
+    axis.set(xlim=(0, 1), ylim=(0, max(0.05, math.ceil(curve.risk.max() * 20) / 20)))
+    axis.set(xlabel="coverage: share of questions answered", ylabel="risk: share of wrong answers among them")
+    return figure
+
+
+def _svg(figure: Figure) -> str:
+    target = io.StringIO()
+    figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    text = target.getvalue()
+    return text[text.index("<svg") :]

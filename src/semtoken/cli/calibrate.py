@@ -1,0 +1,319 @@
+"""`semtoken calibrate`: from labelled answers, or questions with reference answers, to chances and a promise."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import counting, out, tell
+from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
+from semtoken.cli.options import (
+    BatchSizeOption,
+    ClustersOption,
+    DeviceOption,
+    DType,
+    DTypeOption,
+    FunctionWords,
+    FunctionWordsOption,
+    MaxNewTokensOption,
+    ModelOption,
+    Preset,
+    PresetOption,
+    RevisionOption,
+    TrustRemoteCodeOption,
+    VerboseOption,
+)
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from semtoken.calibration import Calibrator, Report
+    from semtoken.calibration.fingerprint import Fingerprint
+    from semtoken.calibration.records import Answer
+
+
+ALMANAC_DEV = "almanac-dev"
+
+
+class PromiseName(str, Enum):
+    """What is promised."""
+
+    selective = "selective"
+    missed = "missed"
+    joint = "joint"
+
+
+class MethodName(str, Enum):
+    """Maps from a score to a chance."""
+
+    blend = "blend"
+    beta = "beta"
+    venn_abers = "venn-abers"
+    platt = "platt"
+    temperature = "temperature"
+    isotonic = "isotonic"
+    histogram = "histogram"
+
+
+def calibrate(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELLED.jsonl",
+            dir_okay=False,
+            help="Answers with `log_score` and `correct`, or with `answers` (accepted ones) to judge by, or questions "
+            "with `answers` to be answered first. JSON lines or CSV. Or 'almanac-dev': the built-in model's questions.",
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="Directory of the calibrator.")],
+    alpha: Annotated[float, typer.Option(help="Share of wrong answers that the promise allows.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="How likely the labels may mislead (promise 'selective').")] = 0.1,
+    promise: Annotated[
+        PromiseName,
+        typer.Option(
+            help="At most alpha: 'selective': of the accepted answers are wrong; 'missed': of the wrong answers are "
+            "accepted; 'joint': of all questions get a wrong answer."
+        ),
+    ] = PromiseName.selective,
+    method: Annotated[MethodName, typer.Option(help="How a score becomes a chance.")] = MethodName.blend,
+    start: Annotated[
+        float | None,
+        typer.Option(help="Share accepted by the strictest threshold tried; fix it before you see labels."),
+    ] = None,
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, help="Further scored answers without labels, 200 or more, to place the thresholds."
+        ),
+    ] = None,
+    label: Annotated[str, typer.Option(help="The field that says whether an answer is right.")] = "correct",
+    judge: Annotated[
+        str,
+        typer.Option(help="Judge of answers that have no label but accepted answers: 'exact', 'contains', 'rouge'."),
+    ] = "exact",
+    task: Annotated[str | None, typer.Option(help="A name for the kind of question, for the report.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a calibrator that exists.")] = False,
+    model: ModelOption = ALMANAC,
+    clusters: ClustersOption = None,
+    preset: PresetOption = Preset.default,
+    function_words: FunctionWordsOption = FunctionWords.paper,
+    max_new_tokens: MaxNewTokensOption = 64,
+    batch_size: BatchSizeOption = 8,
+    device: DeviceOption = None,
+    dtype: DTypeOption = DType.auto,
+    revision: RevisionOption = None,
+    trust_remote_code: TrustRemoteCodeOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.
+
+    Answers that have a label are taken as they are; those with accepted answers are judged; questions without an answer
+    are answered first, with --model. Answers that have a score but neither label nor accepted answers serve as scores
+    without labels. Only the first answer to a question counts. Make labels with `semtoken label`.
+
+    For example:
+
+    - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
+    - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
+    - `semtoken ask --calibrator my-calibrator "What is the capital of France?"`
+    """
+    from semtoken.calibration import Fingerprint
+    from semtoken.calibration.forecast import forecast
+    from semtoken.calibration.records import read_answers
+
+    _check_target(output, overwrite=overwrite)
+    answers = read_answers(_embedded(source), label)
+    further = [] if unlabelled is None else read_answers(unlabelled, label)
+    said = forecast(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
+    if promise is PromiseName.selective:
+        tell(said)
+    known = Fingerprint(task=task)
+    if any(answer.log_score is None for answer in answers):
+        choice = ModelChoice(
+            model,
+            clusters,
+            preset.value,
+            function_words.value,
+            device,
+            dtype.value,
+            revision,
+            trust_remote_code,
+            verbose,
+        )
+        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known)
+    answers, known = _judged(_first_of_each(answers), judge, known)
+    calibrator, report = _fitted(
+        answers,
+        further,
+        known,
+        method.value,
+        {"promise": promise.value, "alpha": alpha, "delta": delta, "start": start},
+    )
+    _write(output, calibrator, report, answers, said)
+    _show(calibrator, report)
+    tell(f"Calibrator and report in {output}. Use it with --calibrator {output}.")
+
+
+def _embedded(source: Path) -> Path:
+    """The file of an embedded question set, by its name."""
+    from semtoken.almanac.questions import QUESTIONS
+
+    names = {"almanac": "test", ALMANAC_DEV: "dev"}
+    found = names.get(str(source))
+    return source if found is None or source.exists() else QUESTIONS / f"{found}.jsonl.gz"
+
+
+def _check_target(output: Path, *, overwrite: bool) -> None:
+    from semtoken.calibration.files import NAME
+
+    if (output / NAME).exists() and not overwrite:
+        raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --overwrite.")
+
+
+def _can_be_labelled(answer: Answer) -> bool:
+    return answer.correct is not None or bool(answer.references)
+
+
+def _answered(
+    answers: Sequence[Answer],
+    choice: ModelChoice,
+    output: Path,
+    batch_size: int,
+    max_new_tokens: int,
+    known: Fingerprint,
+) -> tuple[list[Answer], Fingerprint]:
+    """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
+    from semtoken._files import dump_json, replacing_file
+    from semtoken.calibration.records import read_answers
+    from semtoken.jobs import ScoringJob, score_items
+
+    if scored := [answer for answer in answers if answer.log_score is not None]:
+        raise InvalidInput(
+            f"{scored[0].where} has a score and other lines have none. Score all of them alike, in one run."
+        )
+    if unasked := [answer for answer in answers if not answer.question]:
+        raise InvalidInput(f"{unasked[0].where}: 'question' or 'log_score' is needed.")
+    asked = output / "questions.jsonl"
+    with replacing_file(asked) as file:
+        for i, answer in enumerate(answers):
+            record = {"id": answer.record.get("id", i), "prompt": answer.question, "answers": list(answer.references)}
+            file.write(dump_json(record) + b"\n")
+    job = ScoringJob(
+        source=asked,
+        target=output / "answers.jsonl",
+        settings=choice.settings | {"max_new_tokens": max_new_tokens, "questions": True},
+        batch_size=batch_size,
+    )
+    found = job.check()
+    stc = choice.load()
+    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
+
+    def score(items: Sequence[Any]) -> list[Any]:
+        prepared = [replace(item, prompt=asking.prompt(item.prompt)) for item in items]
+        return score_items(stc, prepared, max_new_tokens=max_new_tokens, stop_at_newline=asking.stop_at_newline)
+
+    with counting("answering", found.total, found.done) as progress:
+        job.run(score, progress)
+    known = replace(
+        known,
+        model=choice.model,
+        dtype=str(stc.model.dtype).removeprefix("torch."),
+        engine="transformers",
+        template=hashlib.sha256(asking.template.encode()).hexdigest()[:16],
+    )
+    return read_answers(output / "answers.jsonl"), known
+
+
+def _first_of_each(answers: Sequence[Answer]) -> list[Answer]:
+    """One answer for each question: repeated ones count as evidence that is not there."""
+    first: dict[str, Answer] = {}
+    for i, answer in enumerate(answers):
+        first.setdefault(answer.question or f"line {i}", answer)
+    if left_out := len(answers) - len(first):
+        tell(f"{left_out:,} further answers to the same questions are left out: labels must be of different questions.")
+    return list(first.values())
+
+
+def _judged(answers: Sequence[Answer], judge: str, known: Fingerprint) -> tuple[list[Answer], Fingerprint]:
+    """Labels for answers that have accepted ones and no label."""
+    from semtoken.almanac import Question
+
+    open_ones = [i for i, answer in enumerate(answers) if answer.correct is None and answer.references]
+    if not open_ones:
+        return list(answers), replace(known, judge="labels in the file")
+    from semtoken.bench.judges import Judged
+    from semtoken.bench.judges.settings import judge_from
+
+    chosen = judge_from(judge)
+    items = [Judged(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in open_ones]
+    labels = {i: verdict.correct for i, verdict in zip(open_ones, chosen.judge(items), strict=True)}
+    judged = [
+        replace(answer, correct=bool(labels[i])) if labels.get(i) in (0.0, 1.0) else answer
+        for i, answer in enumerate(answers)
+    ]
+    return judged, replace(known, judge=chosen.name)
+
+
+def _fitted(
+    answers: Sequence[Answer], further: Sequence[Answer], known: Fingerprint, method: Any, settings: dict[str, Any]
+) -> tuple[Calibrator, Report]:
+    from semtoken.calibration import Calibrator, Threshold
+    from semtoken.calibration.threshold import FEWEST_UNLABELLED
+
+    labelled = [answer for answer in answers if answer.correct is not None]
+    correct = [answer.correct for answer in labelled]
+    rest = [answer for answer in answers if answer.correct is None] + list(further)
+    calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known)
+    enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
+    threshold = Threshold.fit(
+        labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, **settings
+    )
+    report = calibrator.report(labelled, correct)
+    return replace(calibrator, threshold=threshold), report
+
+
+def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[Answer], said: str) -> None:
+    """The report first: a calibrator is there only when all is."""
+    from semtoken.calibration.labels import labelled
+    from semtoken.calibration.report_page import write_report
+
+    own = [answer for answer in answers if answer.correct is not None]
+    output.mkdir(parents=True, exist_ok=True)
+    write_report(output / "report.html", calibrator, report, labelled(own, [a.correct for a in own]), said)
+    calibrator.save(output)
+
+
+def _show(calibrator: Calibrator, report: Report) -> None:
+    from rich.text import Text
+
+    out.print(_reliability_table(report))
+    gain = report.log_loss_gain
+    verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
+    out.print(
+        f"Log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
+        f"telling {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}.",
+        soft_wrap=True,
+    )
+    if calibrator.threshold is not None:
+        out.print(Text(calibrator.threshold.statement, style="bold"), soft_wrap=True)
+
+
+def _reliability_table(report: Report) -> Table:
+    """The reliability plot in text."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name in ("chance given", "right", "95 % interval", "answers"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for b in report.bins:
+        bar = "█" * round(20 * b.right)
+        table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
+    return table

@@ -1,0 +1,59 @@
+"""The option `--calibrator`, one for all commands, and what it loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from semtoken.calibration.apply import Applied
+    from semtoken.clusters import TokenClusters
+
+CalibratorOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibrator",
+        help="A directory made by `semtoken calibrate`: adds the chance of being right, and the decision.",
+    ),
+]
+AbstainTextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--abstain-text", help="Show this instead of answers that are not accepted. Default: answers are never hidden."
+    ),
+]
+
+
+def applied(
+    directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
+) -> Applied | None:
+    """The calibrator of the option; None without one.
+
+    Parameters
+    ----------
+    directory, abstain_text
+        The values of the two options.
+    clusters
+        Those in use; a calibrator of others is refused.
+    **known
+        Fields of `Fingerprint` of what will answer: `model`, `dtype`, `engine`, `k`.
+
+    Raises
+    ------
+    InvalidInput
+        `--abstain-text` without `--calibrator`.
+    ArtifactError, CalibratorMismatch
+        It cannot be used, or belongs to other clusters.
+    """
+    from semtoken.errors import InvalidInput
+
+    if directory is None:
+        if abstain_text is not None:
+            raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
+        return None
+    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.fingerprint import Fingerprint
+
+    return Applied.load(directory, clusters, Fingerprint(**known), abstain_text)

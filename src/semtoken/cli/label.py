@@ -1,0 +1,134 @@
+"""`semtoken label`: a person says which answers are right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import err, out, tell
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.calibration.records import Answer
+
+KEYS = {"y": True, "n": False}
+
+
+def label(
+    source: Annotated[
+        Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="Scored answers, JSON lines or CSV.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", dir_okay=False, help="Default: ANSWERS.labelled.jsonl beside the input."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop when so many answers have a label.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
+) -> None:
+    """Say which answers are right: y or n, s to skip, u to undo, q to stop.
+
+    Every label is saved at once; the same command goes on where you stopped. Answers come in an order that spreads over
+    their scores, so that few labels teach much and remain a fair sample of all. The score is not shown: it would guide
+    your judgement. The output holds all answers, those without label too, and is what `semtoken calibrate` reads.
+
+    For example:
+
+    - `semtoken score questions.jsonl --questions -o answers.jsonl`
+    - `semtoken label answers.jsonl`
+    - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
+    """
+    from semtoken.calibration.forecast import label_order
+    from semtoken.calibration.records import read_answers
+
+    target = output or source.with_suffix(".labelled.jsonl")
+    answers = read_answers(source)
+    if unscored := [answer for answer in answers if answer.log_score is None]:
+        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+    labels = _labels_so_far(answers, target)
+    order = [i for i in label_order([a.log_score or 0.0 for a in answers], seed) if answers[i].text.strip()]
+    tell(_progress(labels, len(order)))
+    _ask_all(answers, order, labels, target, limit)
+    tell(f"{_progress(labels, len(order))} Saved in {target}.")
+
+
+def _labels_so_far(answers: Sequence[Answer], target: Path) -> dict[int, bool]:
+    """Labels of the input, and those of an earlier run."""
+    from semtoken.calibration.records import read_answers
+
+    labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
+    if not target.exists():
+        return labels
+    earlier = read_answers(target)
+    same = [(a.question, a.text, a.log_score) for a in answers] == [(a.question, a.text, a.log_score) for a in earlier]
+    if not same:
+        raise InvalidInput(f"{target} holds other answers than the input. Choose another --output.")
+    return labels | {i: answer.correct for i, answer in enumerate(earlier) if answer.correct is not None}
+
+
+def _ask_all(
+    answers: Sequence[Answer], order: Sequence[int], labels: dict[int, bool], target: Path, limit: int | None
+) -> None:
+    from rich.prompt import Prompt
+
+    waiting = [i for i in order if i not in labels]
+    given: list[int] = []
+    while waiting and (limit is None or len(labels) < limit):
+        _show(answers[waiting[0]])
+        try:
+            key = Prompt.ask("right?", choices=[*KEYS, "s", "u", "q"], console=err)
+        except EOFError:
+            return
+        if key == "q":
+            return
+        if key == "s":
+            waiting.append(waiting.pop(0))
+            if len(waiting) == 1:
+                return
+        elif key == "u":
+            if given:
+                labels.pop(given[-1])
+                waiting.insert(0, given.pop())
+        else:
+            given.append(waiting.pop(0))
+            labels[given[-1]] = KEYS[key]
+        if key != "s":
+            _save(answers, labels, target)
+
+
+def _show(answer: Answer) -> None:
+    from rich.text import Text
+
+    out.print()
+    out.print(Text(_printable(answer.question), style="bold"), soft_wrap=True)
+    out.print(Text(f"  {_printable(answer.text)}"), soft_wrap=True)
+    if answer.references:
+        out.print(
+            Text(f"  accepted: {_printable('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True
+        )
+
+
+def _save(answers: Sequence[Answer], labels: Mapping[int, bool], target: Path) -> None:
+    from semtoken._files import dump_json, replacing_file
+
+    with replacing_file(target) as file:
+        for i, answer in enumerate(answers):
+            file.write(dump_json(_record(answer, labels.get(i))) + b"\n")
+
+
+def _record(answer: Answer, correct: bool | None) -> dict[str, Any]:
+    score = answer.log_score
+    plain = {"log_score": None if score is None or score == float("-inf") else score}
+    return {**answer.record, **plain, "correct": correct}
+
+
+def _progress(labels: Mapping[int, bool], total: int) -> str:
+    right = sum(labels.values())
+    return f"{len(labels):,} of {total:,} answers have a label ({right:,} right, {len(labels) - right:,} wrong)."
+
+
+def _printable(text: str) -> str:
+    """Text of others without control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)

@@ -1,0 +1,233 @@
+"""`calibrate`, `label` and `drift` on files, without a model unless a test says so."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.calibration.forecast import label_order
+from tests.calibration.worlds import WORLDS
+from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+
+
+def answers(n: int, *, labelled: int | None = None, seed: int = 0, **changes: Any) -> list[dict[str, Any]]:
+    scores, correct = WORLDS["good model"].draw(np.random.default_rng(seed), n)
+    return [
+        {
+            "id": i,
+            "question": f"What is number {i}?",
+            "response": f"It is {i}.",
+            "log_score": float(score),
+            "signature": "k:4|preset:default|words:paper",
+            "distribution": "raw",
+            "correct": bool(right) if labelled is None or i < labelled else None,
+        }
+        | changes
+        for i, (score, right) in enumerate(zip(scores, correct, strict=True))
+    ]
+
+
+def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(600, labelled=300)
+    source = write_lines(tmp_path / "labelled.jsonl", rows)
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.2", "--task", "numbers <b>")
+    assert result.exit_code == 0, result.output
+    assert "takes about 200 labels; you have 300" in result.stderr
+    assert "With confidence 90 %, at most 20 % of the accepted answers are wrong" in result.stdout
+    assert "better than the base rate" in result.stdout
+    found = st.Calibrator.load(tmp_path / "made")
+    assert (found.n, found.fingerprint.signature) == (300, "k:4|preset:default|words:paper")
+    scores, correct = [r["log_score"] for r in rows[:300]], [r["correct"] for r in rows[:300]]
+    assert found.chance(-0.7) == st.Calibrator.fit(scores, correct).chance(-0.7)
+    wanted = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=[r["log_score"] for r in rows[300:]])
+    assert found.threshold is not None and found.threshold.uncertainty == wanted.uncertainty
+    page = (tmp_path / "made" / "report.html").read_text()
+    assert page.count("<svg") == 2 and "numbers &lt;b&gt;" in page and "<b>" not in page
+    assert found.threshold.statement in page
+    assert not re.search(r'(src|href)="http', page), "one page that fetches nothing"
+    for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
+        ElementTree.fromstring(svg)
+
+
+def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(100)
+    source = tmp_path / "labelled.csv"
+    with source.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["question", "response", "log_score", "ok"])
+        writer.writeheader()
+        for row in rows:
+            ok = {True: "yes", False: "no"}[row["correct"]]
+            writer.writerow({**{k: row[k] for k in ("question", "response", "log_score")}, "ok": ok})
+    assert semtoken("calibrate", source, "-o", tmp_path / "made", "--label", "ok").exit_code == 0
+    found = st.Calibrator.load(tmp_path / "made")
+    assert found.scores == tuple(sorted(row["log_score"] for row in rows))
+    assert found.n_correct == sum(row["correct"] for row in rows)
+
+
+def test_what_n_labels_promise_is_said_before_the_work(semtoken: RunCommand, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "few.jsonl", answers(200))
+    result = semtoken("calibrate", source, "-o", tmp_path / "made", "--alpha", "0.05")
+    assert "5 % wrong answers takes about 1,000 labels; you have 200" in result.stderr
+    assert "At 20 % it usually holds" in result.stderr
+
+
+def test_accepted_answers_are_judged(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = [row | {"correct": None, "answers": ["it is 1", "It is 2!"]} for row in answers(60)]
+    for i, row in enumerate(rows):
+        row["response"] = "It is 1." if i % 3 else "It is 7."
+    source = write_lines(tmp_path / "judged.jsonl", rows)
+    assert semtoken("calibrate", source, "-o", tmp_path / "made").exit_code == 0
+    found = st.Calibrator.load(tmp_path / "made")
+    assert (found.n, found.n_correct, found.fingerprint.judge) == (60, 40, "exact")
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (answers(29), ("30", "label 1 more")),
+        (answers(40, correct=True), ("5 wrong answers", "5 more are missing")),
+        ([*answers(40), answers(1)[0] | {"question": "Other?", "signature": "k:9"}], ("different ways", "k:9")),
+        ([{"question": "a", "uncertainty": 0.3, "correct": True}], ("log_score", "line 1")),
+        ([{"question": "a", "log_score": 0.3, "correct": True}], ("at most 0", "line 1")),
+        ([{"question": "a", "log_score": -0.3, "correct": "maybe"}], ("maybe", "line 1")),
+        (['{"log_score": NaN}\n'], ("line 1", "NaN")),
+        ([], ("no answers",)),
+        ([{"correct": True}], ("'question' or 'log_score'", "line 1")),
+    ],
+)
+def test_files_that_cannot_be_used(
+    semtoken: RunCommand, tmp_path: Path, rows: list[Any], words: tuple[str, ...]
+) -> None:
+    result = semtoken("calibrate", write_lines(tmp_path / "bad.jsonl", rows), "-o", tmp_path / "made")
+    assert_told(result, *words)
+    assert not (tmp_path / "made" / "calibrator.json").exists()
+
+
+def test_only_one_answer_to_a_question_counts(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(50)
+    source = write_lines(
+        tmp_path / "twice.jsonl", [*rows, *(r | {"response": "Other", "log_score": -3.0} for r in rows)]
+    )
+    result = semtoken("calibrate", source, "-o", tmp_path / "made")
+    assert "50 further answers to the same questions are left out" in result.stderr
+    assert st.Calibrator.load(tmp_path / "made").n == 50
+
+
+def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "labelled.jsonl", answers(50))
+    assert semtoken("calibrate", source, "-o", tmp_path / "made").exit_code == 0
+    before = (tmp_path / "made" / "calibrator.json").read_bytes()
+    assert_told(semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta"), "--overwrite")
+    assert (tmp_path / "made" / "calibrator.json").read_bytes() == before
+    assert semtoken("calibrate", source, "-o", tmp_path / "made", "--method", "beta", "--overwrite").exit_code == 0
+    assert st.Calibrator.load(tmp_path / "made").method == "beta"
+
+
+@pytest.mark.slow
+def test_the_embedded_model_from_questions_to_a_kept_promise(semtoken: RunCommand, tmp_path: Path) -> None:
+    """Fitted on the dev questions, checked on the test questions."""
+    made, checked = tmp_path / "made", tmp_path / "checked"
+    assert semtoken("calibrate", "almanac-dev", "-o", made, "--batch-size", "32").exit_code == 0
+    assert semtoken("calibrate", "almanac", "-o", checked, "--batch-size", "32").exit_code == 0
+    calibrator, other = st.Calibrator.load(made), read_lines((checked / "answers.jsonl").read_text())
+    from semtoken.almanac.questions import Question, is_correct
+
+    scores = np.array([-math.inf if row["log_score"] is None else row["log_score"] for row in other])
+    right = np.array([is_correct(row["response"], Question("", "", tuple(row["answers"]))) for row in other])
+    report = calibrator.report(scores, right)
+    assert report.calibration_error < 0.05
+    assert report.log_loss_gain.high < 0 and report.brier_gain.high < 0
+    assert calibrator.threshold is not None
+    accepted = calibrator.threshold.accepts(scores)
+    assert accepted.sum() > 500 and 1 - right[accepted].mean() <= 0.1
+
+
+# --- label -----------------------------------------------------------------------------------------------------------
+
+
+def test_labels_are_kept_and_labelling_goes_on(semtoken: RunCommand, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "answers.jsonl", answers(10, correct=None))
+    target = tmp_path / "answers.labelled.jsonl"
+    first = semtoken("label", source, stdin="y\nn\nq\n")
+    assert first.exit_code == 0, first.output
+    assert "2 of 10 answers have a label (1 right, 1 wrong)" in first.stderr
+    rows = read_lines(target.read_text())
+    assert [row["correct"] for row in rows].count(None) == 8
+    assert {k: v for k, v in rows[3].items() if k != "correct"} == {
+        k: v for k, v in answers(10)[3].items() if k != "correct"
+    }
+    shown = re.findall(r"What is number (\d)", first.stdout)
+    second = semtoken("label", source, stdin="s\ny\n")  # ends with the input
+    assert "3 of 10" in second.stderr
+    assert not set(shown[:2]) & set(re.findall(r"What is number (\d)", second.stdout))
+    third = semtoken("label", source, "--limit", "5", stdin="n\nu\ny\ny\n")
+    assert "5 of 10 answers have a label (4 right, 1 wrong)" in third.stderr
+
+
+def test_the_score_is_not_shown_while_labelling(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = answers(5, correct=None, log_score=-0.123456, response="bad \x1b[31mred\x1b[0m", answers=["blue"])
+    result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="q\n")
+    assert "123456" not in result.output and "0.88" not in result.output
+    assert "\x1b" not in result.stdout and "blue" in result.stdout
+
+
+def test_blank_answers_are_not_asked_for(semtoken: RunCommand, tmp_path: Path) -> None:
+    rows = [*answers(3, correct=None), {"question": "Blank?", "response": " ", "log_score": None}]
+    result = semtoken("label", write_lines(tmp_path / "answers.jsonl", rows), stdin="y\ny\nn\n")
+    assert "Blank?" not in result.stdout and "3 of 3" in result.stderr
+    assert read_lines((tmp_path / "answers.labelled.jsonl").read_text())[3]["correct"] is None
+
+
+def test_labels_of_other_answers_are_not_overwritten(semtoken: RunCommand, tmp_path: Path) -> None:
+    source = write_lines(tmp_path / "answers.jsonl", answers(5, correct=None))
+    semtoken("label", source, stdin="y\nq\n")
+    before = (tmp_path / "answers.labelled.jsonl").read_bytes()
+    write_lines(source, answers(5, seed=1, correct=None))
+    assert_told(semtoken("label", source, stdin="y\nq\n"), "other answers")
+    assert (tmp_path / "answers.labelled.jsonl").read_bytes() == before
+
+
+def test_every_beginning_of_the_order_spreads_over_the_scores() -> None:
+    scores = np.random.default_rng(0).exponential(1, 1000).tolist()
+    order = label_order(scores)
+    assert sorted(order) == list(range(1000))
+    ranks = np.argsort(np.argsort(scores))
+    for m in (10, 50, 200):
+        gaps = np.diff(np.sort(ranks[order[:m]]))
+        assert gaps.max() <= 2.1 * 1000 / m
+
+
+def test_labelled_answers_are_a_fair_sample() -> None:
+    """Over random starts, each answer is as likely as any other to be among the first ten."""
+    counts = np.zeros(40)
+    for seed in range(2000):
+        counts[label_order(list(range(40)), seed)[:10]] += 1
+    assert np.abs(counts / 2000 - 0.25).max() < 0.05
+
+
+# --- drift -----------------------------------------------------------------------------------------------------------
+
+
+def test_drift_is_a_number_with_an_interval(semtoken: RunCommand, tmp_path: Path) -> None:
+    semtoken("calibrate", write_lines(tmp_path / "labelled.jsonl", answers(300)), "-o", tmp_path / "made")
+    same = write_lines(tmp_path / "same.jsonl", answers(300, seed=7, correct=None))
+    moved = write_lines(tmp_path / "moved.jsonl", [r | {"log_score": r["log_score"] - 2} for r in answers(300, seed=7)])
+    result = semtoken("drift", tmp_path / "made", same)
+    assert result.exit_code == 0 and "no difference is shown" in result.stdout
+    found = json.loads(semtoken("drift", tmp_path / "made", moved, "--json").stdout)
+    assert found["low"] > 0.3 and found["low"] < found["distance"] < found["high"] <= 1
+    other = write_lines(tmp_path / "other.jsonl", answers(300, signature="k:9"))
+    assert_told(semtoken("drift", tmp_path / "made", other), "k:9", "k:4")
+    assert_told(semtoken("drift", tmp_path / "nowhere", same), "calibrator")
+    assert_told(
+        semtoken("drift", tmp_path / "made", write_lines(tmp_path / "u.jsonl", [{"question": "?"}])), "log_score"
+    )
