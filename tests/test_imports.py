@@ -15,9 +15,9 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors _arrays _extras _files stopwords",
+    "errors _arrays _extras _cache _files stopwords",
     "almanac",
-    "vocabulary _tokenizers clustering results generation metrics parts",
+    "vocabulary _tokenizers models clustering results generation metrics parts",
     "tables packing persistence cards",
     "clusters cluster_cache engine_tokens",
     "calibration",

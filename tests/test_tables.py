@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semtoken.clustering import cluster_tokens
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.tables import origin_of, read_table, token_table
 from tests import tiny
@@ -84,10 +85,18 @@ def test_tied_embeddings(tmp_path: Path) -> None:
     model = tiny.llama(40, tied=True)
     model.save_pretrained(tmp_path)
     for source in (model, tmp_path):
-        table = token_table(source)
-        np.testing.assert_array_equal(table[:, :16], table[:, 16:])
-        np.testing.assert_allclose(table, expected(model, "concatenated"), atol=1e-6)
+        np.testing.assert_allclose(token_table(source), expected(model, "input"), atol=1e-6)
+        assert read_table(source).tied and not read_table(source, "input").tied
     assert read_table(model).content_hash == read_table(tmp_path).content_hash
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("algorithm", ["agglomerative", "kmeans"])
+def test_a_tied_table_twice_has_the_partition_of_the_table_once(metric: Any, algorithm: Any) -> None:
+    once = token_table(tiny.llama(400, tied=True))
+    twice = np.concatenate([once, once], axis=1)
+    labels = [cluster_tokens(t, n_clusters=80, metric=metric, algorithm=algorithm) for t in (once, twice)]
+    np.testing.assert_array_equal(*labels)
 
 
 def test_other_architectures_of_transformers(tmp_path: Path) -> None:
@@ -107,8 +116,10 @@ def test_other_architectures_of_transformers(tmp_path: Path) -> None:
         model = t.AutoModelForCausalLM.from_config(config)
         folder = tmp_path / config.model_type
         model.save_pretrained(folder)
+        tied = model.get_input_embeddings().weight is model.get_output_embeddings().weight
         for kind in ("input", "output", "concatenated"):
-            np.testing.assert_allclose(token_table(folder, kind), expected(model, kind), atol=1e-6)  # type: ignore[arg-type]
+            wanted = expected(model, "input" if tied else kind)
+            np.testing.assert_allclose(token_table(folder, kind), wanted, atol=1e-6)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +194,8 @@ def test_nested_settings_of_multimodal_models_tie(tmp_path: Path) -> None:
         "text_config": {"tie_word_embeddings": True},
     }
     folder = checkpoint(tmp_path / "m", {"language_model.model.embed_tokens.weight": matrix(1)}, config)
-    assert token_table(folder).shape == (10, 8)
+    assert token_table(folder).shape == (10, 4)
+    assert read_table(folder).tied
 
 
 def test_a_model_in_memory_without_output_head() -> None:
@@ -296,10 +308,10 @@ def test_places_that_are_no_model(tmp_path: Path) -> None:
     for source in (tmp_path / "missing", "./a/b/c"):
         with pytest.raises(ModelError, match="no directory"):
             token_table(source)
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"")
-    with pytest.raises(ModelError, match="is a file"):
-        token_table(file)
+    for name, message in (("model.bin", "is a file"), ("model.gguf", "is not a GGUF file")):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(ModelError, match=message):
+            token_table(tmp_path / name)
     with pytest.raises(ModelError, match="got SimpleNamespace"):
         token_table(SimpleNamespace())
     with pytest.raises(InvalidInput, match="one of concatenated, input, output, got 'both'"):

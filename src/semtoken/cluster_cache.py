@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken import persistence
+from semtoken._cache import cache_root
 from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash, vocabulary_of
 from semtoken.errors import ArtifactError, InvalidInput
@@ -27,7 +27,6 @@ from semtoken.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-CACHE_VARIABLE = "SEMTOKEN_CACHE"
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,7 @@ class CachedClusters:
 
 def directory() -> Path:
     """Where clusters are kept; it need not exist."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser() / "clusters"
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("semtoken", appauthor=False)) / "clusters"
+    return cache_root() / "clusters"
 
 
 def clusters_for_model(

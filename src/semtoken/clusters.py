@@ -30,6 +30,7 @@ from semtoken.clustering.agglomerative import Linkage
 from semtoken.clustering.monitor import Progress
 from semtoken.clustering.rows import Metric
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
+from semtoken.models.sources import resolve
 from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
 from semtoken.tables import EmbeddingTable, Kind, read_table
 from semtoken.vocabulary import Vocabulary, normalize
@@ -117,8 +118,8 @@ class TokenClusters:
         Parameters
         ----------
         model_or_path
-            A directory with safetensors weights, a hub id (only the files that hold the embeddings are
-            downloaded), or a transformers model in memory.
+            A directory with safetensors weights, a GGUF file, a name of the catalogue (`smollm2`), a hub id (only the
+            files that hold the embeddings are downloaded), or a transformers model in memory.
         tokenizer
             The model's tokenizer, or a `Vocabulary`. Default: the one saved beside the weights.
         n_clusters
@@ -373,6 +374,7 @@ def cluster_vocabulary(
     provenance = {
         **origin,
         "content_hash": table.content_hash,
+        "tied": table.tied,
         **settings.facts(),
         "semtoken": version("semtoken"),
         "numpy": np.__version__,
@@ -401,8 +403,9 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
     if not isinstance(model_or_path, str | Path):
         raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
     transformers = require("transformers", extra="transformers")
+    name, options = resolve(model_or_path).pretrained
     try:
-        return transformers.AutoTokenizer.from_pretrained(str(model_or_path), revision=revision)
+        return transformers.AutoTokenizer.from_pretrained(name, revision=revision, **options)
     except (OSError, ValueError) as error:
         raise VocabularyError(
             f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."

@@ -21,6 +21,8 @@ from safetensors import SafetensorError, safe_open
 
 from semtoken.clustering.rows import TableParts
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.models.gguf import GgufFile
+from semtoken.models.sources import quantization_of, resolve
 
 Kind = Literal["concatenated", "input", "output"]
 """Which embeddings make up a row: of the input, of the output, or one behind the other."""
@@ -55,6 +57,8 @@ class Origin:
     hub_id: str | None = None
     commit: str | None = None
     """Commit of the hub id."""
+    quantization: str | None = None
+    """How the embeddings were stored before they were made float32, such as "Q8_0"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +66,11 @@ class EmbeddingTable:
     """Embedding matrices as they are stored, rows beyond the vocabulary (padding) included."""
 
     parts: tuple[Matrix, ...]
+    """One matrix, or the input and the output embeddings. A tied model has one matrix for both, which stands here
+    once: rows concatenated with themselves have the same cosine distances, at twice the arithmetic."""
     origin: Origin
+    tied: bool = False
+    """Input and output embeddings are the same matrix."""
 
     @property
     def n_rows(self) -> int:
@@ -105,13 +113,9 @@ class EmbeddingTable:
     def content_hash(self) -> str:
         """SHA-256 of the matrices' bytes: the same for a model in memory and the files it was loaded from."""
         digest = hashlib.sha256()
-        seen: list[Matrix] = []
         for part in self.parts:
-            tied = next((k for k, other in enumerate(seen) if other is part), None)
-            digest.update(f"{part.shape}{part.dtype.str}{tied};".encode())
-            if tied is None:
-                digest.update(np.ascontiguousarray(part).reshape(-1).data)
-            seen.append(part)
+            digest.update(f"{part.shape}{part.dtype.str};".encode())
+            digest.update(np.ascontiguousarray(part).reshape(-1).data)
         return digest.hexdigest()
 
 
@@ -123,10 +127,11 @@ def token_table(
     Parameters
     ----------
     model_or_path
-        A directory with safetensors weights, a hub id (only the files that hold the matrices are downloaded),
-        or a transformers model in memory.
+        A directory with safetensors weights, a GGUF file, a hub id (only the files that hold the matrices are
+        downloaded), or a transformers model in memory.
     kind
-        The rows of the input embedding matrix, of the output embedding matrix, or both, concatenated.
+        The rows of the input embedding matrix, of the output embedding matrix, or both, concatenated. Where both
+        are one matrix (tied embeddings) the concatenated table is that matrix once: its clusters are the same.
     revision
         Branch, tag or commit of a hub id.
 
@@ -149,16 +154,21 @@ def read_table(model_or_path: Any, kind: Kind = "concatenated", *, revision: str
     if kind not in get_args(Kind):
         raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
     if not isinstance(model_or_path, str | Path):
-        return EmbeddingTable(_select(_matrices_of_model(model_or_path, kind), kind), _origin_of_model(model_or_path))
-    checkpoint = Checkpoint.open(model_or_path, revision)
-    return EmbeddingTable(_select(checkpoint.matrices(kind), kind), checkpoint.origin)
+        return _table(_matrices_of_model(model_or_path, kind), kind, _origin_of_model(model_or_path))
+    source = resolve(model_or_path)
+    if source.is_gguf:
+        file = GgufFile(source.path)
+        return _table(_matrices_of_gguf(file, kind), kind, _origin_of_gguf(file))
+    checkpoint = Checkpoint.open(source.path, revision)
+    return _table(checkpoint.matrices(kind), kind, checkpoint.origin)
 
 
 def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
     """Where a token table would come from; of a hub id, this asks for its commit only."""
     if not isinstance(model_or_path, str | Path):
         return _origin_of_model(model_or_path)
-    return Checkpoint.open(model_or_path, revision).origin
+    source = resolve(model_or_path)
+    return _origin_of_gguf(GgufFile(source.path)) if source.is_gguf else Checkpoint.open(source.path, revision).origin
 
 
 def to_float32(matrix: Matrix) -> npt.NDArray[np.float32]:
@@ -175,9 +185,25 @@ def _widest(matrix: Matrix) -> Matrix:
 Pair = tuple[Matrix | None, Matrix | None]
 
 
-def _select(pair: Pair, kind: Kind) -> tuple[Matrix, ...]:
-    wanted = {"input": pair[:1], "output": pair[1:], "concatenated": pair}[kind]
-    return tuple(matrix for matrix in wanted if matrix is not None)
+def _table(pair: Pair, kind: Kind, origin: Origin) -> EmbeddingTable:
+    source, head = pair
+    tied = source is not None and source is head
+    wanted = {"input": [source], "output": [head], "concatenated": [source, None if tied else head]}[kind]
+    return EmbeddingTable(tuple(matrix for matrix in wanted if matrix is not None), origin, tied)
+
+
+# ---- GGUF files -------------------------------------------------------------------------------------------------
+
+
+def _origin_of_gguf(file: GgufFile) -> Origin:
+    return Origin(file.path.name, quantization=file.quantization)
+
+
+def _matrices_of_gguf(file: GgufFile, kind: Kind) -> Pair:
+    source = file.input_matrix() if kind != "output" else None
+    if file.tied and source is not None:
+        return source, source
+    return source, file.output_matrix() if kind != "input" else None
 
 
 # ---- models in memory -------------------------------------------------------------------------------------------
@@ -258,7 +284,7 @@ class Checkpoint:
         """
         path = Path(source).expanduser()
         if path.is_dir():
-            return cls(Origin(path.resolve().name), path)
+            return cls(Origin(path.resolve().name, quantization=quantization_of(path)), path)
         if path.exists():
             raise ModelError(f"{path} is a file. Give the directory that holds it, with config.json beside it.")
         if isinstance(source, Path) or not HUB_ID.fullmatch(source):
@@ -307,6 +333,8 @@ class Checkpoint:
             return f"{self.folder} holds an adapter, not a model. Merge it into its model and save that."
         other = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".gguf"))]
         found = f" It has {other[0]}, which semtoken does not read (it may hold code)." if other else ""
+        if other and other[0].endswith(".gguf"):
+            return f"{self.folder} has no safetensors weights. Give its GGUF file instead: {self.folder / other[0]}"
         return (
             f"{self.folder or self.origin.hub_id} has no safetensors weights.{found} Load the model with transformers "
             "and save it with save_pretrained(), which writes safetensors, or pass the loaded model itself."

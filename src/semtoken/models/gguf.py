@@ -1,0 +1,105 @@
+"""GGUF files, the format of llama.cpp and Ollama: their embeddings, and their conversion to a checkpoint.
+
+Only the tensors that are asked for are read and dequantised, so a token table of a large quantised model needs no more
+memory than the table itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._extras import require
+from semtoken.errors import ModelError
+
+MAGIC = b"GGUF"
+INPUT, OUTPUT = "token_embd.weight", "output.weight"
+
+
+class GgufFile:
+    """The tensors of a GGUF file.
+
+    Raises
+    ------
+    ModelError
+        The file is not a GGUF file, or is damaged or incomplete.
+    MissingExtra
+        The package `gguf` is not installed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(len(MAGIC))
+        except OSError as error:
+            raise ModelError(f"{self.path} cannot be read: {error.strerror}.") from error
+        if magic != MAGIC:
+            raise ModelError(f"{self.path} is not a GGUF file. Is the download complete?")
+        gguf = require("gguf", extra="gguf")
+        try:
+            self._tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.path).tensors}
+        except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
+            raise ModelError(f"{self.path} is damaged or incomplete: {error}. Download it again.") from error
+        if INPUT not in self._tensors:
+            raise ModelError(
+                f"{self.path} has no {INPUT}. Is it a language model? A file that is one of several parts has to be "
+                "joined with the others first."
+            )
+
+    @property
+    def tied(self) -> bool:
+        """The output head is the input embedding matrix."""
+        return OUTPUT not in self._tensors
+
+    @property
+    def quantization(self) -> str:
+        """How the embeddings are stored, such as "Q8_0"; two types where input and output differ."""
+        kinds = [self._tensors[name].tensor_type.name for name in (INPUT, OUTPUT) if name in self._tensors]
+        return "/".join(dict.fromkeys(kinds))
+
+    def input_matrix(self) -> npt.NDArray[np.float32]:
+        """Input embeddings, float32 [rows, d]."""
+        return self._matrix(INPUT)
+
+    def output_matrix(self) -> npt.NDArray[np.float32]:
+        """Output head, float32 [rows, d]; of a tied model the input embeddings."""
+        return self._matrix(INPUT if self.tied else OUTPUT)
+
+    def _matrix(self, name: str) -> npt.NDArray[np.float32]:
+        gguf = require("gguf", extra="gguf")
+        tensor = self._tensors[name]
+        try:
+            found: Any = gguf.dequantize(tensor.data, tensor.tensor_type)
+        except (NotImplementedError, ValueError) as error:
+            raise ModelError(f"{name} of {self.path} is stored as {tensor.tensor_type.name}: {error}") from error
+        return np.ascontiguousarray(found, dtype=np.float32)
+
+
+def convert(path: Path, folder: Path) -> None:
+    """Write a GGUF model as a plain float32 checkpoint: safetensors, config and tokenizer.
+
+    Raises
+    ------
+    ModelError
+        transformers cannot read this file.
+    """
+    torch = require("torch", extra="transformers")
+    transformers = require("transformers", extra="transformers")
+    for package in ("gguf", "accelerate"):
+        require(package, extra="gguf")
+    options = {"gguf_file": path.name}
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), **options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(str(path.parent), dtype=torch.float32, **options)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"{path} cannot be converted: {' '.join(str(error).split())}") from error
+    # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.
+    model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

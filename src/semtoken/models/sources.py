@@ -1,0 +1,103 @@
+"""From what a user calls a model to the place that it is loaded from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken._cache import cache_root
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.errors import ModelError
+from semtoken.models.catalogue import CATALOGUE
+
+ALMANAC = "almanac"
+FACTS = "semtoken.json"
+"""File of a fetched model that says where it came from."""
+GGUF_SUFFIX = ".gguf"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model's weights, tokenizer and token table are."""
+
+    name: str
+    """What the user called it."""
+    path: str
+    """A directory, a `.gguf` file or a hub id: for the token table and for llama.cpp."""
+    clusters: Path | None = None
+    """Clusters that ship with semtoken for this model, if there are any."""
+    chat: bool | None = None
+    """Whether it is tuned for chat, where the catalogue says so."""
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether the weights are in a GGUF file."""
+        return self.path.endswith(GGUF_SUFFIX)
+
+    @property
+    def pretrained(self) -> tuple[str, dict[str, Any]]:
+        """First argument and further keyword arguments for transformers' `from_pretrained`."""
+        if not self.is_gguf:
+            return self.path, {}
+        path = Path(self.path)
+        return str(path.parent), {"gguf_file": path.name}
+
+
+def models_directory() -> Path:
+    """Where fetched models are kept; it need not exist."""
+    return cache_root() / "models"
+
+
+def fetched_path(name: str) -> Path | None:
+    """The folder of a catalogue model that has been fetched, or None."""
+    path = models_directory() / name
+    return path if (path / "config.json").is_file() else None
+
+
+def resolve(model: str | Path) -> ModelSource:
+    """Say where a model is loaded from.
+
+    Parameters
+    ----------
+    model
+        `almanac`, a name of the catalogue, a `.gguf` file, a directory or a hub id. A directory of that name wins over
+        the catalogue.
+
+    Raises
+    ------
+    ModelError
+        A catalogue model that was not fetched yet, or a GGUF file that is not there.
+    """
+    name = str(model)
+    if name == ALMANAC:
+        return ModelSource(name, str(almanac_path()), almanac_clusters_path())
+    path = Path(name).expanduser()
+    if path.suffix.lower() == GGUF_SUFFIX:
+        return _gguf(name, path)
+    if name not in CATALOGUE or path.is_dir():
+        return ModelSource(name, name if not path.is_dir() else str(path))
+    entry, folder = CATALOGUE[name], fetched_path(name)
+    if folder is None:
+        raise ModelError(
+            f"The model '{name}' ({entry.title}) is not on this machine yet. Fetch it with `semtoken fetch {name}`: "
+            f"a download of {entry.size / 1e6:.0f} MB, which takes {entry.disk / 1e9:.1f} GB in your cache."
+        )
+    return ModelSource(name, str(folder), entry.clusters, entry.chat)
+
+
+def _gguf(name: str, path: Path) -> ModelSource:
+    if not path.is_file():
+        raise ModelError(f"There is no file '{name}'. Give the path of a GGUF file, a directory or a hub id.")
+    return ModelSource(name, str(path.with_suffix(GGUF_SUFFIX)) if path.suffix != GGUF_SUFFIX else str(path))
+
+
+def quantization_of(folder: Path) -> str | None:
+    """How the weights of a fetched model were stored before they were converted; None for any other folder."""
+    try:
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = facts.get("quantization") if isinstance(facts, dict) else None
+    return found if isinstance(found, str) else None

