@@ -42,7 +42,7 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", ["input", "output", "concatenated"])
 def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kind: Any) -> None:
     np.testing.assert_array_equal(token_table(model_file, kind), token_table(almanac_path(), kind))
-    assert read_table(model_file, kind).content_hash == read_table(almanac_path(), kind).content_hash
+    assert not read_table(model_file, kind).tied
     assert origin_of(model_file).model == "almanac.gguf"
 
 
@@ -52,6 +52,7 @@ def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: 
         st.TokenClusters.from_model(source, n_clusters=500, embedding="output")
         for source in (model_file, tmp_path / "converted", almanac_path())
     ]
+    assert found[0].provenance["content_hash"] == found[1].provenance["content_hash"]
     for other in found[1:]:
         np.testing.assert_array_equal(found[0].labels, other.labels)
         assert found[0].vocabulary.fingerprint == other.vocabulary.fingerprint

@@ -18,6 +18,7 @@ from semtoken.cli import (
     demo,
     doctor,
     drift,
+    fetch,
     label,
     payload,
     proxy,
@@ -90,3 +91,5 @@ app.command()(serve.serve)
 app.command()(proxy.proxy)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.command()(fetch.fetch)
+app.command()(fetch.models)

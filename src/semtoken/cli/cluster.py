@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from semtoken.cli.console import err, out, phases, still, tell
-from semtoken.cli.models import ALMANAC, check_there
+from semtoken.cli.models import check_there
 from semtoken.cli.options import RevisionOption, VerboseOption
 from semtoken.errors import InvalidInput
 
@@ -55,7 +55,7 @@ class Embedding(str, Enum):
 
 
 def cluster(
-    model: Annotated[str, typer.Argument(help="A directory or a hub id; 'almanac' is the built-in model.")],
+    model: Annotated[str, typer.Argument(help="A GGUF file, a directory, a hub id, or a name of `semtoken models`.")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -86,6 +86,7 @@ def cluster(
     For example:
 
     - `semtoken cluster Qwen/Qwen2.5-3B`
+    - `semtoken cluster model.gguf -o ./my-clusters`
     - `semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
     - `semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G`
     """
@@ -139,28 +140,19 @@ def _make(
     from semtoken import TokenClusters
     from semtoken.cluster_cache import clusters_for_model, store
 
-    name = _path_of(model)
     if target is None:
         clusters = clusters_for_model(
-            name, settings=settings, revision=revision, memory_budget=memory_budget, progress=progress
+            model, settings=settings, revision=revision, memory_budget=memory_budget, progress=progress
         )
         tell(f"Kept as {store(clusters).name}")
         return clusters
     options = {field: getattr(settings, field) for field in settings.__dataclass_fields__}
     clusters = TokenClusters.from_model(
-        name, revision=revision, memory_budget=memory_budget, progress=progress, **options
+        model, revision=revision, memory_budget=memory_budget, progress=progress, **options
     )
     clusters.save_pretrained(target)
     tell(f"Saved in {target}")
     return clusters
-
-
-def _path_of(model: str) -> str:
-    if model != ALMANAC:
-        return model
-    from semtoken.almanac import almanac_path
-
-    return str(almanac_path())
 
 
 def parse_bytes(text: str) -> int:

@@ -10,6 +10,7 @@ from semtoken.almanac import ALMANAC as ALMANAC
 from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.cli.console import phases, still
 from semtoken.errors import ModelError
+from semtoken.models.sources import resolve
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -85,19 +86,25 @@ def _explained(model: str, error: Exception) -> Exception:
 
 
 def check_there(model: str, revision: str | None = None) -> None:
-    """Raise `ModelError` unless the model is built in, a directory of a checkpoint, or found on the hub."""
-    if model == ALMANAC:
+    """Raise `ModelError` unless the model is built in, fetched, a GGUF file, a directory, or found on the hub."""
+    source = resolve(model)
+    if source.clusters is not None or source.is_gguf:
         return
-    folder = Path(model).expanduser()
+    folder = Path(source.path).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").exists():
-            raise ModelError(f"The directory '{model}' holds no model: config.json is missing.")
+            raise ModelError(f"The directory '{model}' holds no model: config.json is missing.{_gguf_in(folder)}")
         return
     if folder.exists():
-        raise ModelError(f"'{model}' is a file; give the directory of a checkpoint or a hub id.")
+        raise ModelError(f"'{model}' is a file; give a GGUF file, the directory of a checkpoint or a hub id.")
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
         raise ModelError(f"There is no directory '{model}'.")
     _check_on_hub(model, revision)
+
+
+def _gguf_in(folder: Path) -> str:
+    files = sorted(path.name for path in folder.glob("*.gguf"))
+    return f" Give its GGUF file itself: {folder / files[0]}" if files else ""
 
 
 def _check_on_hub(model: str, revision: str | None) -> None:

@@ -28,6 +28,7 @@ from semtoken.backends.transformers.recorder import NOT_BEAMS, ClusterRecorder
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
+from semtoken.models.sources import resolve
 from semtoken.results import ScoredResponse
 from semtoken.scoring import LogitsAnswer, add_step, scorer_for
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
@@ -116,18 +117,21 @@ class STC:
         trust_remote_code: bool = False,
         **rules: Any,
     ) -> STC:
-        """Load a model and its tokenizer from a directory or the hub; "almanac" is the embedded one.
+        """Load a model and its tokenizer: "almanac" (the embedded one), a name that `semtoken fetch` has got, a
+        GGUF file, a directory or a hub id.
 
         `device` is a torch device ("cuda:0"); by default the model stays where transformers puts it, and a first
         CUDA device is used if there is one. Further keyword arguments are those of `STC`.
         """
-        from semtoken.almanac import almanac_clusters_path, almanac_path
-
-        if model_or_path == "almanac":
-            model_or_path = str(almanac_path())
-            clusters = str(almanac_clusters_path()) if clusters is None else clusters
-        options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
-        tokenizer, model = load_model(model_or_path, dtype, options)
+        source = resolve(model_or_path)
+        if clusters is None and source.clusters is not None:
+            clusters = str(source.clusters)
+        name, gguf_file = source.pretrained
+        if gguf_file:
+            for package in ("gguf", "accelerate"):
+                require(package, extra="gguf")
+        options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code, **gguf_file}
+        tokenizer, model = load_model(name, dtype, options)
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device).eval(), tokenizer, clusters, **rules)
