@@ -30,6 +30,7 @@ from semtoken.clustering.agglomerative import Linkage
 from semtoken.clustering.monitor import Progress
 from semtoken.clustering.rows import Metric
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
+from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
 from semtoken.tables import EmbeddingTable, Kind, read_table
@@ -403,9 +404,11 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
     if not isinstance(model_or_path, str | Path):
         raise InvalidInput("Give the model's tokenizer too: a model in memory does not know it.")
     transformers = require("transformers", extra="transformers")
-    name, options = resolve(model_or_path).pretrained
+    source = resolve(model_or_path)
     try:
-        return transformers.AutoTokenizer.from_pretrained(name, revision=revision, **options)
+        if source.is_gguf:
+            return load_tokenizer(Path(source.path))
+        return transformers.AutoTokenizer.from_pretrained(source.path, revision=revision)
     except (OSError, ValueError) as error:
         raise VocabularyError(
             f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."

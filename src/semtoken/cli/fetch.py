@@ -72,12 +72,12 @@ def _ask(entry: CatalogueModel) -> bool:
 def models() -> None:
     """List the small real models that `semtoken fetch` knows, and which of them are here."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
-    for column in ("name", "model", "licence", "download", "on disk", "tokens", "here"):
-        table.add_column(column, justify="right" if column in ("download", "on disk", "tokens") else "left")
-    table.add_row("almanac", "the embedded model, trained by this project", "Apache-2.0", "-", "9 MB", "8,192", "yes")
+    for column in ("name", "model", "licence", "size", "tokens", "here"):
+        table.add_column(column, justify="right" if column in ("size", "tokens") else "left")
+    table.add_row("almanac", "embedded, trained by this project", "Apache-2.0", "9 MB", "8,192", "yes")
     for entry in CATALOGUE.values():
         here = "yes" if fetched_path(entry.name) else "no"
-        sizes = f"{entry.size / 1e6:.0f} MB", f"{entry.disk / 1e9:.1f} GB", f"{entry.vocabulary:,}"
+        sizes = f"{entry.size / 1e6:.0f} MB", f"{entry.vocabulary:,}"
         table.add_row(entry.name, entry.title, entry.licence, *sizes, here)
     out.print(table)
     tell("Get one with `semtoken fetch NAME`. Any other model: --model DIRECTORY, FILE.gguf or HUB_ID.", style="dim")

@@ -79,6 +79,25 @@ class GgufFile:
         return np.ascontiguousarray(found, dtype=np.float32)
 
 
+def load_tokenizer(path: Path) -> Any:
+    """The tokenizer of a GGUF file, with exactly the tokens that the file has.
+
+    Raises
+    ------
+    OSError, ValueError
+        As transformers raises them.
+    """
+    transformers = require("transformers", extra="transformers")
+    require("gguf", extra="gguf")
+    load = transformers.AutoTokenizer.from_pretrained
+    tokenizer = load(str(path.parent), gguf_file=path.name)
+    own = tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False)
+    if len(tokenizer) > own and tokenizer.eos_token is not None:
+        # The file names no unknown token, so transformers added one of its own, for which the model has no row.
+        tokenizer = load(str(path.parent), gguf_file=path.name, unk_token=tokenizer.eos_token)
+    return tokenizer
+
+
 def convert(path: Path, folder: Path) -> None:
     """Write a GGUF model as a plain float32 checkpoint: safetensors, config and tokenizer.
 
@@ -91,10 +110,10 @@ def convert(path: Path, folder: Path) -> None:
     transformers = require("transformers", extra="transformers")
     for package in ("gguf", "accelerate"):
         require(package, extra="gguf")
-    options = {"gguf_file": path.name}
+    load = transformers.AutoModelForCausalLM.from_pretrained
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), **options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(str(path.parent), dtype=torch.float32, **options)
+        tokenizer = load_tokenizer(path)
+        model = load(str(path.parent), gguf_file=path.name, dtype=torch.float32)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"{path} cannot be converted: {' '.join(str(error).split())}") from error
     # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from semtoken.backends.transformers.recorder import NOT_BEAMS, ClusterRecorder
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
+from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.results import ScoredResponse
 from semtoken.scoring import LogitsAnswer, add_step, scorer_for
@@ -408,7 +410,10 @@ def load_model(model_or_path: str, dtype: Any, options: dict[str, Any]) -> tuple
         up at random).
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model_or_path, **options)
+        if gguf_file := options.get("gguf_file"):
+            tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
+        else:
+            tokenizer = AutoTokenizer.from_pretrained(model_or_path, **options)
         model, loaded = AutoModelForCausalLM.from_pretrained(
             model_or_path, dtype=dtype, output_loading_info=True, **options
         )
