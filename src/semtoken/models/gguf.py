@@ -6,6 +6,7 @@ memory than the table itself.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,15 @@ def load_tokenizer(path: Path) -> Any:
     """
     transformers = require("transformers", extra="transformers")
     require("gguf", extra="gguf")
-    load = transformers.AutoTokenizer.from_pretrained
-    tokenizer = load(str(path.parent), gguf_file=path.name)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+    # Where the file names no token for the unknown, transformers adds one of its own, for which the model has no row.
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
     own = tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False)
-    if len(tokenizer) > own and tokenizer.eos_token is not None:
-        # The file names no unknown token, so transformers added one of its own, for which the model has no row.
-        tokenizer = load(str(path.parent), gguf_file=path.name, unk_token=tokenizer.eos_token)
+    kept = [token for token in state["added_tokens"] if token["id"] < own]
+    if len(kept) < len(state["added_tokens"]):
+        import tokenizers
+
+        tokenizer._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(state | {"added_tokens": kept}))
     return tokenizer
 
 
