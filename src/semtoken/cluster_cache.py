@@ -28,7 +28,6 @@ from semtoken.vocabulary import Vocabulary
 log = logging.getLogger(__name__)
 
 
-
 @dataclass(frozen=True)
 class CachedClusters:
     """One entry of the cache."""

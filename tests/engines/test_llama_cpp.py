@@ -19,8 +19,8 @@ from semtoken.backends.llama_cpp import LlamaCppScorer
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
 from semtoken.results import ScoredResponse
-from tests.gguf_model import write_gguf
 from tests.engines.servers import examined, proxied, running
+from tests.gguf_model import write_gguf
 
 TOLERANCE = 1e-4
 HALF_CACHE = 5e-3  # llama.cpp keeps keys and values in half precision unless told otherwise
