@@ -21,6 +21,7 @@ LAYERS = (
     "tables packing persistence cards",
     "clusters cluster_cache engine_tokens",
     "calibration",
+    "cascade",
     "scoring methods",
     "top_logprobs streaming",
     "payloads",

@@ -73,6 +73,24 @@ def log_scores(scored: Any) -> FloatArray:
     return values
 
 
+def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: Any) -> tuple[Labelled, Labelled]:
+    """Checked arrays of two models' answers to the same questions; blank ones stay, at a log score of -inf.
+
+    Raises
+    ------
+    InvalidInput
+        As `labelled`, or the two have different lengths.
+    """
+    pair = _checked(first, first_correct, None), _checked(second, second_correct, None)
+    if pair[0][0].size != pair[1][0].size:
+        raise InvalidInput(
+            f"There are {pair[0][0].size} answers of the first model and {pair[1][0].size} of the second; both must "
+            "answer the same questions."
+        )
+    (one, one_labels), (other, other_labels) = pair
+    return Labelled(one, one_labels, 0), Labelled(other, other_labels, 0)
+
+
 def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None) -> Labelled:
     """Checked arrays of labelled answers.
 
@@ -81,6 +99,12 @@ def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None) ->
     InvalidInput
         Lengths that differ, labels other than right and wrong, NaN, or the same answer twice.
     """
+    scores, labels = _checked(scored, correct, prompts)
+    blank = np.isneginf(scores)
+    return Labelled(scores[~blank], labels[~blank], int(blank.sum()))
+
+
+def _checked(scored: Any, correct: Any, prompts: Sequence[Any] | None) -> tuple[FloatArray, FloatArray]:
     scores = log_scores(scored)
     try:
         labels = np.asarray(correct, dtype=np.float64)
@@ -97,8 +121,7 @@ def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None) ->
             "nobody judged."
         )
     _refuse_duplicates(scored, prompts, scores.size)
-    blank = np.isneginf(scores)
-    return Labelled(scores[~blank], labels[~blank], int(blank.sum()))
+    return scores, labels
 
 
 def require_enough(answers: Labelled) -> None:

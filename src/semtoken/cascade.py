@@ -1,0 +1,248 @@
+"""A small model first, a larger one where the small one is not sure enough, with one promise for the pair.
+
+    threshold = CascadeThreshold.fit(small, small_correct, large, large_correct, unlabelled=(more_small, more_large))
+    cascade = Cascade(stc_small, stc_large, threshold)
+    for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
+
+The promise is that of `Threshold.fit`: with confidence 1 - delta over the labelled questions, at most alpha of the
+answers that the pair lets through are wrong. `stop_when_rejected` ends a generation that can only be rejected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from semtoken.calibration import promises
+from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
+from semtoken.calibration.labels import FloatArray, labelled_pair, log_scores
+from semtoken.calibration.promises import Test, binomial_p_value
+from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, Decision, percent
+from semtoken.errors import InvalidInput
+from semtoken.results import ScoredResponse
+
+if TYPE_CHECKING:
+    from transformers import StoppingCriteria
+
+    from semtoken.backends.transformers import ClusterRecorder
+    from semtoken.calibration import Threshold
+
+RESOLVED = 30.0
+"""-log_score above which an uncertainty in [0, 1] has too few digits left to compare."""
+SLACK = 0.01
+
+
+class Generator(Protocol):
+    """A model that answers and scores: `semtoken.STC`, or anything alike."""
+
+    def generate(self, prompts: Any, max_new_tokens: int = ..., **options: Any) -> list[ScoredResponse]:
+        """One scored answer for each prompt."""
+
+
+@dataclass(frozen=True)
+class CascadeThreshold:
+    """Up to which uncertainty each model of a pair may answer, and what that promises."""
+
+    first: float | None
+    """Largest -log_score at which the first model answers. None: nothing can be promised."""
+    second: float | None
+    """The same for the second model, for the questions that the first one did not answer."""
+    alpha: float
+    delta: float
+    statement: str
+    """The promise in one sentence with its numbers, or why nothing can be promised."""
+    n: int
+    """Labelled questions."""
+    tests: tuple[Test, ...] = ()
+    """The fixed sequence; `threshold` is that of the first model."""
+    fingerprints: tuple[Fingerprint, Fingerprint] = (NOTHING_KNOWN, NOTHING_KNOWN)
+    """Where the scores of the two models came from."""
+
+    @classmethod
+    def fit(
+        cls,
+        first: Any,
+        first_correct: Any,
+        second: Any,
+        second_correct: Any,
+        *,
+        unlabelled: tuple[Any, Any],
+        alpha: float = 0.1,
+        delta: float = 0.1,
+        start: float | None = None,
+    ) -> CascadeThreshold:
+        """The loosest pair of thresholds on a path that was fixed beforehand.
+
+        Both models answer with the same share of their surest answers, from a small share up to all of them. For each
+        pair the number of wrong answers among the accepted is binomial, so the test is exact, and the walk stops at the
+        first pair that fails (learn-then-test, as in `Threshold.fit`).
+
+        Parameters
+        ----------
+        first, second : lists of ScoredResponse, or log scores [n]
+            Answers of the two models to the same questions, in the same order.
+        first_correct, second_correct : [n] of true and false
+            Their labels.
+        unlabelled : two lists of ScoredResponse, or log scores, at least 200 each
+            Answers of the two models without labels: they place the thresholds.
+        alpha, delta
+            In (0, 1).
+        start : float in (0, 1], optional
+            Share of answers that either model gives at the strictest pair. Default: from n, alpha and delta.
+
+        Raises
+        ------
+        InvalidInput
+            Labels or scores that cannot be used, or too few scores without labels.
+        """
+        promises.check_level(alpha, "alpha")
+        promises.check_level(delta, "delta")
+        one, other = labelled_pair(first, first_correct, second, second_correct)
+        origins = fingerprint_of(first), fingerprint_of(second)
+        for origin, scores in zip(origins, unlabelled, strict=True):
+            origin.require_same(fingerprint_of(scores))
+        n, least = one.correct.size, promises.labels_needed(0, alpha, delta)
+        if n < least:
+            missing = f"There are {n}: {least - n} are missing."
+            return cls(None, None, alpha, delta, f"A promise needs at least {least} labelled questions. {missing}", n)
+        share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
+        shares = promises.shares_of_coverage(share)
+        grid = list(zip(*(_quantiles(scores, shares) for scores in unlabelled), strict=True))
+        kept, tests = _walk(one.uncertainty, one.correct, other.uncertainty, other.correct, grid, alpha, delta)
+        statement = _statement(tests, kept is not None, n, alpha, delta)
+        low, high = kept or (None, None)
+        return cls(low, high, alpha, delta, statement, n, tests, origins)
+
+    def decide(self, answer: ScoredResponse, model: Literal["first", "second"]) -> Decision:
+        """Whether an answer of a model may be given.
+
+        Raises
+        ------
+        CalibratorMismatch
+            It was scored in another way than the labelled ones.
+        """
+        place = ("first", "second").index(model)
+        self.fingerprints[place].require_same(fingerprint_of(answer))
+        limit, uncertainty = (self.first, self.second)[place], -float(log_scores([answer])[0])
+        accepted = limit is not None and uncertainty <= limit and math.isfinite(uncertainty)
+        doubt = "empty" if math.isinf(uncertainty) else "no_threshold" if limit is None else "uncertain"
+        return Decision("answer" if accepted else "abstain", "accepted" if accepted else doubt, None, self.statement)
+
+
+@dataclass(frozen=True)
+class CascadeAnswer:
+    """What a pair of models says to one prompt."""
+
+    response: ScoredResponse
+    """The answer of the model that decided, the second one's where both abstained."""
+    model: Literal["first", "second"]
+    """Whose answer it is."""
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Two models and their threshold."""
+
+    first: Generator
+    """The small model: it answers every prompt."""
+    second: Generator
+    """The large one: it answers where the small one abstains."""
+    threshold: CascadeThreshold
+
+    def answer(self, prompts: Sequence[Any], max_new_tokens: int = 256, **options: Any) -> list[CascadeAnswer]:
+        """Answers in the order of the prompts; `options` go to `generate` of both models."""
+        found: list[CascadeAnswer] = []
+        for response in self.first.generate(list(prompts), max_new_tokens, **options):
+            found.append(CascadeAnswer(response, "first", self.threshold.decide(response, "first")))
+        doubtful = [i for i, one in enumerate(found) if one.decision.action == "abstain"]
+        if doubtful:
+            further = self.second.generate([prompts[i] for i in doubtful], max_new_tokens, **options)
+            for i, response in zip(doubtful, further, strict=True):
+                found[i] = CascadeAnswer(response, "second", self.threshold.decide(response, "second"))
+        return found
+
+
+def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> StoppingCriteria:
+    """A stopping criterion for `model.generate`: end an answer once the threshold can no longer accept it.
+
+    The running lower bound of the uncertainty is never taken back, so no answer that would have been accepted is
+    stopped, and the promise stays as it is. Scores of stopped answers are those of what was written.
+
+    Parameters
+    ----------
+    recorder
+        The one that is given to the same `generate` as a logits processor.
+    threshold
+        Of a calibrator. Where it lies above 30 (in units of -log_score) nothing is stopped: a running uncertainty has
+        too few digits there.
+    """
+    import torch
+    from transformers import StoppingCriteria
+
+    limit = math.inf if threshold.uncertainty is None else threshold.uncertainty
+
+    class StopWhenRejected(StoppingCriteria):  # type: ignore[misc]
+        """See `stop_when_rejected`."""
+
+        def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
+            running = recorder.running(input_ids)
+            lowest = (one.uncertainty_bounds[0] for one in running)
+            rejected = [limit <= RESOLVED and -math.log1p(-min(low, 1 - 1e-15)) > limit + SLACK for low in lowest]
+            return torch.tensor(rejected, dtype=torch.bool, device=input_ids.device)
+
+    return StopWhenRejected()
+
+
+def _quantiles(scores: Any, shares: FloatArray) -> list[float]:
+    """Thresholds at these shares of the answers that are not blank."""
+    uncertainty = -log_scores(scores)
+    uncertainty = uncertainty[np.isfinite(uncertainty)]
+    if uncertainty.size < FEWEST_UNLABELLED:
+        raise InvalidInput(
+            f"The thresholds to try are placed by at least {FEWEST_UNLABELLED} scores without labels of either model. "
+            f"There are {uncertainty.size}: {FEWEST_UNLABELLED - uncertainty.size} are missing."
+        )
+    return [float(value) for value in np.quantile(uncertainty, shares)]
+
+
+def _walk(
+    first: FloatArray,
+    first_correct: FloatArray,
+    second: FloatArray,
+    second_correct: FloatArray,
+    grid: Sequence[tuple[float, float]],
+    alpha: float,
+    delta: float,
+) -> tuple[tuple[float, float] | None, tuple[Test, ...]]:
+    """`promises.fixed_sequence` for pairs of thresholds."""
+    kept: tuple[float, float] | None = None
+    tests: list[Test] = []
+    for low, high in grid:
+        own = first <= low
+        passed_on = ~own & (second <= high)
+        accepted = int(own.sum() + passed_on.sum())
+        wrong = accepted - int(first_correct[own].sum() + second_correct[passed_on].sum())
+        tests.append(Test(low, accepted, wrong, binomial_p_value(wrong, accepted, alpha)))
+        if tests[-1].p_value > delta:
+            break
+        kept = (low, high)
+    return kept, tuple(tests)
+
+
+def _statement(tests: Sequence[Test], passed: bool, n: int, alpha: float, delta: float) -> str:
+    if not passed:
+        first = tests[0]
+        return (
+            f"Nothing can be promised: of {first.accepted} answers that the strictest pair of thresholds lets through "
+            f"{first.wrong} are wrong (p = {first.p_value:.2g}). Give more labels or a larger alpha."
+        )
+    last = [test for test in tests if test.p_value <= delta][-1]
+    return (
+        f"With confidence {percent(1 - delta)}, at most {percent(alpha)} of the answers that the two models give are "
+        f"wrong (on {n} labelled questions: {last.accepted} answered, {last.wrong} of them wrong), {SAME}."
+    )

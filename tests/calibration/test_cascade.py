@@ -1,0 +1,153 @@
+"""Pairs of models: the promise, who is asked what, and generations that end early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac.questions import load_questions
+from semtoken.calibration.threshold import Threshold
+from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.results import ScoredResponse
+from tests.calibration.test_calibrator import response
+
+Draw = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def drawn(generator: np.random.Generator, n: int) -> Draw:
+    """Questions of some difficulty; the second model finds them easier. Scores know the difficulty in part."""
+    difficulty = generator.normal(0, 1.5, n)
+    models = []
+    for skill in (0.8, 2.0):
+        truth = skill - difficulty
+        score = -np.logaddexp(0, -(truth + generator.normal(0, 0.7, n)))
+        models += [score, (generator.random(n) < 1 / (1 + np.exp(-2 * truth))).astype(float)]
+    return models[0], models[1], models[2], models[3]
+
+
+def risk(threshold: CascadeThreshold, draw: Draw) -> tuple[float, float, float]:
+    """Share of wrong answers among the given ones, coverage, and that of the second model alone at its threshold."""
+    first, first_correct, second, second_correct = draw
+    if threshold.first is None or threshold.second is None:
+        return 0.0, 0.0, 0.0
+    own = -first <= threshold.first
+    passed_on = ~own & (-second <= threshold.second)
+    right = np.where(own, first_correct, second_correct)
+    given = own | passed_on
+    return 1 - right[given].mean(), given.mean(), passed_on.mean()
+
+
+def test_the_tests_are_counts_of_the_pair() -> None:
+    generator = np.random.default_rng(0)
+    labelled, more = drawn(generator, 400), drawn(generator, 300)
+    found = CascadeThreshold.fit(*labelled, unlabelled=(more[0], more[2]), alpha=0.15)
+    assert found.first is not None and len(found.tests) > 2
+    first, first_correct, second, second_correct = labelled
+    wrong = accepted = 0
+    for i in range(400):
+        if -first[i] <= found.first:
+            accepted, wrong = accepted + 1, wrong + (first_correct[i] == 0)
+        elif -second[i] <= found.second:
+            accepted, wrong = accepted + 1, wrong + (second_correct[i] == 0)
+    last = [test for test in found.tests if test.p_value <= 0.1][-1]
+    assert (last.accepted, last.wrong) == (accepted, wrong)
+    assert f"{accepted} answered, {wrong} of them wrong" in found.statement
+
+
+@pytest.mark.slow
+def test_the_promise_of_the_pair_is_kept() -> None:
+    generator = np.random.default_rng(1)
+    truth = drawn(np.random.default_rng(99), 40_000)
+    broken, covered = 0, []
+    for _ in range(300):
+        more = drawn(generator, 250)
+        found = CascadeThreshold.fit(*drawn(generator, 300), unlabelled=(more[0], more[2]), alpha=0.15)
+        error, coverage, _ = risk(found, truth)
+        broken += error > 0.15
+        covered.append(coverage)
+    assert broken <= 44  # P(Bin(300, 0.1) > 44) = 0.004
+    assert np.mean(covered) > 0.3
+
+
+def test_nothing_to_promise() -> None:
+    draw = drawn(np.random.default_rng(0), 21)
+    more = drawn(np.random.default_rng(1), 200)
+    few = CascadeThreshold.fit(*draw, unlabelled=(more[0], more[2]))
+    assert few.first is None and "1 are missing" in few.statement
+    wrong = CascadeThreshold.fit(more[0], np.zeros(200), more[2], np.zeros(200), unlabelled=(more[0], more[2]))
+    assert wrong.first is None and "Nothing can be promised" in wrong.statement
+    assert wrong.decide(response(-0.001), "first").reason == "no_threshold"
+    with pytest.raises(InvalidInput, match="150 are missing"):
+        CascadeThreshold.fit(*drawn(np.random.default_rng(0), 100), unlabelled=(more[0][:50], more[2]))
+    with pytest.raises(InvalidInput, match="same questions"):
+        CascadeThreshold.fit(more[0], more[1], more[2][:9], more[3][:9], unlabelled=(more[0], more[2]))
+
+
+class Recorded:
+    """Answers that were made before; remembers what it was asked."""
+
+    def __init__(self, scores: dict[str, float]) -> None:
+        self.scores, self.asked = scores, []
+
+    def generate(self, prompts: Any, max_new_tokens: int = 256, **options: Any) -> list[ScoredResponse]:
+        self.asked += list(prompts)
+        return [response(self.scores[prompt], text=f"answer to {prompt}") for prompt in prompts]
+
+
+def test_only_doubtful_prompts_reach_the_second_model() -> None:
+    small, large = Recorded({"a": -0.1, "b": -2.0, "c": -3.0}), Recorded({"b": -0.1, "c": -5.0})
+    found = Cascade(small, large, CascadeThreshold(0.5, 1.0, 0.1, 0.1, "promise", 100)).answer(["a", "b", "c"])
+    assert small.asked == ["a", "b", "c"] and large.asked == ["b", "c"]
+    assert [(one.model, one.decision.action) for one in found] == [
+        ("first", "answer"),
+        ("second", "answer"),
+        ("second", "abstain"),
+    ]
+    assert found[1].response.text == "answer to b"
+    nobody = Recorded({})
+    Cascade(Recorded({"a": -0.1}), nobody, CascadeThreshold(0.5, 1.0, 0.1, 0.1, "promise", 100)).answer(["a"])
+    assert nobody.asked == []
+
+
+def test_answers_of_another_kind_are_refused() -> None:
+    more = drawn(np.random.default_rng(1), 200)
+    first = [response(score, text=str(i)) for i, score in enumerate(more[0])]
+    found = CascadeThreshold.fit(first, more[1], more[2], more[3], unlabelled=(more[0], more[2]), alpha=0.3)
+    with pytest.raises(CalibratorMismatch):
+        found.decide(response(-0.1, signature="k:9"), "first")
+    found.decide(response(-0.1, signature="k:9"), "second")
+
+
+def test_a_generation_ends_once_it_can_only_be_rejected() -> None:
+    """With the real embedded model: accepted answers are untouched, rejected ones become shorter or stay."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(almanac_path(), padding_side="left")
+    model = transformers.AutoModelForCausalLM.from_pretrained(almanac_path())
+    clusters = st.TokenClusters.from_pretrained(almanac_clusters_path(), tokenizer=tokenizer)
+    prompts = [question.prompt() for question in load_questions("dev")[:10]]
+    inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
+
+    def answers(threshold: Threshold | None) -> list[ScoredResponse]:
+        recorder = st.ClusterRecorder(clusters)
+        criteria = [] if threshold is None else [stop_when_rejected(recorder, threshold)]
+        settings = {"min_new_tokens": 10, "max_new_tokens": 10, "do_sample": False, "stopping_criteria": criteria}
+        return recorder.results(model.generate(**inputs, logits_processor=[recorder], **settings))
+
+    whole = answers(None)
+    limit = float(np.quantile([-one.log_score for one in whole], 0.2))
+    threshold = Threshold(limit, "selective", 0.1, 0.1, "", 100, 5)
+    stopped = answers(threshold)
+    accepted = threshold.accepts(whole)
+    assert 0 < accepted.sum() < len(prompts)
+    for keep, one, other in zip(accepted, whole, stopped, strict=True):
+        if keep:
+            assert other.log_score == one.log_score and other.token_ids == one.token_ids
+        else:
+            assert len(other.tokens) <= len(one.tokens)
+    assert not threshold.accepts([one for one, keep in zip(stopped, accepted, strict=True) if not keep]).any()
+    assert sum(len(one.tokens) for one in stopped) < sum(len(one.tokens) for one in whole)
