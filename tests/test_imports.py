@@ -18,7 +18,7 @@ LAYERS = (
     "errors _arrays _extras _cache _files stopwords",
     "almanac",
     "vocabulary _tokenizers models clustering results generation metrics parts",
-    "tables packing persistence cards",
+    "tables packing persistence cards record_files",
     "clusters cluster_cache engine_tokens",
     "calibration",
     "cascade",
@@ -27,7 +27,7 @@ LAYERS = (
     "payloads",
     "backends",
     "statistics",
-    "bench jobs",
+    "bench score_file",
     "view cli web",
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""

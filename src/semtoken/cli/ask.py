@@ -77,7 +77,9 @@ def ask(
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
-            typer.echo(json.dumps({"question": asked[number], **result.to_dict()}, ensure_ascii=False, allow_nan=False))
+            scores = result.to_dict()
+            record = {"question": asked[number], "response": scores.pop("text"), **scores}
+            typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
         else:
             _print(asked[number], result, tokens=tokens)
 

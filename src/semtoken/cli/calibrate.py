@@ -192,7 +192,7 @@ def _answered(
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken._files import dump_json, replacing_file
     from semtoken.calibration.records import read_answers
-    from semtoken.jobs import ScoringJob, score_items
+    from semtoken.score_file import ScoringJob, score_items
 
     if scored := [answer for answer in answers if answer.log_score is not None]:
         raise InvalidInput(

@@ -30,17 +30,28 @@ from semtoken.cli.options import (
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
-    from semtoken.jobs import Item
+    from semtoken.score_file import Item, ScoreItems, ScoringJob
 
 
 def score(
     source: Annotated[
         Path,
-        typer.Argument(metavar="INPUT.jsonl", exists=True, dir_okay=False, help="Prompts, one JSON object a line."),
+        typer.Argument(
+            metavar="INPUT",
+            exists=True,
+            dir_okay=False,
+            allow_dash=True,
+            help="Questions or prompts: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A .jsonl or .parquet file. Default: INPUT.scored.jsonl beside the input."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: INPUT.scored.jsonl beside the "
+            "input; standard output for standard input.",
+        ),
     ] = None,
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
@@ -49,7 +60,11 @@ def score(
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: BatchSizeOption = 8,
     questions: Annotated[
-        bool, typer.Option("--questions", help="Prompts are bare questions: put them into the model's form, as `ask`.")
+        bool,
+        typer.Option(
+            "--questions",
+            help="Prompts are bare questions: put them into the model's form, as `ask` does.",
+        ),
     ] = False,
     stop_at_newline: Annotated[
         bool, typer.Option("--stop-at-newline", help="An answer ends at its first newline, as in the paper.")
@@ -58,7 +73,7 @@ def score(
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew if the output exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     device: DeviceOption = None,
     dtype: DTypeOption = DType.auto,
     revision: RevisionOption = None,
@@ -67,31 +82,46 @@ def score(
 ) -> None:
     """Score a file of prompts, or of prompts with responses, line by line.
 
-    Each line is {"prompt": "..."} or {"messages": [...]}. With "response" (text or token ids) that text is scored as
-    it stands; without, an answer is generated greedily. Other fields are carried through. A run that was interrupted,
-    even killed, goes on when the same command is given again and ends with the very lines of an undisturbed run.
+    Each record has `question`, `prompt` (continued as it stands) or `messages`. With `response` (text or token ids)
+    that text is scored; without, an answer is generated greedily. Other fields are carried through; scores of an
+    earlier command are replaced. A run that was interrupted, even killed, continues when you give the same command again, and
+    ends with the very lines of an undisturbed run.
 
     For example:
 
     - `semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B`
     - `semtoken score questions.jsonl --questions --tokens`
-    - `semtoken score answers.jsonl -o scored.parquet --batch-size 16`
+    - `semtoken score answers.csv -o scored.parquet --batch-size 16`
+    - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
-    from semtoken.jobs import ScoringJob
+    from semtoken.record_files import STANDARD, stored
+    from semtoken.score_file import ScoringJob
 
     choice = ModelChoice(
         model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
     )
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
-    job = ScoringJob(
-        source=source,
-        target=output or source.with_suffix(".scored.jsonl"),
-        settings=choice.settings | generation | {"questions": questions},
-        batch_size=batch_size,
-        tokens=tokens,
-        skip_bad_lines=skip_bad_lines,
-        overwrite=overwrite,
-    )
+    target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
+    with stored(source) as readable:
+        job = ScoringJob(
+            source=readable,
+            target=target,
+            settings=choice.settings | generation | {"questions": questions},
+            batch_size=batch_size,
+            tokens=tokens,
+            skip_bad_lines=skip_bad_lines,
+            overwrite=overwrite,
+        )
+        if str(target) == STANDARD:
+            job.check_input()
+            scorer = _scorer(choice.load(), model, generation, questions=questions)
+            job.stream(scorer, lambda lines: typer.echo(lines, nl=False))
+        else:
+            _run(job, choice, lambda stc: _scorer(stc, model, generation, questions=questions))
+
+
+def _run(job: ScoringJob, choice: ModelChoice, scorer_of: Callable[[STC], ScoreItems]) -> None:
+    """Do what is left of a job, with a bar."""
     found = job.check()
     if job.is_finished(found):
         tell(f"{job.target} is complete ({found.total:,} lines); nothing to do.")
@@ -101,7 +131,7 @@ def score(
     stc = choice.load()
     job = replace(job, settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
-        reached = job.run(_scorer(stc, model, generation, questions=questions), progress)
+        reached = job.run(scorer_of(stc), progress)
     tell(f"{reached.total:,} lines in {job.target}.")
 
 
@@ -115,17 +145,25 @@ def _facts(stc: STC) -> dict[str, Any]:
     }
 
 
-def _scorer(
-    stc: STC, model: str, generation: dict[str, Any], *, questions: bool
-) -> Callable[[Sequence[Item]], list[ScoredResponse]]:
-    from semtoken.jobs import score_items
+def _scorer(stc: STC, model: str, generation: dict[str, Any], *, questions: bool) -> ScoreItems:
+    """Scores a batch; bare questions are put into the model's form first."""
+    from semtoken.score_file import score_items
 
-    asking = how_to_ask(model, stc.tokenizer, raw=not questions)
-    if questions:
-        generation = generation | {"stop_at_newline": generation["stop_at_newline"] or asking.stop_at_newline}
+    asking = how_to_ask(model, stc.tokenizer, raw=False)
+    stop = generation["stop_at_newline"]
 
     def score_batch(items: Sequence[Item]) -> list[ScoredResponse]:
-        prepared = [replace(i, prompt=asking.prompt(i.prompt)) if isinstance(i.prompt, str) else i for i in items]
-        return score_items(stc, prepared, **generation)
+        results: dict[int, ScoredResponse] = {}
+        for bare in (False, True):
+            chosen = [item for item in items if isinstance(item.prompt, str) and (questions or item.is_question)]
+            if not bare:
+                chosen = [item for item in items if item not in chosen]
+            if not chosen:
+                continue
+            options = generation | {"stop_at_newline": stop or (bare and asking.stop_at_newline)}
+            prepared = [replace(i, prompt=asking.prompt(str(i.prompt))) if bare else i for i in chosen]
+            scored = score_items(stc, prepared, **options)
+            results |= {item.number: result for item, result in zip(chosen, scored, strict=True)}
+        return [results[item.number] for item in items]
 
     return score_batch

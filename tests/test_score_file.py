@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, VocabularyError
-from semtoken.jobs import Item, ScoringJob, score_items
-from semtoken.jobs.lines import RESULT_FIELDS, BadLine, parse_line
+from semtoken.record_files import read_records, write_records
 from semtoken.results import ScoredResponse
+from semtoken.score_file import Item, ScoringJob, score_items
+from semtoken.score_file.lines import RESULT_FIELDS, BadLine, item_of
 from semtoken.scoring import score_logits
 from semtoken.vocabulary import Vocabulary
 from tests import tiny
@@ -181,7 +182,7 @@ def test_lines_that_were_added_to_the_input_are_scored_too(job: ScoringJob, engi
 
 def test_an_output_of_unknown_origin_is_refused(job: ScoringJob, engine: Drawn) -> None:
     job.target.write_text("precious\n")
-    with pytest.raises(InvalidInput, match=r"out.jsonl exists, but out.jsonl.settings.json"):
+    with pytest.raises(InvalidInput, match=r"out.jsonl exists, but out.jsonl.settings.jsonl"):
         run(job, engine)
     assert job.target.read_text() == "precious\n"
 
@@ -192,6 +193,49 @@ def test_a_damaged_line_of_output_is_named(job: ScoringJob, engine: Drawn) -> No
     job.target.write_bytes(b"".join([*lines[:2], b"\0" * 20 + b"\n", *lines[3:]]))
     with pytest.raises(InvalidInput, match=r"Line 3 of .* is damaged"):
         job.check()
+
+
+@pytest.mark.parametrize("change", ["a digit", "a line", "the last line and one more"])
+def test_lines_that_were_changed_or_removed_do_not_count(job: ScoringJob, engine: Drawn, change: str) -> None:
+    run(job, engine)
+    whole = job.target.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    if change == "a digit":
+        found = lines[4].index(b'"uncertainty": 0.') + len(b'"uncertainty": 0.')
+        lines[4] = lines[4][:found] + (b"1" if lines[4][found : found + 1] != b"1" else b"2") + lines[4][found + 1 :]
+        expected = "Line 5 .* was changed after it was written"
+    elif change == "a line":
+        del lines[4]
+        expected = "Line 5 .* was not made from line 5"
+    else:
+        lines[-2:] = [lines[-1]]
+        expected = "Line 10 "
+    job.target.write_bytes(b"".join(lines))
+    with pytest.raises(InvalidInput, match=expected):
+        run(job, engine)
+    assert job.target.read_bytes() == b"".join(lines)
+    job.target.write_bytes(b"".join(whole.splitlines(keepends=True)[:6]))  # lost lines at the end are made again
+    run(job, engine)
+    assert job.target.read_bytes() == whole
+
+
+def test_scores_of_an_earlier_command_are_replaced(job: ScoringJob, engine: Drawn) -> None:
+    run(replace(job, tokens=True), engine)
+    again = replace(job, source=job.target, target=job.target.with_name("again.jsonl"))
+    run(again, engine)
+    assert all("tokens" not in record for record in read(again.target))
+    assert [record["response"] for record in read(again.target)] == [record["response"] for record in read(job.target)]
+    assert set(engine.calls[6:]) == {-4, -3}  # what was generated before is scored now
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_of_questions_is_an_input(job: ScoringJob, engine: Drawn, ending: str) -> None:
+    pytest.importorskip("pyarrow")
+    records = [{"id": f"q{i}", "question": f"who? =1 {i}", "answers": ["a", "=b"]} for i in range(5)]
+    source = job.source.with_suffix(ending)
+    write_records(source, records)
+    run(replace(job, source=source), engine)
+    assert [{name: line[name] for name in records[0]} for line in read(job.target)] == records
 
 
 def test_two_runs_at_once_are_refused(job: ScoringJob, engine: Drawn) -> None:
@@ -209,9 +253,10 @@ def test_the_input_is_never_written_over(job: ScoringJob) -> None:
     ("line", "reason"),
     [
         (b"{oops", "not JSON: .* at column 2"),
-        (b'"text"', "an object .* not text"),
+        (b'"text"', "a JSON object is needed, not text"),
         (b"{}", "'prompt' .* missing; the fields are: none"),
-        (b'{"question": "?"}', "'prompt' .* missing; the fields are: 'question'"),
+        (b'{"query": "?"}', "'prompt' .* missing; the fields are: 'query'"),
+        (b'{"question": ["?"]}', "'question' must be text, not a list"),
         (b'{"prompt": " \\n"}', "prompt is empty"),
         (b'{"prompt": 7}', "must be text, not a number"),
         (b'{"prompt": "a", "messages": []}', "both"),
@@ -219,16 +264,17 @@ def test_the_input_is_never_written_over(job: ScoringJob) -> None:
         (b'{"messages": [{"content": "no role"}]}', "one or more"),
         (b'{"prompt": "a", "response": {}}', "text or a list of token ids, not an object"),
         (b'{"prompt": "a", "response": [true]}', "text or a list of token ids"),
-        (b'{"prompt": "a", "uncertainty": 1}', "'uncertainty' is one that scoring writes"),
+        (b'{"line": 3, "error": "empty"}', "an earlier command could not use it: empty"),
         (b'{"prompt": "a", "x": NaN}', "NaN is no JSON number"),
-        (b'{"prompt": "a", "x": 1e999}', "(?i)out of range|not JSON compliant"),
+        (b'{"prompt": "a", "x": 1e999}', "the number 1e999 is too large"),
         (b'{"prompt": "\\ud800"}', "half a character"),
         (b'{"prompt": "\xff"}', "not UTF-8 at byte 12"),
         (b"[" * 100_000, "nested too deeply|not JSON"),
     ],
 )
-def test_a_bad_line_says_why(line: bytes, reason: str) -> None:
-    found = parse_line(3, line + b"\n")
+def test_a_bad_line_says_why(tmp_path: Path, line: bytes, reason: str) -> None:
+    (tmp_path / "in.jsonl").write_bytes(line + b"\n")
+    [found] = map(item_of, read_records(tmp_path / "in.jsonl"))
     assert isinstance(found, BadLine)
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(found.reason)
@@ -281,7 +327,7 @@ def test_an_error_that_no_line_has_alone_is_passed_on(job: ScoringJob, engine: D
         ("nowhere/out.jsonl", "nowhere does not exist"),
         ("in.jsonl/out.jsonl", "cannot be written"),
         ("folder.jsonl", "is a folder"),
-        ("out.csv", r"must end in .jsonl or .parquet"),
+        ("out.txt", r"must end in .jsonl, .csv or .parquet"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_found_first(job: ScoringJob, target: str, reason: str) -> None:
@@ -308,7 +354,7 @@ def test_no_lines_and_no_file(job: ScoringJob) -> None:
 def test_a_full_disk_is_one_message_and_keeps_what_was_written(job: ScoringJob, engine: Drawn) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    from semtoken.jobs.output import LineWriter
+    from semtoken.score_file.output import LineWriter
 
     with open("/dev/full", "ab") as full, pytest.raises(InvalidInput, match="cannot be written: No space left"):
         LineWriter(Path("out.jsonl"), full).write([b"x" * 100_000])
@@ -330,7 +376,7 @@ class TestParquet:
         rows = pyarrow.parquet.read_table(table.target).to_pylist()
         assert rows == expected
         left = {path.name for path in table.target.parent.iterdir()}
-        assert left == {"in.jsonl", "out.jsonl.settings.json", "out.parquet"}
+        assert left == {"in.jsonl", "out.jsonl.settings.jsonl", "out.parquet"}
 
     def test_resumes_and_knows_when_it_is_complete(self, table: ScoringJob, engine: Drawn) -> None:
         def die(done: int) -> None:
@@ -356,11 +402,32 @@ class TestParquet:
         assert [row["late"] for row in rows] == [None, 1, None]
         assert [row["line"] for row in rows] == [None, None, 3]
 
-    def test_fields_of_two_kinds_are_told_and_the_lines_kept(self, table: ScoringJob, engine: Drawn) -> None:
+    def test_fields_of_two_kinds_are_found_before_the_work(self, table: ScoringJob, engine: Drawn) -> None:
         write(table.source, [{"prompt": "a", "x": 1}, {"prompt": "b", "x": "one"}])
         with pytest.raises(InvalidInput, match="must hold values of one kind"):
             run(table, engine)
-        assert len(read(table.lines.path)) == 2
+        assert engine.calls == []
+        assert [path.name for path in table.source.parent.iterdir()] == ["in.jsonl"]
+
+    @pytest.mark.parametrize("ending", [".csv", ".parquet"])
+    def test_a_finished_table_belongs_to_its_input_and_is_whole(
+        self, table: ScoringJob, engine: Drawn, ending: str
+    ) -> None:
+        table = replace(table, target=table.target.with_suffix(ending))
+        run(table, engine)
+        assert table.is_finished(table.check())
+        whole = table.target.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 60)):
+            table.target.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            try:
+                found = table.check()
+            except InvalidInput:
+                continue
+            assert found.done == len(RECORDS) and ending == ".parquet", place  # unused bytes of its footer
+        table.target.write_bytes(whole)
+        write(table.source, [*RECORDS[:-1], {**RECORDS[-1], "id": 99}])
+        with pytest.raises(InvalidInput, match="made from another input"):
+            table.check()
 
     def test_a_foreign_table_is_not_replaced(self, table: ScoringJob) -> None:
         table.target.write_bytes(b"precious")

@@ -1,9 +1,11 @@
 """Scoring a file of prompts, so that a run killed at any moment goes on where it was.
 
-Reads JSON lines, scores them in batches, appends one line of results for each. Batches begin at multiples of the
-batch size counted from the first line, also in a run that is taken up again: a line always shares its batch with the
-same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
+Reads records (JSON lines, CSV, Parquet), scores them in batches, appends one line of results for each. Batches begin at
+multiples of the batch size counted from the first line, also in a run that continues: a line always shares its batch
+with the same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
 Loading models and showing progress is left to the caller.
+
+Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, `tables` a finished CSV or Parquet file.
 """
 
 from __future__ import annotations
@@ -15,16 +17,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from semtoken._extras import require
-from semtoken._files import check_writable
+from semtoken._files import check_writable, dump_json
 from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
-from semtoken.jobs.lines import RESULT_FIELDS, BadLine, Item, dump_line, read_items
-from semtoken.jobs.output import OutputFile, check_same_settings
-from semtoken.jobs.parquet import read_settings, write_parquet
+from semtoken.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.results import ScoredResponse
+from semtoken.score_file.lines import RESULT_FIELDS, BadLine, Item, read_items
+from semtoken.score_file.output import OutputFile, check_same_settings, digest_of_items
+from semtoken.score_file.tables import read_facts, write_table
 
-__all__ = ["BadLine", "Engine", "Item", "Progress", "ScoringJob", "read_items", "score_items"]
-
-LINE_SUFFIXES = (".jsonl", ".ndjson")
+__all__ = ["BadLine", "Engine", "Item", "Progress", "ScoreItems", "ScoringJob", "read_items", "score_items"]
 
 ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredResponse]]
 OnProgress: TypeAlias = Callable[[int], None]
@@ -78,9 +79,9 @@ class ScoringJob:
     Parameters
     ----------
     source
-        JSON lines: `{"prompt": text}` or `{"messages": [...]}`, with `"response"` if there is one.
+        Records with `question`, `prompt` or `messages`, and `response` if there is one; see `semtoken.record_files`.
     target
-        `.jsonl` (or `.ndjson`), written line by line, or `.parquet`, written at the end from the lines beside it.
+        `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines beside it.
     settings
         Whatever decides the numbers: a later run must name the same. Plain values.
     batch_size
@@ -90,7 +91,7 @@ class ScoringJob:
     skip_bad_lines
         Write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop there.
     overwrite
-        Start anew, whatever the output holds.
+        Start from the beginning, whatever the output holds.
     """
 
     source: Path
@@ -104,12 +105,11 @@ class ScoringJob:
     @property
     def lines(self) -> OutputFile:
         """Where the scored lines go first."""
-        parquet = self._is_parquet
-        return OutputFile(self.target.with_name(self.target.name + ".part.jsonl") if parquet else self.target)
+        return OutputFile(self.target.with_name(self.target.name + ".part.jsonl") if self._is_table else self.target)
 
     @property
-    def _is_parquet(self) -> bool:
-        return self.target.suffix == ".parquet"
+    def _is_table(self) -> bool:
+        return format_of(self.target) != LINES
 
     @property
     def all_settings(self) -> dict[str, Any]:
@@ -130,10 +130,16 @@ class ScoringJob:
         check_writable(self.lines.path)
         if self.overwrite:
             return Progress(total, 0)
-        if self._is_parquet and self.target.exists():
-            return self._check_finished_table(total)
+        if self._is_table:
+            self._check_columns()
+            if self.target.exists():
+                return self._check_finished_table(total)
         self.lines.check_settings(self.all_settings)
         return Progress(total, self.lines.check_lines(read_items(self.source)))
+
+    def check_input(self) -> int:
+        """Number of records, if all can be used (or bad ones are skipped); raises `InvalidInput` otherwise."""
+        return self._count_lines()
 
     def is_finished(self, found: Progress) -> bool:
         """Whether nothing is left to do after what `check` found."""
@@ -142,10 +148,10 @@ class ScoringJob:
     def _check_names(self) -> None:
         if self.batch_size < 1:
             raise InvalidInput(f"batch_size must be positive, got {self.batch_size}.")
-        if self._is_parquet:
+        if self.target.suffix == ".gz":
+            raise InvalidInput(f"The output {self.target.name!r} cannot be compressed while it is written.")
+        if format_of(self.target) == PARQUET:
             require("pyarrow", extra="frames")
-        elif self.target.suffix not in LINE_SUFFIXES:
-            raise InvalidInput(f"The output must end in .jsonl or .parquet, got {self.target.name!r}.")
         if self.target.exists() and self.source.exists() and self.target.samefile(self.source):
             raise InvalidInput(f"{self.target} is the input; give the output another name.")
 
@@ -159,28 +165,39 @@ class ScoringJob:
         if bad and not self.skip_bad_lines:
             others = f" {len(bad) - 1:,} more lines cannot be used." if len(bad) > 1 else ""
             raise InvalidInput(
-                f"Line {bad[0].number} of {self.source}: {bad[0].reason}.{others} Mend the file, or leave such lines "
-                "out with --skip-bad-lines. Nothing was scored in this run."
+                f"Line {bad[0].number} of {self.source}: {bad[0].reason}.{others} Correct the file, or leave such "
+                "lines out with --skip-bad-lines. Nothing was scored in this run."
             )
         if not total:
             raise InvalidInput(f"{self.source} holds no lines.")
         return total
 
     def _check_finished_table(self, total: int) -> Progress:
-        found = read_settings(self.target)
+        found = read_facts(self.target)
         if found is None:
             raise InvalidInput(
-                f"{self.target} exists and was not written by such a job. Choose another output, or replace it with "
-                "--overwrite."
+                f"{self.target} exists and was not written by such a job, or was changed since. Choose another output, "
+                "or replace it with --overwrite."
             )
-        settings, rows = found
-        check_same_settings(settings, self.all_settings, self.target)
+        facts, rows = found
+        check_same_settings(facts["settings"], self.all_settings, self.target)
         if rows != total:
             raise InvalidInput(
                 f"{self.target} is complete with {rows:,} lines, the input now has {total:,}. Choose another output, "
-                "or start anew with --overwrite."
+                "or start from the beginning with --overwrite."
+            )
+        if facts["input"] != digest_of_items(read_items(self.source)):
+            raise InvalidInput(
+                f"{self.target} was made from another input. Choose another output, or start from the beginning with "
+                "--overwrite."
             )
         return Progress(total, rows)
+
+    def _check_columns(self) -> None:
+        """Find out before the work whether the fields of the input can become columns."""
+        if format_of(self.target) == PARQUET:
+            carried = (dict(item.record) for item in read_items(self.source) if isinstance(item, Item))
+            schema_of(iter(lambda: list(islice(carried, ROWS_AT_ONCE)), []), self.source)
 
     def run(self, score: ScoreItems, on_progress: OnProgress | None = None) -> Progress:
         """Score what is left to score.
@@ -207,10 +224,24 @@ class ScoringJob:
                 done += len(lines)
                 if on_progress is not None:
                     on_progress(done)
-        if self._is_parquet:
-            write_parquet(self.lines.path, self.target, self.all_settings)
+        if self._is_table:
+            facts = {"settings": self.all_settings, "input": digest_of_items(read_items(self.source))}
+            write_table(self.lines.path, self.target, facts)
             self.lines.remove()
         return Progress(before.total, done)
+
+    def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
+        """Score all lines and hand each batch of output on as it is ready; nothing is kept for a later run.
+
+        Raises
+        ------
+        InvalidInput
+            An input line that cannot be used, unless they are skipped.
+        """
+        total = self.check_input()
+        for lines in self._scored_batches(score, 0):
+            write(b"".join(lines))
+        return Progress(total, total)
 
     def _scored_batches(self, score: ScoreItems, done: int) -> Iterator[list[bytes]]:
         """The lines of output that are still missing, batch by batch."""
@@ -227,7 +258,7 @@ class ScoringJob:
         except (InvalidInput, VocabularyError) as error:
             outcomes = self._one_by_one(score, good, error)
         found = {item.number: self._record(item, outcome) for item, outcome in zip(good, outcomes, strict=True)}
-        return [dump_line(found[i.number] if isinstance(i, Item) else _error_record(i)) for i in batch]
+        return [dump_json(found[i.number] if isinstance(i, Item) else _error_record(i)) + b"\n" for i in batch]
 
     def _one_by_one(
         self, score: ScoreItems, items: Sequence[Item], error: SemtokenError
@@ -243,7 +274,7 @@ class ScoringJob:
                 reason = str(fault).replace("Prompt 0 ", "the prompt ").replace("Response 0 ", "the response ")
                 if not self.skip_bad_lines:
                     raise InvalidInput(
-                        f"Line {item.number} of {self.source}: {reason} Mend the file, or leave such lines out with "
+                        f"Line {item.number} of {self.source}: {reason} Correct the file, or leave such lines out with "
                         "--skip-bad-lines. Lines already written are kept."
                     ) from fault
                 outcomes.append(BadLine(item.number, reason))

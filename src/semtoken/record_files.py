@@ -1,0 +1,369 @@
+"""Files of answers, one record each: JSON lines, CSV and Parquet, with the same names of fields everywhere.
+
+`ask`, `score`, `label`, `compare`, `bench` and `judge` read and write these names, so that what one command writes the
+next one reads. A field that a command does not know is carried through.
+
+    id                  names the answer or question (text or whole number)
+    question            a bare question; the command puts it into the form that the model knows
+    prompt              the very text to continue, or
+    messages            a chat: a list of objects with role and content
+    answers             what counts as correct: a list of texts
+    response            what the model answered, or what is to be scored (text, or a list of token ids)
+    correct             the verdict on the response: 1, 0 or nothing
+    uncertainty, ...    the scores of `ScoredResponse.to_dict`
+    tokens              scores of every token
+    line, error         a line of the input that could not be used, and why
+
+CSV knows texts only, so a cell is read by the name of its column: scores are numbers, `answers`, `messages` and
+`tokens` are JSON, everything else is text; an empty cell is a field that is not there. A text that a spreadsheet would
+take for a formula is written with an apostrophe before it, which is taken away on reading.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from semtoken._extras import require
+from semtoken._files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
+from semtoken.errors import InvalidInput
+
+STANDARD = "-"
+"""Stands for standard input or output, as JSON lines."""
+LINES, CSV, PARQUET = "JSON lines", "CSV", "Parquet"
+_SUFFIXES = {".jsonl": LINES, ".ndjson": LINES, ".csv": CSV, ".parquet": PARQUET}
+SUFFIXES = tuple(_SUFFIXES)
+"""Endings that say how a file is written."""
+
+NUMBERS = ("uncertainty", "confidence", "log_score", "log_probability", "length_normalized_uncertainty", "line")
+FLAGS = ("neutral_only", "empty")
+JSON_CELLS = ("answers", "messages", "tokens")
+"""Fields that a cell of CSV holds as numbers, as true or false, and as JSON."""
+VERDICTS: Mapping[str, int | None] = {
+    "1": 1,
+    "1.0": 1,
+    "true": 1,
+    "0": 0,
+    "0.0": 0,
+    "false": 0,
+    "": None,
+    "nan": None,
+    "none": None,
+    "null": None,
+}
+"""How verdicts are spelled in files, in lower case."""
+
+ROWS_AT_ONCE = 4096
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a file."""
+
+    number: int
+    """Its line, or its row in a Parquet file, counted from 1."""
+    fields: Mapping[str, Any]
+    """What it holds; empty if `fault` says why it cannot be read."""
+    fault: str = ""
+
+
+def format_of(path: Path) -> str:
+    """`LINES`, `CSV` or `PARQUET`, by the ending of a name.
+
+    Raises
+    ------
+    InvalidInput
+        Another ending; the message names those that are known.
+    """
+    name = path.name.removesuffix(".gz")
+    found = _SUFFIXES.get(Path(name).suffix)
+    if found is None or (name != path.name and found == PARQUET):
+        raise InvalidInput(f"{path.name!r} must end in .jsonl, .csv or .parquet, which says how the file is written.")
+    return found
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def stored(source: Path) -> Iterator[Path]:
+    """A file that can be read several times: the source itself or, for "-", what standard input holds, read once."""
+    if str(source) != STANDARD:
+        yield source
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "standard-input.jsonl"
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield copy
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a file one after another; those that cannot be read carry their fault. Unknown endings are lines.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, or is no table.
+    """
+    kind = _SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix, LINES)
+    if kind == CSV:
+        return _read_csv(path)
+    return _read_parquet(path) if kind == PARQUET else _read_lines(path)
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Number, place for messages ("FILE, line 7") and fields of each record; the first bad one is an error.
+
+    Raises
+    ------
+    InvalidInput
+        The file or a record cannot be read.
+    """
+    for record in read_records(path):
+        where = f"{path}, line {record.number}"
+        if record.fault:
+            raise InvalidInput(f"{where}: {record.fault}.")
+        yield record.number, where, dict(record.fields)
+
+
+def _read_lines(path: Path) -> Iterator[Record]:
+    for line in read_json_lines(path):
+        if not line.fault and not isinstance(line.value, dict):
+            yield Record(line.number, {}, f"a JSON object is needed, not {kind_of(line.value)}")
+        else:
+            yield Record(line.number, line.value or {}, line.fault)
+
+
+def _read_csv(path: Path) -> Iterator[Record]:
+    csv.field_size_limit(2**31 - 1)
+    with reading_errors(path), _opened_text(path) as file:
+        reader = csv.reader(file, strict=True)
+        names: list[str] = []
+        try:
+            for row in reader:
+                if not names:
+                    names = _header(row, path)
+                elif len(row) > len(names):
+                    yield Record(reader.line_num, {}, f"there are {len(row)} cells for {len(names)} columns")
+                elif any(row):
+                    yield _record_of_cells(reader.line_num, dict(zip(names, row, strict=False)))
+        except csv.Error as error:
+            raise InvalidInput(f"{path}, line {reader.line_num}: not CSV: {error}.") from error
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{path} is not UTF-8 after line {reader.line_num}. Save it as CSV in UTF-8.") from error
+
+
+@contextmanager
+def _opened_text(path: Path) -> Iterator[IO[str]]:
+    import gzip
+
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+
+
+def _header(row: list[str], path: Path) -> list[str]:
+    twice = [name for name in row if row.count(name) > 1]
+    if twice:
+        raise InvalidInput(f"{path}: two columns have the name {twice[0]!r}.")
+    return [_unescaped(name.strip()) for name in row]
+
+
+def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:
+    fields: dict[str, Any] = {}
+    for name, cell in cells.items():
+        if cell == "":
+            continue
+        try:
+            fields[name] = _value_of_cell(name, cell)
+        except (ValueError, KeyError):
+            return Record(number, {}, f"the field {name!r} holds {cell[:40]!r}, which is {_wanted(name)}")
+    return Record(number, fields)
+
+
+def _value_of_cell(name: str, cell: str) -> Any:
+    if name in NUMBERS:
+        return parse_json(cell)
+    if name in FLAGS:
+        return {"true": True, "false": False}[cell.lower()]
+    if name == "answers" and not cell.startswith("["):
+        return [_unescaped(cell)]
+    if name in JSON_CELLS:
+        return parse_json(cell)
+    if name == "correct":
+        return VERDICTS[cell.strip().lower()]
+    return _unescaped(cell)
+
+
+def _wanted(name: str) -> str:
+    if name in NUMBERS:
+        return "no number"
+    return "not JSON" if name in JSON_CELLS else "neither true nor false (1 nor 0)"
+
+
+def _read_parquet(path: Path) -> Iterator[Record]:
+    pyarrow = require("pyarrow", extra="frames")
+    parquet = require("pyarrow.parquet", extra="frames")
+    number = 0
+    try:
+        with reading_errors(path), path.open("rb") as file:
+            table = parquet.ParquetFile(file, page_checksum_verification=True)
+            for batch in table.iter_batches(ROWS_AT_ONCE):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _plain_record(number, {name: value for name, value in row.items() if value is not None})
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path} is no Parquet file, or it is damaged after row {number}: {error}") from error
+
+
+def _plain_record(number: int, row: dict[str, Any]) -> Record:
+    """A record of values that JSON knows; others are refused."""
+    for name, value in row.items():
+        try:
+            dump_json(value)
+        except (TypeError, ValueError):
+            return Record(number, {}, f"the field {name!r} holds {str(value)[:40]}, which JSON cannot hold")
+    return Record(number, row)
+
+
+def kind_of(value: Any) -> str:
+    """What a JSON value is, for messages."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a file of records whole or not at all, in the format that its ending names; "-" is standard output.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be written, or fields hold what the format cannot.
+    """
+    if str(path) == STANDARD:
+        for record in records:
+            sys.stdout.write(dump_json(record).decode("utf-8") + "\n")
+        return
+    kind = format_of(path)
+    if kind == LINES:
+        with replacing_file(path) as file:
+            file.writelines(dump_json(record) + b"\n" for record in records)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder) / "records.jsonl"
+        with lines.open("wb") as file:
+            file.writelines(dump_json(record) + b"\n" for record in records)
+        convert_lines(lines, path)
+
+
+def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:
+    """Turn JSON lines into a CSV or Parquet file that appears whole or not at all, in bounded memory.
+
+    Parameters
+    ----------
+    lines
+        The records. They may have different fields.
+    target
+        A file that ends in .csv or .parquet.
+    metadata
+        To be stored in a Parquet file.
+
+    Raises
+    ------
+    InvalidInput
+        A field holds values of different kinds, which a column cannot; the lines stay as they are.
+    """
+    if format_of(target) == CSV:
+        _write_csv(lines, target)
+        return
+    pyarrow = require("pyarrow", extra="frames")
+    parquet = require("pyarrow.parquet", extra="frames")
+    schema = schema_of(_chunks(lines), lines).with_metadata(dict(metadata or {}))
+    try:
+        with replacing_file(target) as file, parquet.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+            for rows in _chunks(lines):
+                writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
+    except pyarrow.ArrowException as error:
+        raise _not_a_table(lines, error) from error
+
+
+def schema_of(chunks: Iterable[list[dict[str, Any]]], source: Path) -> Any:
+    """The `pyarrow.Schema` that holds all records.
+
+    Raises
+    ------
+    InvalidInput
+        A field holds values of different kinds.
+    """
+    pyarrow = require("pyarrow", extra="frames")
+    schema = pyarrow.schema([])
+    try:
+        for rows in chunks:
+            found = pyarrow.Table.from_pylist(_all_fields(rows)).schema
+            schema = pyarrow.unify_schemas([schema, found], promote_options="permissive")
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise _not_a_table(source, error) from error
+    return schema
+
+
+def _not_a_table(source: Path, error: Exception) -> InvalidInput:
+    return InvalidInput(
+        f"{source} cannot become a table: {error}. In Parquet a field must hold values of one kind. "
+        "Write the output as .jsonl, or make the field uniform."
+    )
+
+
+def _all_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows, the first with every field of all: pyarrow takes the columns from the first."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: rows[0].get(name) for name in names}, *rows[1:]]
+
+
+def _chunks(lines: Path) -> Iterator[list[dict[str, Any]]]:
+    records = (dict(fields) for _, _, fields in read_rows(lines))
+    while chunk := list(islice(records, ROWS_AT_ONCE)):
+        yield chunk
+
+
+def _write_csv(lines: Path, target: Path) -> None:
+    names = list(dict.fromkeys(name for rows in _chunks(lines) for row in rows for name in row))
+    with replacing_file(target) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([_escaped(name) for name in names])
+        for rows in _chunks(lines):
+            writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
+        text.flush()
+        text.detach()
+
+
+def _cell(value: Any) -> str:
+    """A value as a cell: nothing for null, JSON for what is neither text nor number."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return _escaped(value)
+    return dump_json(value).decode("utf-8")
+
+
+def _escaped(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return "'" + text if _FORMULA.match(text) else text
+
+
+def _unescaped(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell

@@ -1,0 +1,115 @@
+"""The input of a scoring job: records with a prompt, read one at a time and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from semtoken.errors import InvalidInput
+from semtoken.record_files import Record, kind_of, read_records
+
+Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
+Response: TypeAlias = "str | Sequence[int]"
+
+RESULT_FIELDS = (
+    "uncertainty",
+    "confidence",
+    "log_score",
+    "log_probability",
+    "length_normalized_uncertainty",
+    "neutral_only",
+    "empty",
+    "preset",
+    "distribution",
+    "signature",
+)
+"""What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
+REPLACED = frozenset({*RESULT_FIELDS, "tokens", "error", "line"})
+"""What an earlier command wrote and this one writes again."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line to score."""
+
+    number: int
+    """Line of the file, counted from 1."""
+    record: Mapping[str, Any]
+    """All its fields, carried through to the output."""
+    prompt: Prompt
+    response: Response | None
+    """The answer to score; None to have one generated."""
+    is_question: bool = False
+    """The prompt is a bare question, to be put into the form that the model knows."""
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that cannot be scored."""
+
+    number: int
+    reason: str
+
+
+def read_items(path: Path) -> Iterator[Item | BadLine]:
+    """The records of a file in order, see `semtoken.record_files`.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read.
+    """
+    return map(item_of, read_records(path))
+
+
+def item_of(record: Record) -> Item | BadLine:
+    """A record as an item, or what is wrong with it."""
+    if record.fault:
+        return BadLine(record.number, record.fault)
+    try:
+        return _item(record.number, record.fields)
+    except InvalidInput as error:
+        return BadLine(record.number, str(error))
+
+
+def _item(number: int, record: Mapping[str, Any]) -> Item:
+    if "error" in record and not {"prompt", "messages", "question"}.intersection(record):
+        raise InvalidInput(f"an earlier command could not use it: {record['error']}")
+    carried = {name: value for name, value in record.items() if name not in REPLACED}
+    asks = not {"prompt", "messages"}.intersection(record) and "question" in record
+    return Item(number, carried, _prompt(record), _response(record), asks)
+
+
+def _prompt(record: Mapping[str, Any]) -> Prompt:
+    if "prompt" in record and "messages" in record:
+        raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
+    if "messages" in record:
+        return _messages(record["messages"])
+    name = "prompt" if "prompt" in record else "question"
+    if name not in record:
+        present = ", ".join(map(repr, record)) or "none"
+        raise InvalidInput(f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}")
+    prompt = record[name]
+    if not isinstance(prompt, str):
+        raise InvalidInput(f"{name!r} must be text, not {kind_of(prompt)}; chat messages go into 'messages'")
+    if not prompt.strip():
+        raise InvalidInput(f"the {name} is empty")
+    return prompt
+
+
+def _messages(messages: Any) -> Prompt:
+    valid = isinstance(messages, list) and all(isinstance(message, dict) and "role" in message for message in messages)
+    if not valid or not messages:
+        raise InvalidInput("'messages' must be a list of one or more objects with 'role' and 'content'")
+    return list(messages)
+
+
+def _response(record: Mapping[str, Any]) -> Response | None:
+    response = record.get("response")
+    if response is None or isinstance(response, str):
+        return response
+    if isinstance(response, list) and all(type(token) is int for token in response):
+        return response
+    raise InvalidInput(f"'response' must be text or a list of token ids, not {kind_of(response)}")

@@ -1,0 +1,213 @@
+"""The output of a scoring job: appended line by line, continued after a kill, guarded by checksums.
+
+Beside `answers.jsonl` lies `answers.jsonl.settings.jsonl`. Its first line says what made the answers; each further line
+holds the checksums of a batch of them, written before the batch itself. A line of output counts only if it has the
+checksum that was noted for it. A run with other settings, or on lines other than those already scored, is refused
+rather than mixed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from semtoken._files import dump_json, json_lines, locked, parse_json, replace_text, writing_errors
+from semtoken.errors import InvalidInput
+from semtoken.score_file.lines import BadLine, Item
+
+
+@dataclass(frozen=True)
+class LineWriter:
+    """Appends lines to an open file, and their checksums to another one first."""
+
+    path: Path
+    file: IO[bytes]
+    checksums: IO[bytes] | None = None
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        """Append lines and make sure that they reach the disk.
+
+        Raises
+        ------
+        InvalidInput
+            The disk is full, or the file cannot be written any more.
+        """
+        batch = list(lines)
+        with writing_errors(self.path):
+            if self.checksums is not None:
+                _append(self.checksums, dump_json([checksum(line) for line in batch]) + b"\n")
+            _append(self.file, b"".join(batch))
+
+
+def _append(file: IO[bytes], data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def checksum(line: bytes) -> str:
+    """Of a line of output. It finds accidents; it is no protection against somebody who changes a file on purpose."""
+    return hashlib.sha256(line).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file of scored lines, with the settings and checksums beside it."""
+
+    path: Path
+
+    @property
+    def settings_path(self) -> Path:
+        """Where settings and checksums lie."""
+        return self.path.with_name(self.path.name + ".settings.jsonl")
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse to go on with an output that other settings made. Only what both sides name is compared.
+
+        Raises
+        ------
+        InvalidInput
+            The settings differ, or there are lines but no settings; the message says what to do.
+        """
+        if self._has_lines():
+            check_same_settings(self._noted()[0], settings, self.path)
+
+    def _has_lines(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > 0
+
+    def _noted(self) -> tuple[Mapping[str, Any], list[str]]:
+        """The settings, and the checksum of each line."""
+        if not self.settings_path.exists():
+            raise InvalidInput(
+                f"{self.path} exists, but {self.settings_path.name}, which says how it was made, is not beside it. "
+                "Choose another output, or start from the beginning with --overwrite."
+            )
+        try:
+            data = self.settings_path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{self.settings_path} cannot be read: {error.strerror or error}.") from error
+        whole = data[: data.rfind(b"\n") + 1]  # a kill leaves the last write half done
+        header, *batches = [line.value for line in json_lines(iter(whole.splitlines(keepends=True)))] or [None]
+        valid = isinstance(header, dict) and all(isinstance(batch, list) for batch in batches)
+        if not valid:
+            raise InvalidInput(
+                f"{self.settings_path} is damaged, so {self.path.name} cannot be checked. Choose another output, or "
+                "start from the beginning with --overwrite."
+            )
+        return header, [str(one) for batch in batches for one in batch]
+
+    def check_lines(self, items: Iterable[Item | BadLine]) -> int:
+        """Number of complete lines, each of them unchanged and made from the item at its place.
+
+        Raises
+        ------
+        InvalidInput
+            A line was changed or removed, or was made from another input line.
+        """
+        if not self._has_lines():
+            return 0
+        noted = self._noted()[1]
+        count = 0
+        expected = iter(items)
+        for count, line in enumerate(complete_lines(self.path), start=1):
+            item = next(expected, None)
+            if item is None:
+                raise InvalidInput(
+                    f"{self.path} holds {count:,} lines or more, the input only {count - 1:,}: it was made from "
+                    "another input. Choose another output, or start from the beginning with --overwrite."
+                )
+            fault = _fault(line, item)
+            if not fault and (count > len(noted) or noted[count - 1] != checksum(line)):
+                fault = "was changed after it was written, or a line before it was removed"
+            if fault:
+                raise InvalidInput(
+                    f"Line {count} of {self.path} {fault}. Choose another output, or start from the beginning with "
+                    "--overwrite."
+                )
+        return count
+
+    @contextmanager
+    def appending(self, settings: Mapping[str, Any], *, overwrite: bool) -> Iterator[LineWriter]:
+        """The file open for appending whole lines, a half-written last one cut off; one writer at a time.
+
+        Raises
+        ------
+        InvalidInput
+            Another run is writing to it, or it cannot be written.
+        """
+        with self._locked():
+            with writing_errors(self.path):
+                file = self.path.open("ab")
+            with file:
+                kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
+                with writing_errors(self.path):
+                    file.truncate(sum(length for length, _ in kept))
+                    checksums = [dump_json([one for _, one in kept]).decode()] if kept else []
+                    header = json.dumps(dict(settings), ensure_ascii=False)
+                    replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
+                    noted = self.settings_path.open("ab")
+                with noted:
+                    yield LineWriter(self.path, file, noted)
+
+    def _locked(self) -> AbstractContextManager[None]:
+        busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
+        return locked(self.path.with_name(f".{self.path.name}.lock"), busy, remove=True)
+
+    def remove(self) -> None:
+        """Delete the lines and what lies beside them."""
+        self.path.unlink(missing_ok=True)
+        self.settings_path.unlink(missing_ok=True)
+
+
+def check_same_settings(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Raise `InvalidInput` naming what differs between two runs."""
+    changed = [
+        f"{name} was {json.dumps(before[name])}, now {json.dumps(now[name])}"
+        for name in now
+        if name in before and before[name] != now[name]
+    ]
+    if changed:
+        raise InvalidInput(
+            f"{path} was made with other settings: {'; '.join(changed)}. Run with the former settings, choose another "
+            "output, or start from the beginning with --overwrite."
+        )
+
+
+def complete_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, without an unfinished last one."""
+    with path.open("rb") as file:
+        yield from (line for line in file if line.endswith(b"\n"))
+
+
+def _fault(line: bytes, item: Item | BadLine) -> str:
+    """What is wrong with a line of output; empty if nothing is."""
+    try:
+        record = parse_json(line)
+    except ValueError:
+        return "is damaged"
+    if not isinstance(record, dict):
+        return "is damaged"
+    if "error" in record:
+        return "" if record.get("line") == item.number else f"was not made from line {item.number} of the input"
+    if isinstance(item, BadLine):
+        return f"was made from another input: line {item.number} cannot be scored now ({item.reason})"
+    for name, value in item.record.items():
+        generated = name == "response" and value is None
+        if not generated and (name not in record or record[name] != value):
+            return f"was not made from line {item.number} of the input: the field {name!r} differs"
+    return ""
+
+
+def digest_of_items(items: Iterable[Item | BadLine]) -> str:
+    """A checksum of an input, by which a finished table is known to be made from it."""
+    total = hashlib.sha256()
+    for item in items:
+        content: Sequence[Any] = [item.number, dict(item.record)] if isinstance(item, Item) else [item.number]
+        total.update(dump_json(content) + b"\n")
+    return total.hexdigest()
