@@ -84,8 +84,8 @@ def score(
 
     Each record has `question`, `prompt` (continued as it stands) or `messages`. With `response` (text or token ids)
     that text is scored; without, an answer is generated greedily. Other fields are carried through; scores of an
-    earlier command are replaced. A run that was interrupted, even killed, continues when you give the same command again, and
-    ends with the very lines of an undisturbed run.
+    earlier command are replaced. A run that was interrupted, even killed, continues when you give the same command
+    again, and ends with the very lines of an undisturbed run.
 
     For example:
 
