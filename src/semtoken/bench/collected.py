@@ -34,6 +34,10 @@ class Cell:
     """Name of a method -> seconds beyond the greedy generation, shared steps charged to each that needs them."""
     steps: Mapping[str, float]
     """Seconds of every recording step."""
+    controls: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Name of a control of `semtoken.bench.controls` -> [R, N] its uncertainty, R repetitions."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """[N] question and greedy answer; empty where the texts are not kept."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.controls import PREFIX, control_of
 from semtoken.bench.plan import CellPlan, Plan, Step, make_plan
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
@@ -115,6 +116,8 @@ class _Reader:
             greedy_seconds=seconds["greedy"],
             seconds={name: seconds[f"score:{name}"] + seconds_for(METHODS[name].needs, seconds) for name in scores},
             steps=steps,
+            controls=self._controls(),
+            texts=self._texts(),
         )
 
     def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
@@ -149,10 +152,39 @@ class _Reader:
     def _variants(self) -> dict[str, FloatArray]:
         found = {}
         for step in self.plan.steps_of("stc"):
-            shards = self._shards(step, "stc_log_score") if step.subject else None
-            if shards is not None:
-                found[step.subject] = np.array([stc(value) for value in _joined(shards, "stc_log_score").tolist()])
+            values = self._stc(step) if step.subject and not step.name.startswith(PREFIX) else None
+            if values is not None:
+                found[step.subject] = values
         return found
+
+    def _controls(self) -> dict[str, FloatArray]:
+        """Controls of which every repetition is complete."""
+        repeats: dict[str, list[FloatArray | None]] = {}
+        for step in self.plan.steps_of("stc"):
+            if step.name.startswith(PREFIX):
+                repeats.setdefault(control_of(step.name)[0].name, []).append(self._stc(step))
+        return {
+            name: np.stack([values for values in found if values is not None])
+            for name, found in repeats.items()
+            if all(values is not None for values in found)
+        }
+
+    def _stc(self, step: Step) -> FloatArray | None:
+        """The uncertainties of STC by the clusters and rules of a step."""
+        shards = self._shards(step, "stc_log_score")
+        if shards is None:
+            return None
+        return np.array([stc(value) for value in _joined(shards, "stc_log_score").tolist()])
+
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        """Questions and greedy answers."""
+        folder, plan = self.plan.questions_folder(self.run), self.plan
+        asked = [read_shard(folder, i, plan.questions, plan.rows(i), ("question",)) for i in range(plan.n_shards)]
+        answers = self._shards(plan.steps["greedy"], "text")
+        if answers is None or any(shard is None for shard in asked):
+            return ()
+        questions = [str(text) for shard in asked if shard is not None for text in shard.columns["question"]]
+        return tuple(zip(questions, [str(text) for shard in answers for text in shard.columns["text"]], strict=True))
 
     def _seconds(self) -> Counter[str]:
         """Of every recording step and of every method's arithmetic ("score:NAME"), over all shards."""

@@ -7,6 +7,7 @@ depends on it, and so only that is computed anew. Labels are not part of any key
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,11 +18,12 @@ from pydantic import TypeAdapter
 
 from semtoken.almanac.encoders import almanac_nli_path, almanac_sts_path
 from semtoken.bench.clusterings import MAIN, PlannedClustering, planned_clusterings
+from semtoken.bench.controls import artifact_names, control_of
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.fingerprints import digest, model_identity
 from semtoken.bench.judges.settings import judge_from
-from semtoken.bench.settings import ALMANAC, ModelSettings, RunSettings, judge_name
-from semtoken.errors import SemtokenError
+from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name
+from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for
 
@@ -231,7 +233,18 @@ class _Steps:
             steps.append(self._step(step.name, "stc", {**rules, **changed, "clusters": clusters}, [greedy]))
         for variant in variants:
             steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
+        if controls := self.settings.controls:
+            for name in artifact_names(controls.repeats):
+                steps.append(self._step(name, "stc", self._control_facts(name, main, controls), [greedy]))
         return steps
+
+    def _control_facts(self, name: str, main: PlannedClustering, controls: ControlsSettings) -> dict[str, Any]:
+        control, _ = control_of(name)
+        facts = {"preset": self.settings.preset, "function_words": self.settings.function_words, **control.rules}
+        facts |= {"control": name, "clusters": main.key}
+        if control.random:
+            facts |= {"seed": controls.seed, "n_bins": controls.n_bins, "counts": _counts_hash(controls.token_counts)}
+        return facts
 
     def _others(self, answers: Mapping[str, Step]) -> list[Step]:
         spelling = {"spelling": self.settings.p_true_spelling}
@@ -242,6 +255,16 @@ class _Steps:
                 facts = {"model": self.identities[step.asks]}
                 steps.append(self._step(step.artifact, step.artifact, facts, [answers[name] for name in inputs]))
         return steps
+
+
+def _counts_hash(path: str | None) -> str | None:
+    """Of a file of token counts."""
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"The token counts cannot be read from {path}: {error.strerror or error}.") from error
 
 
 def method_inputs(name: str) -> list[str]:
@@ -255,5 +278,6 @@ def method_inputs(name: str) -> list[str]:
 
 def clustering_of(cell: CellPlan, step: str) -> PlannedClustering:
     """The clustering of a step of STC scores, given by its name."""
-    wanted = step.partition(":")[2] or MAIN
+    kind, _, subject = step.partition(":")
+    wanted = subject if kind == "stc" and subject else MAIN
     return next(one for one in cell.clusterings if one.name == wanted)

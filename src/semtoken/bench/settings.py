@@ -143,9 +143,23 @@ class SensitivitySettings(Strict):
         return [(name, value) for name in type(self).model_fields for value in getattr(self, name)]
 
 
+class ControlsSettings(Strict):
+    """Controls of STC beside the methods; see `semtoken.bench.controls`."""
+
+    repeats: PositiveInt = 3
+    """Of the controls with random clusters."""
+    seed: int = Field(default=0, ge=0)
+    """Of the random clusters."""
+    n_bins: PositiveInt = 20
+    """Of token frequency, for the clusters that are shuffled within such bins."""
+    token_counts: str | None = None
+    """A .npy file with the count of every token in some text. By default a token's id stands for its rank."""
+
+
 Model = Annotated[ModelSettings, BeforeValidator(_by_name)]
 JudgeChoice = Annotated[JudgeSettings, BeforeValidator(lambda v: {"kind": v} if isinstance(v, str) else v)]
 DatasetChoice = Annotated[DatasetSettings, BeforeValidator(_by_name)]
+Controls = Annotated[ControlsSettings | None, BeforeValidator(lambda v: {} if v is True else None if v is False else v)]
 
 
 class RunSettings(Strict):
@@ -173,6 +187,8 @@ class RunSettings(Strict):
     seed: int = Field(default=0, ge=0)
     """Of that part."""
     sensitivity: SensitivitySettings = SensitivitySettings()
+    controls: Controls = None
+    """`true`, or settings. STC and sequence probability are then among the methods."""
     shard_size: PositiveInt = 256
     """Questions that one file of a stage holds: what a killed run loses at most."""
 
@@ -190,6 +206,13 @@ class RunSettings(Strict):
         if twice := first_repeated(folder_name(model.label) for model in models):
             raise ValueError(f"two models have the label {twice!r}; give each a `label` of its own")
         return models
+
+    @model_validator(mode="after")
+    def _controlled(self) -> RunSettings:
+        if self.controls is not None:
+            wanted = {*self.methods, "stc", "sequence_probability"}
+            object.__setattr__(self, "methods", tuple(name for name in METHODS if name in wanted))
+        return self
 
     @model_validator(mode="after")
     def _primary(self) -> RunSettings:

@@ -59,6 +59,13 @@ def run(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="A random part of so many questions of each set.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of that part and of the samples.")] = None,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Score controls too: STC without its parts, with shuffled clusters, with clusters of the spelling.",
+        ),
+    ] = False,
     nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, likewise.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
@@ -93,6 +100,8 @@ def run(
     from semtoken.bench.run import run_benchmark
 
     flags = _flags(model, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
+    if controls:
+        flags["controls"] = True
     resolved = resolve(settings, flags)
     folder = out_folder or _default_folder(settings)
     still(verbose)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache, partial
-from typing import TypeAlias
+from functools import cache, cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.answering import GenerationBackend
 from semtoken.bench.clusterings import load_clustering
-from semtoken.bench.plan import clustering_of
+from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
+from semtoken.bench.plan import Step, clustering_of
 from semtoken.bench.records import columns_of, table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.clusters import TokenClusters
 from semtoken.generation import Generation
-from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import Scorer, prefix_index
 from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS
 from semtoken.statistics.steps import STEP
@@ -71,16 +75,19 @@ def clustered(context: Context) -> Recorder:
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
     backend = _backend(context)
-    scorer_of = cache(partial(_scorer, context))  # kept for all shards: a scorer is made from a whole vocabulary
+    scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
-        scorers = {step.name: scorer_of(step.name) for step in part.missing}
+        scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [one.token_ids for one in part.generations]
-        found = backend.clustered(part.prompts, answers, scorers, timings)
+        found = backend.clustered(part.prompts, answers, scorers, timings) if scorers else {}
         for step in part.missing:
+            if step.name == _ROW_MEANS:
+                yield _row_means(context, part, step)
+                continue
             own = step.name.partition(":")[0]
-            (field,) = STEP[own].fills
+            (field,) = STEP["stc" if own == "control" else own].fills
             fields = [{field: value} for value in found[step.name]]
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
             yield Recorded(step, table_of(part.ids, fields), {own: seconds})
@@ -88,10 +95,39 @@ def clustered(context: Context) -> Recorder:
     return record
 
 
-def _scorer(context: Context, name: str) -> Scorer:
-    rules = ScoringRules(
-        context.settings.preset,
-        context.settings.function_words,
-        **(STEP[name].rules or {} if name in STEP else {}),
-    )
-    return scorer_for(load_clustering(context.run, clustering_of(context.cell, name)), rules)
+_ROW_MEANS = f"{PREFIX}{ROW_MEANS}"
+
+
+def _row_means(context: Context, part: Part, step: Step) -> Recorded:
+    """The control that needs no pass of the model."""
+    clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
+    fields = []
+    for one in part.generations:
+        assert one.log_probs is not None
+        fields.append({"stc_log_score": row_means_log_score(clusters, one.token_ids, one.log_probs)})
+    return Recorded(step, table_of(part.ids, fields), {})
+
+
+class _Scorers:
+    """The scorers of a cell by the names of their steps. Controls share one vocabulary and its index."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @cached_property
+    def _main(self) -> TokenClusters:
+        return load_clustering(self._context.run, self._context.cell.clusterings[0])
+
+    def of(self, name: str) -> Scorer:
+        """The scorer of one step."""
+        settings, cell = self._context.settings, self._context.cell
+        rules: dict[str, Any] = {"preset": settings.preset, "function_words": settings.function_words}
+        if name.startswith(PREFIX) and (chosen := settings.controls):
+            counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
+            clusters = control_clusters(self._main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
+            rules |= control_of(name)[0].rules
+        elif name in STEP:
+            clusters, rules = self._main, rules | dict(STEP[name].rules or {})
+        else:
+            clusters = load_clustering(self._context.run, clustering_of(cell, name))
+        return Scorer(clusters, ScoringRules(**rules), prefix_index(clusters.vocabulary))
