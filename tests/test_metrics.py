@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import bootstrap as scipy_bootstrap
@@ -392,12 +393,69 @@ def test_the_paired_test_rarely_finds_what_is_not_there() -> None:
     assert found <= 20  # 5 % expected; P(more than 20 of 200) is under 0.1 %
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("metric", ["auroc", "prr", "aurc"])
+def test_few_answers_are_exchanged_in_all_ways_as_scipy_does(metric: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    correct = rng.permutation([1, 1, 1, 0, 0, 0, 0, 0])
+    a, b = (scipy.stats.rankdata(np.round(rng.normal(size=8) - share * correct, 1)) for share in (1.0, 0.3))
+    value_of = {"auroc": metrics.auroc, "prr": metrics.prr, "aurc": metrics.aurc}[metric]
+
+    def statistic(x: np.ndarray, y: np.ndarray) -> float:
+        return round(value_of(x, correct) - value_of(y, correct), 12)
+
+    expected = scipy.stats.permutation_test((a, b), statistic, permutation_type="samples", n_resamples=np.inf)
+    assert metrics.permutation_test(metric, a, b, correct) == pytest.approx(expected.pvalue)
+
+
+def test_many_answers_are_exchanged_at_random_and_units_do_not_matter() -> None:
+    u, correct = simulated(4, 60)
+    other = u + np.random.default_rng(4).normal(size=u.size)
+    p = metrics.permutation_test("auroc", u, other, correct, n_permutations=20_000)
+
+    def statistic(x: np.ndarray, y: np.ndarray) -> float:
+        return metrics.auroc(x, correct) - metrics.auroc(y, correct)
+
+    ranks = (scipy.stats.rankdata(u), scipy.stats.rankdata(other))
+    expected = scipy.stats.permutation_test(ranks, statistic, permutation_type="samples", n_resamples=3000, rng=1)
+    assert p == pytest.approx(expected.pvalue, abs=0.04)
+    assert metrics.permutation_test("auroc", np.exp(3 * u), other, correct, n_permutations=20_000) == p
+
+
+def test_a_permutation_test_needs_a_metric_of_order_and_both_kinds() -> None:
+    with pytest.raises(InvalidInput, match="auroc, prr, aurc, got expected_calibration_error"):
+        metrics.permutation_test("expected_calibration_error", [0.1], [0.2], [1])
+    with pytest.raises(InvalidInput, match="'n_permutations' must be at least 1"):
+        metrics.permutation_test("auroc", [0.1], [0.2], [1], n_permutations=0)
+    assert math.isnan(metrics.permutation_test("auroc", [0.1, 0.2], [0.2, 0.1], [1, 1]))
+    assert metrics.permutation_test("auroc", [0.1, np.nan], [0.3, np.inf], [1, 0]) == 1.0
+
+
+@pytest.mark.slow
+def test_the_paired_test_holds_its_level_with_four_right_answers() -> None:
+    """Where a bootstrap calls two equally good scores different in far more than 5 % of runs."""
+    found = {"permutation": 0, "bootstrap": 0}
+    runs = 2000
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        correct = np.zeros(300)
+        correct[:4] = 1.0
+        shared = rng.normal(size=300) - 1.2 * correct
+        a, b = shared + 0.4 * rng.normal(size=300), shared + 0.4 * rng.normal(size=300)
+        found["permutation"] += metrics.permutation_test("auroc", a, b, correct, n_permutations=499, seed=seed) < 0.05
+        one, two = (metrics.resample("auroc", x, correct, n_resamples=499, seed=seed) for x in (a, b))
+        found["bootstrap"] += one.minus(two).p_value < 0.05
+    assert found["permutation"] / runs < 0.065  # 5 % expected; P(0.065 or more) is about 0.1 %
+    assert found["bootstrap"] / runs > found["permutation"] / runs
+
+
 def test_many_methods_are_compared_from_one_resampling_each() -> None:
     u, correct = simulated(3, 80)
     other = u + np.random.default_rng(2).normal(size=u.size)
     a, b = (metrics.resample("prr", values, correct, n_resamples=200, seed=5) for values in (u, other))
     assert a.estimate(0.9) == metrics.bootstrap("prr", u, correct, n_resamples=200, seed=5, confidence_level=0.9)
-    assert a.minus(b) == metrics.paired_difference("prr", u, other, correct, n_resamples=200, seed=5)
+    paired = metrics.paired_difference("prr", u, other, correct, n_resamples=200, seed=5)
+    assert a.minus(b, p_value=paired.p_value) == paired
     with pytest.raises(InvalidInput, match="confidence_level"):
         a.estimate(1.0)
 

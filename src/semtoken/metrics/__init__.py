@@ -29,6 +29,7 @@ from __future__ import annotations
 from semtoken.metrics.calibration import expected_calibration_error
 from semtoken.metrics.inputs import UndefinedMetric
 from semtoken.metrics.multiple import holm
+from semtoken.metrics.permutation import permutation_test
 from semtoken.metrics.ranking import (
     RejectionAreas,
     RiskCoverage,
@@ -62,6 +63,7 @@ __all__ = [
     "expected_calibration_error",
     "holm",
     "paired_difference",
+    "permutation_test",
     "prr",
     "rejection_areas",
     "resample",

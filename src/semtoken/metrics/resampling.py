@@ -12,6 +12,7 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput
 from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
 from semtoken.metrics.inputs import FloatArray, Prepared
+from semtoken.metrics.permutation import ORDER_METRICS, permutation_test
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 
 _CELLS_PER_BLOCK = 1_000_000
@@ -116,8 +117,11 @@ class Resampled:
             reason=self.reason,
         )
 
-    def minus(self, other: Resampled, confidence_level: float = 0.95) -> Difference:
-        """The difference to another uncertainty of the same answers, resampled with the same seed."""
+    def minus(self, other: Resampled, confidence_level: float = 0.95, *, p_value: float | None = None) -> Difference:
+        """The difference to another uncertainty of the same answers, resampled with the same seed.
+
+        `p_value` is that of a test that was made elsewhere; by default it comes from the resamples.
+        """
         reason = self.reason or other.reason
         values = np.empty(0) if reason else self.values - other.values
         low, high = _interval(values, confidence_level)
@@ -125,7 +129,7 @@ class Resampled:
             value=self.value - other.value,
             low=low,
             high=high,
-            p_value=_two_sided(values),
+            p_value=_two_sided(values) if p_value is None else p_value,
             n=self.n,
             n_left_out=self.n_left_out,
             n_non_finite=self.n_non_finite + other.n_non_finite,
@@ -202,9 +206,9 @@ def paired_difference(
     Returns
     -------
     Difference
-        metric(a) - metric(b). The p-value is twice the smaller share of resampled differences on either
-        side of zero (zero counts for both sides, one draw is added to each), so equal methods have 1.
-        Exchanging a and b changes the sign and nothing else.
+        metric(a) - metric(b) with a bootstrap interval. The p-value is that of `permutation_test`, with as many
+        exchanges as resamples; for the calibration error, which does not look at the order alone, it is twice the
+        smaller share of resampled differences on either side of zero. Exchanging a and b changes the sign only.
 
     References
     ----------
@@ -213,7 +217,11 @@ def paired_difference(
     shared: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, **options}
     a = resample(metric, uncertainty_a, correct, **shared)
     b = resample(metric, uncertainty_b, correct, **shared)
-    return a.minus(b, confidence_level)
+    p_value = None
+    if _check(metric, n_resamples) in ORDER_METRICS:
+        options |= {"n_permutations": n_resamples, "seed": seed}
+        p_value = permutation_test(metric, uncertainty_a, uncertainty_b, correct, **options)
+    return a.minus(b, confidence_level, p_value=p_value)
 
 
 def resample(
