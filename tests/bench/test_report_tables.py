@@ -80,19 +80,19 @@ def test_the_comparison_holds_scikit_learns_numbers_where_they_belong() -> None:
     assert table.header == ("Method", "A", "B")
     assert [group.title for group in table.groups] == ["NQ", "TQA"]
     nq = {row[0].text: row[1:] for row in table.groups[0].rows}
-    assert list(nq) == ["STC", "Perplexity", "SAR"]
+    assert list(nq) == ["STC", "Sequence probability", "Perplexity", "SAR"]
     for one, place in ((cells[0], 0), (cells[1], 1)):
         expected = roc_auc_score(1 - one.judgements["exact"], one.uncertainty["perplexity"])
         assert nq["Perplexity"][place].text == f"{expected:.3f}"
     assert nq["SAR"][1] == Entry("–", "not in this run")
     tqa = table.groups[1].rows
-    assert [row[2].text for row in tqa] == ["–", "–", "–"]
+    assert {row[2].text for row in tqa} == {"–"}
 
 
 def test_what_is_level_with_the_best_has_a_sign() -> None:
     _, found = two_models()
     table = comparison(found, "auroc")
-    for row, name in zip(table.groups[0].rows, ("stc", "perplexity", "sar"), strict=True):
+    for row, name in zip(table.groups[0].rows, ("stc", "sequence_probability", "perplexity", "sar"), strict=True):
         tested = found[0].methods[name].quality["auroc"].to_best
         assert row[1].sign == ("≈" if tested is not None and tested.p_adjusted >= 0.05 else "")
 
@@ -103,7 +103,8 @@ def test_ablations_and_overheads() -> None:
     assert titles == ["STC", "STC without clustering", "Sequence probability"]
     seconds = {row[0].text: row[1] for row in overhead(found, relative=False).groups[0].rows}
     assert [seconds[name].text for name in ("STC", "Perplexity", "SAR")] == ["0.500", "2.05", "3.28"]  # 0.5 x 1.6^k
-    assert [seconds[name].mark for name in ("STC", "Perplexity", "SAR")] == ["best", "second", ""]
+    names = ("STC", "Sequence probability", "Perplexity", "SAR")
+    assert [seconds[name].mark for name in names] == ["best", "second", "", ""]
     percent = {row[0].text: row[1].text for row in overhead(found, relative=True).groups[0].rows}
     assert percent["SAR"] == "1.64"  # of 200 seconds
 
@@ -124,10 +125,11 @@ def test_overview_properties_and_judges() -> None:
     (row, *_) = overview(found, "exact").groups[0].rows
     accuracy = cells[0].judgements["exact"].mean()
     assert [entry.text for entry in row[:5]] == ["A", "NQ", "120", "0", f"{100 * accuracy:.1f} %"]
-    assert row[-2].text == "1 of 3"
+    assert row[-2].text == "1 of 4"
     table = {r[0].text: [entry.text for entry in r[1:]] for r in properties(found).groups[0].rows}
     assert table == {
         "STC": ["yes", "yes", "yes", "low"],
+        "Sequence probability": ["no", "yes", "yes", "low"],
         "Perplexity": ["no", "yes", "yes", "low"],
         "SAR": ["yes", "no", "no", "high"],
     }

@@ -91,7 +91,7 @@ def _show(made: Report) -> None:
     from rich.text import Text
 
     for section in made.sections:
-        if section.name in ("headline", "paper"):
+        if section.name in ("headline", "controls", "paper"):
             for line in section.lines:
                 out.print(Text(f"- {line}"), soft_wrap=True)
     overview = next(table for table in made.tables if table.name == "overview")

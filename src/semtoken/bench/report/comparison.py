@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 
 from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import MISSING, amount, interval, metric, p_value, signed, signed_interval
-from semtoken.bench.report.measures import ABLATIONS, METRICS, CellFigures, MethodFigures, Tested, title_of
+from semtoken.bench.report.measures import (
+    ABLATIONS,
+    BASELINE,
+    FEW,
+    FEWEST,
+    METRICS,
+    CellFigures,
+    MethodFigures,
+    Tested,
+    title_of,
+)
 from semtoken.bench.report.table import Entry, Group, Sign, Table, marked_rows
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
@@ -19,7 +29,7 @@ MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
     "In brackets: 95 % bootstrap interval. "
 )
-LEVEL = "≈: not significantly different from the best (paired bootstrap, Holm, 5 %). "
+LEVEL = "≈: not significantly different from the best (paired permutation test, Holm, 5 %). "
 
 
 def comparison(cells: Sequence[CellFigures], name: str) -> Table:
@@ -27,7 +37,7 @@ def comparison(cells: Sequence[CellFigures], name: str) -> Table:
 
     def entry(method: MethodFigures) -> Entry:
         quality = method.quality[name]
-        level = quality.to_best is not None and not quality.to_best.significant
+        level = quality.to_best is not None and quality.to_best.verdict == "not told apart"
         return estimate_entry(quality.estimate, "≈" if level else "")
 
     return Table(
@@ -35,7 +45,7 @@ def comparison(cells: Sequence[CellFigures], name: str) -> Table:
         title=f"{NAMES[name]} of the methods",
         header=("Method", *models_of(cells)),
         groups=_by_dataset(cells, [m for m in _methods(cells) if m not in ABLATIONS], entry),
-        note=f"{MARKS}{LEVEL}Higher is better.",
+        note=f"{MARKS}{LEVEL}Higher is better.{few_note(cells)}",
     )
 
 
@@ -46,7 +56,7 @@ def ablation(cells: Sequence[CellFigures], name: str) -> Table:
         title=f"{NAMES[name]} of STC without its parts",
         header=("Setting", *models_of(cells)),
         groups=_by_dataset(cells, _ablated(cells), lambda method: estimate_entry(method.quality[name].estimate)),
-        note=f"{MARKS}Sequence probability is STC without clustering and prefix matching.",
+        note=f"{MARKS}Sequence probability is STC without clusters, prefixes and function words.{few_note(cells)}",
     )
 
 
@@ -79,10 +89,11 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
         title=f"Differences of {NAMES[name]} on the same answers",
         header=("Method", NAMES[name], "minus STC", "p", "minus the best", "p", "undefined"),
         groups=tuple(groups),
-        note="Paired bootstrap: every resample draws the same questions for both methods. p: two-sided, corrected by "
-        "Holm's procedure for all methods of the same model and data set; the intervals are not. The best was picked "
-        "on these same answers, which its p-values do not allow for. Undefined: answers for which the method has no "
-        "value (NaN or infinite); they share the worst rank.",
+        note="Intervals: paired bootstrap, every resample draws the same questions for both methods. p: paired "
+        "permutation test, two-sided, corrected by Holm's procedure for all methods of the same model and data set; "
+        "the intervals are not. The best was picked on these same answers, which its p-values do not allow for. "
+        "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
+        f"{few_note(cells)}",
     )
 
 
@@ -104,8 +115,8 @@ def ablation_tests(cells: Sequence[CellFigures]) -> Table:
         title="STC without its parts beside STC",
         header=("Setting", "AUROC", "minus STC", "p", "PRR", "minus STC", "p"),
         groups=tuple(groups),
-        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for the three ablations, "
-        "the intervals not.",
+        note="Bootstrap intervals and permutation tests on the same answers; p corrected by Holm's procedure for the "
+        f"ablations (for all methods in the row of sequence probability), the intervals not.{few_note(cells)}",
     )
 
 
@@ -124,7 +135,19 @@ def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
     if tested is None:
         return Entry(""), Entry("")
     found = tested.difference
-    return Entry(signed(found.value), signed_interval(found.low, found.high)), Entry(p_value(tested.p_adjusted))
+    p = Entry(p_value(tested.p_adjusted)) if tested.enough else Entry(MISSING, "too few answers")
+    return Entry(signed(found.value), signed_interval(found.low, found.high)), p
+
+
+def few_note(cells: Sequence[CellFigures]) -> str:
+    """A warning for the note of a table where few answers are right, or wrong."""
+    few = [f"{cell.title} ({cell.fewest:,})" for cell in cells if cell.fewest < FEW]
+    if not few:
+        return ""
+    return (
+        f" Beware: fewer than {FEW} right or wrong answers in {', '.join(few)}: a few answers more or less could turn "
+        f"these figures round. With fewer than {FEWEST} there is no verdict."
+    )
 
 
 def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
@@ -172,4 +195,4 @@ def _methods(cells: Sequence[CellFigures]) -> list[str]:
 
 
 def _ablated(cells: Sequence[CellFigures]) -> list[str]:
-    return [name for name in (REFERENCE, *ABLATIONS) if any(name in cell.methods for cell in cells)]
+    return [name for name in (REFERENCE, *ABLATIONS, BASELINE) if any(name in cell.methods for cell in cells)]

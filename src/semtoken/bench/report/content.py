@@ -20,6 +20,7 @@ from semtoken.bench.report.measures import (
     measure,
 )
 from semtoken.bench.report.overview import judges, overview, properties
+from semtoken.bench.report.parts_of_stc import controls, parts_in_words
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.sentences import headline, notes, too_few
@@ -144,6 +145,8 @@ def _sections(
     if any(name in cell.methods for cell in cells for name in ABLATIONS):
         tables = tuple(ablation(cells, name) for name in METRICS)
         yield Section("ablation", "Ablation", tables=tables, folded=(ablation_tests(cells),))
+    if (beside := controls(cells)) is not None:
+        yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(cells)), (beside,))
     varied, varied_tests = sensitivity(cells, results.clusterings), sensitivity_tests(cells)
     if varied is not None and varied_tests is not None:
         yield Section("sensitivity", "Sensitivity", (), (varied,), plots_of("sensitivity"), (varied_tests,))

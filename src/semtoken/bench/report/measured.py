@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from semtoken.bench.collected import ClusteringRecord
 from semtoken.bench.compare import REFERENCE
 from semtoken.bench.report.comparison import NAMES
-from semtoken.bench.report.measures import ABLATIONS, MAIN, CellFigures, MethodFigures, Tested
+from semtoken.bench.report.measures import ABLATIONS, BASELINE, MAIN, CellFigures, MethodFigures, Tested
 from semtoken.bench.report.sensitivity import points
 
 PAPER_TABLES = {
@@ -58,12 +58,15 @@ class Comparison:
     high: float
     p: float
     p_adjusted: float
+    verdict: str
+    """"higher" or "lower" than what it is compared with, "not told apart" or "too few answers"."""
 
 
 def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
     """All of them, in the order of the paper's tables."""
     figures = [figure for cell in cells for figure in _of_methods(cell)]
     figures += [figure for cell in cells for figure in _of_ablations(cell)]
+    figures += [figure for cell in cells for figure in _of_controls(cell)]
     for cell in cells:
         for point in points(cell, clusterings):
             estimate = point.quality.estimate
@@ -84,7 +87,7 @@ def _of_methods(cell: CellFigures) -> Iterator[Figure]:
 
 
 def _of_ablations(cell: CellFigures) -> Iterator[Figure]:
-    names = [name for name in (REFERENCE, *ABLATIONS) if name in cell.methods]
+    names = [name for name in (REFERENCE, *ABLATIONS, BASELINE) if name in cell.methods]
     for name in names if len(names) > 1 else ():
         yield from _qualities("ablation", cell, cell.methods[name])
 
@@ -98,7 +101,11 @@ def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator
 
 def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
     """Every test of a report."""
-    return [test for cell in cells for test in (*_tests_of_methods(cell), *_tests_of_variants(cell))]
+    return [
+        test
+        for cell in cells
+        for test in (*_tests_of_methods(cell), *_tests_of_variants(cell), *_tests_of_controls(cell))
+    ]
 
 
 def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
@@ -120,6 +127,20 @@ def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:
             yield _test(place, "STC", quality.to_stc)
 
 
+def _tests_of_controls(cell: CellFigures) -> Iterator[Comparison]:
+    for found in cell.controls.values():
+        place = ("control", cell.dataset, found.control.title, cell.model, "AUROC")
+        yield _test((*place[:2], "STC", *place[3:]), found.control.title, found.stc_minus)
+        yield _test(place, "Sequence probability", found.minus_baseline)
+
+
+def _of_controls(cell: CellFigures) -> Iterator[Figure]:
+    for found in cell.controls.values():
+        place = ("control", cell.dataset, found.control.title, cell.model, "AUROC")
+        yield Figure(*place, found.estimate.value, found.estimate.low, found.estimate.high)
+
+
 def _test(place: tuple[str, str, str, str, str], against: str, tested: Tested) -> Comparison:
     found = tested.difference
-    return Comparison(*place, against, found.value, found.low, found.high, found.p_value, tested.p_adjusted)
+    numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
+    return Comparison(*place, against, *numbers, tested.verdict)

@@ -1,27 +1,30 @@
 """From the uncertainties of a run to figures: AUROC and PRR with intervals, paired tests, overheads.
 
-Three families of tests for every model, data set and metric, each corrected by Holm's procedure: the other methods
-against STC, all methods against the best, and the ablations against STC. The clusterings of the sensitivity study
-are a fourth one, against the clustering that the methods use.
+Families of tests for every model, data set and metric, each corrected by Holm's procedure: the other methods against
+STC, all methods against the best, the ablations against STC, the clusterings of the sensitivity study against the one
+that the methods use, and the controls against STC and against sequence probability. Sequence probability is one of the
+methods. The p-values are those of `semtoken.metrics.permutation_test`; there is no verdict where fewer than `FEWEST`
+answers are right, or wrong.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.bench.compare import REFERENCE
+from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.metrics import Difference, Estimate, Resampled, holm, resample
+from semtoken.metrics import Difference, Estimate, Resampled, holm, permutation_test, resample
 
-ABLATIONS = ("stc_no_clustering", "stc_no_prefix", "sequence_probability")
+ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
 """What STC is without its parts; not among the methods that it is compared with."""
 METRICS = ("auroc", "prr")
 MAIN = "main"
@@ -30,6 +33,9 @@ SEED = 0
 """Of the bootstrap."""
 SIGNIFICANT = 0.05
 """Adjusted p-values below it count as a difference."""
+BASELINE = "sequence_probability"
+FEWEST, FEW = 20, 30
+"""With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 
 Progress = Callable[[int, int], None]
 """Called with (methods done, of how many)."""
@@ -42,11 +48,22 @@ class Tested:
     difference: Difference
     p_adjusted: float
     """Of its family, by Holm's procedure; NaN without a value."""
+    enough: bool = True
+    """There are answers enough of either kind for a verdict."""
 
     @property
     def significant(self) -> bool:
-        """Whether there is a difference at the level of `SIGNIFICANT`."""
-        return self.p_adjusted < SIGNIFICANT
+        """Whether there is a difference at the level of `SIGNIFICANT`; never where there are too few answers."""
+        return self.enough and self.p_adjusted < SIGNIFICANT
+
+    @property
+    def verdict(self) -> Literal["higher", "lower", "not told apart", "too few answers"]:
+        """What the test says of the first of the two."""
+        if not self.enough:
+            return "too few answers"
+        if not self.significant:
+            return "not told apart"
+        return "higher" if self.difference.value > 0 else "lower"
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,20 @@ class MethodFigures:
 
 
 @dataclass(frozen=True)
+class ControlFigures:
+    """AUROC of one control."""
+
+    control: Control
+    estimate: Estimate
+    """Mean over the repetitions of a control with random clusters."""
+    repeats: int
+    stc_minus: Tested
+    """STC minus the control. Of several repetitions, p is that of the one with the median AUROC."""
+    minus_baseline: Tested
+    """The control minus sequence probability, likewise."""
+
+
+@dataclass(frozen=True)
 class CellFigures:
     """One model on one data set."""
 
@@ -99,11 +130,18 @@ class CellFigures:
     """Every two judges."""
     verdicts: Mapping[str, Tally]
     """Of every judge."""
+    controls: Mapping[str, ControlFigures] = field(default_factory=dict)
+    """By name, in the order of `CONTROLS`; empty in a run without them."""
 
     @property
     def title(self) -> str:
         """For people."""
         return f"{self.model} on {self.dataset}"
+
+    @property
+    def fewest(self) -> int:
+        """Right answers or wrong ones, whichever are fewer."""
+        return min(self.counts.correct, self.counts.incorrect)
 
     @property
     def compared(self) -> tuple[MethodFigures, ...]:
@@ -181,7 +219,7 @@ def measure(
     ]
     if not cells:
         raise _incomplete(results)
-    total = sum(len(cell.uncertainty) + len(cell.variants) for cell in cells)
+    total = sum(len(cell.uncertainty) + len(cell.variants) + len(cell.controls) for cell in cells)
     done = 0
 
     def count() -> None:
@@ -204,12 +242,13 @@ def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -
     correct = cell.judgements[judge]
     names = [name for name in METHODS if name in cell.uncertainty]
     names += [name for name in cell.uncertainty if name not in METHODS]
+    tests = _Tests(correct, n_resamples)
     drawn: dict[str, dict[str, Resampled]] = {metric: {} for metric in METRICS}
     for name in names:
         for metric in METRICS:
             drawn[metric][name] = resample(metric, cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
         count()
-    quality = {metric: _qualities(found) for metric, found in drawn.items()}
+    quality = {metric: _qualities(found, metric, tests, cell.uncertainty) for metric, found in drawn.items()}
     methods = {name: _method(cell, name, {metric: quality[metric][name] for metric in METRICS}) for name in names}
     variants = {}
     for name, values in cell.variants.items():
@@ -222,9 +261,10 @@ def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -
         counts=tally(correct),
         greedy_seconds=cell.greedy_seconds,
         methods=methods,
-        variants=_variant_qualities(variants, drawn["auroc"].get(REFERENCE)),
+        variants=_variant_qualities(variants, drawn["auroc"].get(REFERENCE), tests, cell),
         agreements=tuple(agreement(cell.judgements)),
         verdicts={name: tally(values) for name, values in cell.judgements.items()},
+        controls=_controls(cell, drawn["auroc"], tests, count),
     )
 
 
@@ -243,27 +283,120 @@ def _count_undefined(uncertainty: FloatArray) -> int:
     return int((np.isnan(uncertainty) | (uncertainty == np.inf)).sum())
 
 
-def _qualities(drawn: Mapping[str, Resampled]) -> dict[str, Quality]:
+class _Tests:
+    """Paired tests on the answers of one cell, each made once."""
+
+    def __init__(self, correct: FloatArray, n_permutations: int) -> None:
+        self.correct = correct
+        self._n = n_permutations
+        self._known: dict[tuple[str, ...], float] = {}
+        counts = tally(correct)
+        self._enough = min(counts.correct, counts.incorrect) >= FEWEST
+
+    def p(self, metric: str, first: str, second: str, values: Mapping[str, FloatArray]) -> float:
+        """P-value of the difference between two uncertainties, given by their names, whichever comes first."""
+        place = (metric, *sorted((first, second)))
+        if place not in self._known:
+            self._known[place] = permutation_test(
+                metric, values[first], values[second], self.correct, n_permutations=self._n, seed=SEED
+            )
+        return self._known[place]
+
+    def family(self, differences: Mapping[str, Difference]) -> dict[str, Tested]:
+        """Differences whose p-values are corrected for their number."""
+        adjusted = holm([found.p_value for found in differences.values()])
+        return {
+            name: Tested(found, p, self._enough) for (name, found), p in zip(differences.items(), adjusted, strict=True)
+        }
+
+    def against(
+        self,
+        metric: str,
+        drawn: Mapping[str, Resampled],
+        values: Mapping[str, FloatArray],
+        family: Sequence[str],
+        reference: str | None,
+    ) -> dict[str, Tested]:
+        """The others of a family against one method."""
+        if reference is None or reference not in drawn:
+            return {}
+        return self.family(
+            {
+                name: drawn[name].minus(drawn[reference], p_value=self.p(metric, name, reference, values))
+                for name in family
+                if name != reference
+            }
+        )
+
+
+def _qualities(
+    drawn: Mapping[str, Resampled], metric: str, tests: _Tests, values: Mapping[str, FloatArray]
+) -> dict[str, Quality]:
     """Estimates of all methods of a cell by one metric, and the tests between them."""
     compared = [name for name in drawn if name not in ABLATIONS]
+    ablated = [name for name in drawn if name in ABLATIONS]
     defined = [name for name in compared if not math.isnan(drawn[name].value)]
     best = max(defined, key=lambda name: drawn[name].value, default=None)
-    to_stc = _tests(drawn, compared, REFERENCE) | _tests(drawn, [n for n in drawn if n in ABLATIONS], REFERENCE)
-    to_best = _tests(drawn, compared, best)
+    to_stc: dict[str, Tested] = {}
+    for family in (compared, ablated):
+        to_stc |= tests.against(metric, drawn, values, family, REFERENCE)
+    to_best = tests.against(metric, drawn, values, compared, best)
     return {
         name: Quality(resampled.estimate(), to_stc.get(name), to_best.get(name)) for name, resampled in drawn.items()
     }
 
 
-def _tests(drawn: Mapping[str, Resampled], family: Sequence[str], reference: str | None) -> dict[str, Tested]:
-    """The others of a family against one method."""
-    if reference is None or reference not in drawn:
+def _variant_qualities(
+    drawn: Mapping[str, Resampled], main: Resampled | None, tests: _Tests, cell: Cell
+) -> dict[str, Quality]:
+    tested = {}
+    if main is not None:
+        values = {**cell.variants, REFERENCE: cell.uncertainty[REFERENCE]}
+        tested = tests.against("auroc", {**drawn, REFERENCE: main}, values, list(drawn), REFERENCE)
+    return {name: Quality(resampled.estimate(), tested.get(name)) for name, resampled in drawn.items()}
+
+
+def _controls(
+    cell: Cell, drawn: Mapping[str, Resampled], tests: _Tests, count: Callable[[], None]
+) -> dict[str, ControlFigures]:
+    """Every control beside STC and beside sequence probability."""
+    if not {REFERENCE, BASELINE} <= drawn.keys():
         return {}
-    differences = {name: drawn[name].minus(drawn[reference]) for name in family if name != reference}
-    adjusted = holm([found.p_value for found in differences.values()])
-    return {name: Tested(found, p) for (name, found), p in zip(differences.items(), adjusted, strict=True)}
+    names = [name for name in CONTROLS if name in cell.controls]
+    found, from_stc, from_baseline = {}, {}, {}
+    for name in names:
+        n_resamples = drawn[REFERENCE].n_resamples
+        repeats = [
+            resample("auroc", one, tests.correct, n_resamples=n_resamples, seed=SEED) for one in cell.controls[name]
+        ]
+        own = f"{PREFIX}{name}"
+        values = {**cell.uncertainty, own: cell.controls[name][_median([one.value for one in repeats])]}
+        found[name] = _mean(repeats)
+        from_stc[name] = drawn[REFERENCE].minus(found[name], p_value=tests.p("auroc", REFERENCE, own, values))
+        from_baseline[name] = found[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
+        count()
+    to_stc, to_baseline = tests.family(from_stc), tests.family(from_baseline)
+    return {
+        name: ControlFigures(
+            CONTROLS[name], found[name].estimate(), len(cell.controls[name]), to_stc[name], to_baseline[name]
+        )
+        for name in names
+    }
 
 
-def _variant_qualities(drawn: Mapping[str, Resampled], main: Resampled | None) -> dict[str, Quality]:
-    tests = {} if main is None else _tests({**drawn, REFERENCE: main}, list(drawn), REFERENCE)
-    return {name: Quality(resampled.estimate(), tests.get(name)) for name, resampled in drawn.items()}
+def _median(values: Sequence[float]) -> int:
+    """Position of the (lower) median."""
+    return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
+
+
+def _mean(repeats: Sequence[Resampled]) -> Resampled:
+    """The mean of a metric over repetitions on the same resamples."""
+    first = repeats[0]
+    if first.reason:
+        return first
+    return replace(
+        first,
+        value=float(np.mean([one.value for one in repeats])),
+        values=np.mean([one.values for one in repeats], axis=0),
+        n_non_finite=sum(one.n_non_finite for one in repeats),
+    )

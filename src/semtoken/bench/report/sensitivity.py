@@ -111,7 +111,8 @@ def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
         title="Other clusterings beside the one that the methods use",
         header=("Clustering", "AUROC", "minus STC", "p"),
         groups=tuple(groups),
-        note="Paired bootstrap on the same answers; p corrected by Holm's procedure for all clusterings of the "
+        note="Bootstrap intervals and permutation tests on the same answers; p corrected "
+        "by Holm's procedure for all clusterings of the "
         "study, the intervals not.",
     )
 

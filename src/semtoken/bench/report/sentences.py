@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from semtoken.bench.collected import RunResults
 from semtoken.bench.compare import REFERENCE
-from semtoken.bench.formatting import amount, metric, p_value, signed
-from semtoken.bench.report.measures import SEED, SIGNIFICANT, CellFigures, MethodFigures
+from semtoken.bench.formatting import amount, metric, p_value, signed, signed_interval
+from semtoken.bench.report.measures import BASELINE, FEW, FEWEST, SEED, SIGNIFICANT, CellFigures, MethodFigures
 
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
@@ -27,11 +27,16 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_stc is not None]
     if others:
         better, worse = (sum(_differs(m, sign) for m in others) for sign in (1, -1))
+        tested = [m.quality["auroc"].to_stc for m in others]
+        few = sum(one is not None and one.verdict == "too few answers" for one in tested)
+        rest = f"{len(others) - better - worse - few} neither" + (f", {few} have too few answers" if few else "")
         yield (
             f"Of {len(others)} differences to other methods, {worse} are significant in favour of STC, {better} "
-            f"against it and {len(others) - better - worse} neither (paired bootstrap, Holm, 5 %)."
+            f"against it and {rest} (paired permutation tests, Holm, 5 %)."
         )
     yield from _best_rival(held)
+    yield from _baseline(held)
+    yield from _few(cells)
     yield from _cost(held)
 
 
@@ -48,7 +53,7 @@ def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
 def _smallest_p(cells: Sequence[CellFigures], n_resamples: int) -> tuple[int, float]:
     """The most comparisons with STC in one cell, and the smallest adjusted p-value that one of them can have."""
     family = max((len(cell.compared) for cell in cells), default=1) - 1
-    return family, min(1.0, 2 * family / (n_resamples + 1))
+    return family, min(1.0, family / (n_resamples + 1))
 
 
 def _differs(method: MethodFigures, sign: int) -> bool:
@@ -71,8 +76,32 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
     tested = held[0].methods[rival].quality["auroc"].to_stc
     if len(held) == 1 and tested is not None:
-        sentence += f" (difference {signed(tested.difference.value)}, p {p_value(tested.p_adjusted)})"
+        p = f"p {p_value(tested.p_adjusted)}" if tested.enough else "too few answers for a test"
+        sentence += f" (difference {signed(tested.difference.value)}, {p})"
     yield f"{sentence}."
+
+
+def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
+    """STC beside sequence probability, which costs nothing, wherever both are."""
+    for cell in held:
+        tested = cell.methods[BASELINE].quality["auroc"].to_stc if BASELINE in cell.methods else None
+        if tested is not None and not math.isnan(tested.difference.value):
+            found = tested.difference
+            ends = signed_interval(*sorted((-found.low, -found.high)))
+            said = {"higher": "lower", "lower": "higher"}.get(tested.verdict, tested.verdict)
+            yield f"{cell.title}: STC minus sequence probability is {signed(-found.value)} {ends} ({said})."
+
+
+def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
+    """A warning where few answers are right, or wrong."""
+    for cell in cells:
+        if cell.fewest < FEW:
+            kind = "right" if cell.counts.correct <= cell.counts.incorrect else "wrong"
+            verdict = f"; with fewer than {FEWEST} there is no verdict on any difference" * (cell.fewest < FEWEST)
+            yield (
+                f"Beware: only {cell.fewest:,} of {cell.n:,} answers are {kind} ({cell.title}), too few for reliable "
+                f"figures{verdict}."
+            )
 
 
 def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
@@ -99,8 +128,8 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
     family, least = _smallest_p(cells, n_resamples)
     if family > 0:
         yield (
-            f"p-values come from the same resamples: of {family} comparisons none can have an adjusted one below "
-            f"{least:.3f}."
+            f"p-values come from {n_resamples:,} random exchanges: of {family} comparisons none can have an adjusted "
+            f"one below {least:.3f}."
         )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
