@@ -34,12 +34,18 @@ def softmax(logits: npt.ArrayLike, size: int) -> npt.NDArray[np.float64]:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def mass(probabilities: npt.NDArray[np.float64], tokens: Collection[int]) -> float:
+    return min(1.0, math.fsum(float(probabilities[t]) for t in sorted(tokens)))
+
+
 @dataclass(frozen=True)
 class Answer:
     """What the twin says of one answer."""
 
     probabilities: list[float]
     clustered: list[float]
+    surface: list[float]
+    meaning: list[float]
     log_score: float
     neutral: list[bool]
     neutral_only: bool
@@ -104,17 +110,36 @@ class Twin:
             return {token}
         return {t for t in range(self.size) if self.labels[t] == self.labels[token]}
 
+    def spelled_alike(self, token: int, other: int) -> bool:
+        """Whether the first three characters are the same, case and blanks aside."""
+        return self.normalized[token][:3] == self.normalized[other][:3]
+
+    def surface_set(self, ids: Sequence[int], step: int) -> set[int]:
+        """Tokens of the same spelling, or that spell at least two characters of what follows; the token itself."""
+        own = self.normalized[ids[step]]
+        spelled = self.prefix_set(ids, step)
+        return {ids[step]} | {t for t in spelled if len(self.normalized[t]) > 1 or self.normalized[t] == own}
+
+    def paper_mass(self, probabilities: npt.NDArray[np.float64], ids: Sequence[int], step: int) -> float:
+        """Clustered probability under the paper's rules."""
+        if self.blanks[ids[step]] or self.stopword_tokens[ids[step]]:
+            return 1.0
+        neutral = {t for t in range(self.size) if self.blanks[t] or self.stopword_tokens[t]}
+        return mass(probabilities[step], self.embedding_cluster(ids[step]) | self.prefix_set(ids, step) | neutral)
+
     def score(
         self,
         probabilities: npt.NDArray[np.float64],
         ids: Sequence[int],
         *,
         preset: str = "paper",
+        equality: str = "meaning",
         function_words: str = "paper",
         clustering: bool = True,
         prefix_matching: bool = True,
+        members: str = "all",
     ) -> Answer:
-        """Clustered probability of every token, and the log score of the answer."""
+        """Probabilities of every token under each equality and under these switches, and the log score."""
         if not clustering and not prefix_matching:  # the ablation "neither" is the sequence probability
             function_words = "off"
         first_word = next((i for i, y in enumerate(ids) if not self.blanks[y]), -1)
@@ -128,13 +153,23 @@ class Twin:
             if neutral[i]:
                 clustered.append(1.0)
                 continue
-            consistent = self.embedding_cluster(y) if clustering else {y}
+            consistent = {y}
+            if clustering:
+                cluster = self.embedding_cluster(y)
+                consistent |= cluster if members == "all" else {t for t in cluster if self.spelled_alike(y, t)}
             if prefix_matching:
-                consistent |= self.prefix_set(ids, i)
+                consistent |= self.prefix_set(ids, i) if equality == "meaning" else self.surface_set(ids, i)
             consistent |= {t for t in range(self.size) if self.is_neutral(t, i, first_word, function_words)}
-            clustered.append(min(1.0, math.fsum(float(probabilities[i, t]) for t in sorted(consistent))))
-        own = [float(probabilities[i, y]) for i, y in enumerate(ids)]
-        return Answer(own, clustered, self.log_score(ids, clustered), neutral, neutral_only)
+            clustered.append(mass(probabilities[i], consistent))
+        return Answer(
+            probabilities=[float(probabilities[i, y]) for i, y in enumerate(ids)],
+            clustered=clustered,
+            surface=[mass(probabilities[i], self.surface_set(ids, i)) for i in range(len(ids))],
+            meaning=[self.paper_mass(probabilities, ids, i) for i in range(len(ids))],
+            log_score=self.log_score(ids, clustered),
+            neutral=neutral,
+            neutral_only=neutral_only,
+        )
 
     def log_score(self, ids: Sequence[int], clustered: Sequence[float]) -> float:
         if self.decode(list(ids)).strip() == "":

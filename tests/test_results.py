@@ -11,21 +11,36 @@ import numpy as np
 import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, to_frame
+from semtoken.errors import InvalidInput
+from semtoken.scoring import ScoringRules
 from tests import tiny, worked
 
-SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters())
+SCORED = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), "paper")
 IMPOSSIBLE = score_logits(
     worked.logits({" radio": 1.0}), worked.ids("vision"), worked.clusters(), distribution="unknown"
+)
+SWITCHES: tuple[dict[str, Any], ...] = (
+    {},
+    {"preset": "paper"},
+    {"equality": "meaning"},
+    {"equality": "meaning", "function_words": "off"},
+    {"equality": "meaning", "clustering": False},
+    {"equality": "surface", "clustering": True, "members": "spelling"},
+    {"equality": "exact"},
 )
 BYTE_LEVEL = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
 
 
+def random_rows(seed: int, steps: int = 6) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(0, 3, (steps, BYTE_LEVEL.size))
+
+
 def random_answer(seed: int, steps: int = 6, **switches: Any) -> ScoredResponse:
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(seed + 100)
     labels = random.integers(0, BYTE_LEVEL.size // 6, BYTE_LEVEL.size).astype(np.int32)
-    logits = random.normal(0, 3, (steps, BYTE_LEVEL.size))
+    ids = random.integers(0, BYTE_LEVEL.size, steps)
     return score_logits(
-        logits, random.integers(0, BYTE_LEVEL.size, steps), TokenClusters(labels, BYTE_LEVEL), **switches
+        random_rows(seed, steps), ids, TokenClusters(labels, BYTE_LEVEL), rules=ScoringRules(**switches)
     )
 
 
@@ -49,7 +64,7 @@ def test_offsets_of_a_real_tokenizer() -> None:
     assert all(scored.text[t.start : t.end] == t.text for t in whole)
 
 
-@pytest.mark.parametrize("switches", [{}, {"function_words": "off"}, {"clustering": False}, {"preset": "paper"}])
+@pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_three_masses_add_up(seed: int, switches: dict[str, Any]) -> None:
     content = [t for t in random_answer(seed, **switches).tokens if not t.neutral]
@@ -69,43 +84,158 @@ def test_the_three_masses_of_the_worked_example() -> None:
 
 
 def test_alternatives_of_the_worked_example() -> None:
-    """The strongest five, and why each counts: " radio" (.20) and " The" (.07) do not."""
-    found = [(a.text, round(a.probability, 12), a.source) for a in SCORED.tokens[1].alternatives]
+    """The likely others, and what they are to the chosen token: " radio" and " The" do not count for " tele"."""
+    found = [(a.text, round(a.probability, 12), a.source, a.counted) for a in SCORED.tokens[1].alternatives]
     assert found == [
-        (" television", 0.30, "cluster"),
-        ("TV", 0.20, "cluster"),
-        (" the", 0.06, "neutral"),
-        ("te", 0.05, "prefix"),
-        ("\n", 0.02, "neutral"),
+        (" television", 0.30, "cluster", True),
+        ("TV", 0.20, "cluster", True),
+        (" radio", 0.20, "other", False),
+        (" The", 0.07, "other", False),
+        (" the", 0.06, "neutral", True),
+        ("te", 0.05, "prefix", True),
+        ("\n", 0.02, "neutral", True),
     ]
-    found = [(a.text, a.source) for a in SCORED.tokens[3].alternatives]
-    assert found[0] == (" 1", "prefix")
-    assert sorted(found[1:]) == [(worked.END, "neutral"), ("\n", "neutral")]
+    seventeen = {a.text: (a.source, a.counted) for a in SCORED.tokens[3].alternatives}
+    assert seventeen == {
+        "7": ("other", False),
+        " 1": ("prefix", True),
+        "\n": ("neutral", True),
+        worked.END: ("neutral", True),
+        "vision": ("other", False),
+    }
 
 
-@pytest.mark.parametrize("switches", [{}, {"function_words": "off"}, {"prefix_matching": False}])
+def test_alternatives_that_do_not_count_are_described_as_the_paper_sees_them() -> None:
+    rules = ScoringRules(equality="exact")
+    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), rules=rules)
+    found = {a.text: a.source for a in scored.tokens[1].alternatives}
+    assert found == {a.text: a.source for a in SCORED.tokens[1].alternatives}
+    assert not any(a.counted for token in scored.tokens for a in token.alternatives)
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
 @pytest.mark.parametrize("seed", range(3))
-def test_alternatives_are_the_strongest_consistent_tokens(seed: int, switches: dict[str, Any]) -> None:
-    scored = random_answer(seed, **switches)
-    for token in scored.tokens:
-        found = [a.id for a in token.alternatives]
-        probabilities = [a.probability for a in token.alternatives]
-        assert token.id not in found
-        assert len(set(found)) == len(found)
-        assert probabilities == sorted(probabilities, reverse=True)
+def test_alternatives_are_the_most_probable_tokens(seed: int, switches: dict[str, Any]) -> None:
+    """The first eight of at least 1 %, found by sorting the whole row; those that count are part of its mass."""
+    rows = random_rows(seed)
+    probabilities = np.exp(rows) / np.exp(rows).sum(1, keepdims=True)
+    for row, token in zip(probabilities, random_answer(seed, **switches).tokens, strict=True):
+        order = [i for i in np.argsort(-row, kind="stable").tolist() if i != token.id and row[i] >= 0.01][:8]
+        assert [a.id for a in token.alternatives] == order
+        assert [a.probability for a in token.alternatives] == pytest.approx(row[order])
         by_source = {"cluster": token.cluster_probability, "prefix": token.prefix_probability}
         by_source["neutral"] = token.neutral_probability
         for source, mass in by_source.items():
-            listed = math.fsum(a.probability for a in token.alternatives if a.source == source)
-            assert listed <= mass + 1e-9
-            if source == "neutral" and "function_words" in switches:
-                assert listed == mass == 0
+            counted = math.fsum(a.probability for a in token.alternatives if a.counted and a.source == source)
+            assert counted <= mass + 1e-9
+        assert all(a.source != "other" for a in token.alternatives if a.counted)
 
 
 def test_alternatives_complete_a_small_cluster() -> None:
-    """With fewer than six consistent tokens the list is the whole difference to the token's own probability."""
+    """Where all consistent tokens are likely they are the whole difference to the token's own probability."""
     vision = SCORED.tokens[2]
-    assert vision.probability + sum(a.probability for a in vision.alternatives) == pytest.approx(0.93)
+    counted = [a.probability for a in vision.alternatives if a.counted]
+    assert vision.probability + sum(counted) == pytest.approx(0.93)
+
+
+def test_a_token_with_all_but_one_per_cent_has_no_likely_rival() -> None:
+    step = {"vision": 0.991, " radio": 0.009}
+    scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
+    assert scored.tokens[0].alternatives == ()
+    step = {"vision": 0.989, " radio": 0.011}
+    scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
+    assert [a.text for a in scored.tokens[0].alternatives] == [" radio"]
+
+
+# --- three equalities and borrowed mass ------------------------------------------------------------------------------
+
+
+def test_the_three_equalities_of_the_worked_example() -> None:
+    """By hand from the table in `worked`: " television" and "te" spell " tele...", " 1" is too short for " 17"."""
+    assert [t.probability for t in SCORED.tokens] == pytest.approx([0.50, 0.10, 0.90, 0.50, 0.40])
+    assert [t.surface_probability for t in SCORED.tokens] == pytest.approx([0.70, 0.45, 0.90, 0.50, 0.40])
+    assert [t.meaning_probability for t in SCORED.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1])
+    assert SCORED.uncertainty_under("exact") == pytest.approx(1 - 0.009)
+    assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.45 * 0.90 * 0.50 * 0.40)
+    assert SCORED.uncertainty_under("meaning") == pytest.approx(1 - 0.475230)
+    with pytest.raises(InvalidInput, match="equality must be 'meaning', 'surface' or 'exact'"):
+        SCORED.uncertainty_under("same")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_change_what_is_counted_and_nothing_else(seed: int, switches: dict[str, Any]) -> None:
+    """Every equality is in every result; the score under it is that of rules that count it."""
+    scored, other = random_answer(seed, **switches), random_answer(seed, preset="paper")
+    for equality in ("exact", "surface", "meaning"):
+        assert scored.uncertainty_under(equality) == pytest.approx(other.uncertainty_under(equality), rel=1e-9)
+    for token in scored.tokens:
+        assert token.log_probability <= token.log_surface_probability <= 0
+        assert token.log_probability <= token.log_meaning_probability <= 0
+    surface = random_answer(seed, equality="surface")
+    assert surface.uncertainty == pytest.approx(scored.uncertainty_under("surface"), rel=1e-9)
+    assert other.uncertainty == pytest.approx(scored.uncertainty_under("meaning"), rel=1e-9)
+
+
+def test_borrowed_mass_of_a_token() -> None:
+    tele = SCORED.tokens[1].borrowed
+    assert (tele.own, tele.cluster, tele.prefix, tele.function_words) == pytest.approx((0.10, 0.50, 0.05, 0.08))
+    the = SCORED.tokens[0].borrowed
+    assert (the.own, the.cluster, the.prefix, the.function_words) == pytest.approx((0.50, 0, 0, 0.50))
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize("seed", range(3))
+def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, Any]) -> None:
+    scored = random_answer(seed, **switches)
+    borrowed = scored.borrowed
+    parts = (borrowed.own, borrowed.cluster, borrowed.prefix, borrowed.function_words)
+    assert math.fsum(parts) == pytest.approx(scored.confidence, rel=1e-9)
+    assert min(parts) >= 0
+    assert borrowed.own == pytest.approx(math.exp(scored.log_probability), rel=1e-9)
+    for token in scored.tokens:
+        parts = dataclasses.astuple(token.borrowed)
+        assert math.fsum(parts) == pytest.approx(token.clustered_probability, rel=1e-9)
+
+
+def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
+    """With one step the parts are the masses themselves."""
+    scored = score_logits(worked.logits(worked.STEPS[1]), worked.ids(" tele"), worked.clusters(), "paper")
+    # " tele" ends here: "te" and " tele" itself spell it, " television" is in the cluster.
+    assert dataclasses.astuple(scored.borrowed) == pytest.approx((0.10, 0.50, 0.05, 0.08))
+
+
+def codes(scored: ScoredResponse) -> list[str]:
+    return [flag.code for flag in scored.flags]
+
+
+def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredResponse:
+    return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), rules=ScoringRules(**switches))
+
+
+def test_flags_where_borrowed_mass_decides() -> None:
+    """Thresholds of the docstring: half of a confidence of at least 0.1; a rival of at least 0.1."""
+    lent = {"TV": 0.20, " television": 0.60, " radio": 0.20}
+    assert codes(one_step("TV", lent, preset="paper")) == ["carried_by_cluster", "rivals_counted"]
+    assert codes(one_step("TV", lent, equality="surface")) == []
+    few = {"TV": 0.85, " television": 0.09, " radio": 0.06}
+    assert codes(one_step("TV", few, preset="paper")) == []
+    words = {"TV": 0.20, "\n": 0.30, " the": 0.30, " radio": 0.20}
+    assert codes(one_step("TV", words, preset="paper")) == ["carried_by_function_words"]
+    assert codes(one_step("TV", words, equality="meaning", function_words="off")) == []
+    assert codes(one_step(" the", {" the": 0.08, " radio": 0.92}, preset="paper")) == ["carried_by_function_words"]
+    doubtful = {"TV": 0.02, "\n": 0.04, " radio": 0.94}
+    assert codes(one_step("TV", doubtful, preset="paper")) == []
+
+
+def test_the_same_word_in_another_form_is_no_rival() -> None:
+    step = {" tele": 0.30, " television": 0.60, " radio": 0.10}
+    assert codes(one_step(" tele", step, preset="paper")) == ["carried_by_cluster"]
+
+
+def test_truncation_is_not_known_unless_a_backend_says_so() -> None:
+    assert SCORED.truncated is None
+    assert dataclasses.replace(SCORED, truncated=True).to_dict()["truncated"] is True
 
 
 def test_span_uncertainty() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from typing import Any
@@ -51,7 +52,10 @@ def test_masks_do_not_change_the_vocabulary() -> None:
     ("switch", "message"),
     [
         ({"preset": "published"}, "preset must be one of 'paper', 'default'. Got 'published' instead"),
-        ({"function_words": None}, "function_words must be one of 'paper', 'whole-word', 'off'. Got None instead"),
+        ({"function_words": "no"}, "function_words must be one of 'paper', 'whole-word', 'off'. Got 'no' instead"),
+        ({"rules": "published"}, "preset must be one of 'paper', 'default'. Got 'published' instead"),
+        ({"rules": ScoringRules(), "clustering": True}, "Give either rules or the switches"),
+        ({"rules": "paper", "preset": "paper"}, "Give either rules or preset, not both"),
     ],
 )
 def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None:
@@ -59,24 +63,61 @@ def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None
         score_logits(logits(*STEPS), ids(*worked.ANSWER), worked.clusters(), **switch)
 
 
+@pytest.mark.parametrize(
+    ("switch", "message"),
+    [
+        ({"equality": "same"}, "equality must be one of 'meaning', 'surface', 'exact'. Got 'same' instead"),
+        ({"members": "some"}, "members must be one of 'all', 'spelling'. Got 'some' instead"),
+    ],
+)
+def test_unknown_switches_are_refused(switch: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        ScoringRules(**switch)
+
+
 def test_equal_signatures_mean_equal_rules() -> None:
-    """Function words matter no more once clusters and prefixes are both off; every other switch shows."""
-    seen: dict[str, list[ScoringRules]] = {}
-    for switches in itertools.product(
-        ("paper", "default"), ("paper", "whole-word", "off"), (True, False), (True, False)
-    ):
-        rules = ScoringRules(*switches)  # type: ignore[arg-type]
-        seen.setdefault(rules.signature, []).append(rules)
-    assert len(seen) == 2 * 3 * 3 + 2
-    for same in seen.values():
-        assert len(same) == 1 or not any(rules.clustering or rules.prefix_matching for rules in same)
+    """Signatures tell rules apart by what they count, however they were asked for."""
+    seen: dict[str, set[tuple[Any, ...]]] = {}
+    names = ("preset", "equality", "function_words", "clustering", "prefix_matching", "members")
+    values = (
+        ("paper", "default"),
+        ("meaning", "surface", "exact"),
+        ("paper", "whole-word", "off"),
+        (True, False),
+        (True, False),
+        ("all", "spelling"),
+    )
+    for switches in itertools.product(*values):
+        rules = ScoringRules(**dict(zip(names, switches, strict=True)))
+        preset, equality, words, clustering, prefixes, members = switches
+        counted = (
+            preset,
+            words if clustering or prefixes else "off",
+            members if clustering else "none",
+            ("short" if equality == "meaning" else "long") if prefixes else "none",
+        )
+        seen.setdefault(rules.signature, set()).add(counted)
+    assert all(len(same) == 1 for same in seen.values())
+    assert len(seen) == len(set().union(*seen.values()))
+
+
+def test_presets_and_equalities_are_sets_of_switches() -> None:
+    paper = ScoringRules("paper")
+    assert (paper.equality, paper.function_words, paper.members) == ("meaning", "paper", "all")
+    assert paper.clustering and paper.prefix_matching
+    surface = ScoringRules(equality="surface")
+    assert (surface.preset, surface.function_words, surface.clustering) == ("default", "off", False)
+    assert ScoringRules(equality="exact", clustering=True, members="spelling").clustering, "what is given wins"
+    assert dataclasses.replace(surface, preset="paper").function_words == "off"
+    assert ScoringRules(**dataclasses.asdict(surface)) == surface
 
 
 # --- one token at a time -----------------------------------------------------------------------------------------
 
 
 def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
-    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), **switches)
+    rules = ScoringRules(**{"equality": "meaning", **switches})
+    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), rules=rules)
     return [token.clustered_probability for token in scored.tokens]
 
 
@@ -95,8 +136,8 @@ def test_a_numeral_stands_alone_but_counts_for_others() -> None:
     labels[ids("vision")] = labels[ids("7")]
     clusters = TokenClusters(labels, worked.vocabulary())
     step = {"7": 0.5, " 17": 0.25, "vision": 0.125, " radio": 0.125}
-    seven = score_logits(logits(step), ids("7"), clusters)
-    vision = score_logits(logits(step), ids("vision"), clusters)
+    seven = score_logits(logits(step), ids("7"), clusters, "paper")
+    vision = score_logits(logits(step), ids("vision"), clusters, "paper")
     assert seven.tokens[0].clustered_probability == pytest.approx(0.5)
     assert vision.tokens[0].clustered_probability == pytest.approx(0.875)
 
@@ -122,6 +163,7 @@ def test_whole_word_leaves_an_opening_article_its_uncertainty() -> None:
 
 # --- answers without content -------------------------------------------------------------------------------------
 
+MEANING = ScoringRules(equality="meaning")
 ARTICLE = {"steps": [STEPS[0], STEPS[4]]}  # p(the) = .5 and The .2 in its cluster; p(end) = .5, alone
 
 
@@ -133,7 +175,7 @@ def test_neutral_only_answer_is_certain_for_the_paper() -> None:
 
 
 def test_neutral_only_answer_is_scored_without_neutrality_by_default() -> None:
-    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters())
+    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), rules=MEANING)
     assert scored.uncertainty == pytest.approx(1 - 0.70 * 0.50)
     assert scored.neutral_only
     assert not any(token.neutral for token in scored.tokens)
@@ -146,7 +188,8 @@ def test_neutral_only_answer_still_has_prefixes() -> None:
 
 
 def test_one_content_token_brings_neutrality_back() -> None:
-    scored = score_logits(logits(STEPS[0], STEPS[1], STEPS[4]), ids(" the", "TV", END), worked.clusters())
+    steps = logits(STEPS[0], STEPS[1], STEPS[4])
+    scored = score_logits(steps, ids(" the", "TV", END), worked.clusters(), rules=MEANING)
     assert [token.neutral for token in scored.tokens] == [True, False, True]
     assert not scored.neutral_only
 

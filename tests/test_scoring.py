@@ -25,21 +25,45 @@ from semtoken.scoring.rules import ScoringRules
 from tests import tiny, worked
 from tests.reference import Answer, Twin, softmax
 
-RULES = tuple(
-    {"preset": preset, "function_words": words, "clustering": clustering, "prefix_matching": prefixes}
-    for preset, words, clustering, prefixes in itertools.product(
-        ("paper", "default"), ("paper", "whole-word", "off"), (True, False), (True, False)
-    )
+MEANING: dict[str, Any] = {"equality": "meaning"}
+RULES = (
+    *(
+        {
+            "preset": preset,
+            "equality": "meaning",
+            "function_words": words,
+            "clustering": clusters,
+            "prefix_matching": on,
+        }
+        for preset, words, clusters, on in itertools.product(
+            ("paper", "default"), ("paper", "whole-word", "off"), (True, False), (True, False)
+        )
+    ),
+    *(
+        {"preset": "default", "equality": equality, "function_words": words, "clustering": clusters, "members": members}
+        for equality, words, (clusters, members) in itertools.product(
+            ("meaning", "surface"), ("paper", "off"), ((True, "all"), (True, "spelling"), (False, "all"))
+        )
+    ),
+    *(
+        {"preset": preset, "equality": "exact", "function_words": "off", "clustering": False, "prefix_matching": False}
+        for preset in ("paper", "default")
+    ),
 )
+"""Every switch is named in each, so that the twin needs to know no presets."""
+
+
+def score(logits: Any, ids: Any, clusters: TokenClusters, **switches: Any) -> ScoredResponse:
+    return score_logits(logits, ids, clusters, rules=ScoringRules(**switches))
 
 
 # --- the worked example ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["paper", "default"])
-def test_worked_example(preset: Any) -> None:
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, {"equality": "meaning"}])
+def test_worked_example(rules: dict[str, Any]) -> None:
     """The sums are in the docstring of `worked`."""
-    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), preset)
+    scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
     assert scored.text == " the television 17\n"
     assert [t.clustered_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
     assert scored.uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
@@ -60,10 +84,16 @@ def test_worked_example(preset: Any) -> None:
         # " the" opens the answer: its cluster holds " The", and the line break is neutral still.
         ({"function_words": "whole-word"}, [0.50 + 0.20 + 0.05, 0.73, 0.93, 0.70, 1]),
         ({"function_words": "off"}, [0.70, 0.65, 0.90, 0.60, 0.40]),
+        # " The" is " the" in another case; "te" spells the beginning of "television", and " television" all of it.
+        ({"equality": "surface"}, [0.50 + 0.20, 0.10 + 0.30 + 0.05, 0.90, 0.50, 0.40]),
+        ({"equality": "exact"}, [0.50, 0.10, 0.90, 0.50, 0.40]),
+        # "TV" shares a cluster with " tele", but no letters; "vision" is alone.
+        ({"members": "spelling", "function_words": "off"}, [0.70, 0.10 + 0.30 + 0.05, 0.90, 0.50 + 0.10, 0.40]),
     ],
 )
 def test_worked_example_with_switches(switches: dict[str, Any], clustered: list[float]) -> None:
-    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **switches)
+    rules = {"equality": "meaning", **switches}
+    scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
     assert [t.clustered_probability for t in scored.tokens] == pytest.approx(clustered, abs=1e-12)
     assert scored.uncertainty == pytest.approx(1 - math.prod(clustered), abs=1e-12)
 
@@ -130,6 +160,8 @@ def real_kind(name: str) -> Kind:
 def assert_equals_twin(scored: ScoredResponse, expected: Answer) -> None:
     assert [t.probability for t in scored.tokens] == pytest.approx(expected.probabilities, rel=1e-5, abs=1e-9)
     assert [t.clustered_probability for t in scored.tokens] == pytest.approx(expected.clustered, rel=1e-5, abs=1e-9)
+    assert [t.surface_probability for t in scored.tokens] == pytest.approx(expected.surface, rel=1e-5, abs=1e-9)
+    assert [t.meaning_probability for t in scored.tokens] == pytest.approx(expected.meaning, rel=1e-5, abs=1e-9)
     assert scored.log_score == pytest.approx(expected.log_score, rel=1e-4, abs=1e-5)
     assert [t.neutral for t in scored.tokens] == expected.neutral
     assert scored.neutral_only == (expected.neutral_only and not scored.empty)
@@ -147,7 +179,7 @@ def check_against_twin(kind: Kind, ids: list[int], seed: int, padding: int, rule
     logits = random_logits(seed, len(ids), kind.twin.size + padding)
     probabilities = softmax(logits, kind.twin.size)
     for switches in rules:
-        scored = score_logits(logits, ids, kind.clusters, **switches)
+        scored = score(logits, ids, kind.clusters, **switches)
         assert_equals_twin(scored, kind.twin.score(probabilities, ids, **switches))
 
 
@@ -209,8 +241,8 @@ def test_final_sigma_is_decided_by_the_letters_that_follow() -> None:
     """Alone "ΣΑΣ" lowers to "σας"; followed by "Α" it begins "σασα"."""
     clusters = TokenClusters(np.arange(4), worked.vocabulary(("ΣΑΣ", "Α", "σας", "σασ")))
     steps = np.log([[0.5, 0.1, 0.25, 0.15], [0.1, 0.7, 0.1, 0.1]])
-    assert score_logits(steps[:1], [0], clusters).tokens[0].clustered_probability == pytest.approx(0.5 + 0.25)
-    assert score_logits(steps, [0, 1], clusters).tokens[0].clustered_probability == pytest.approx(0.5 + 0.15)
+    assert score(steps[:1], [0], clusters, preset="paper").tokens[0].clustered_probability == pytest.approx(0.5 + 0.25)
+    assert score(steps, [0, 1], clusters, preset="paper").tokens[0].clustered_probability == pytest.approx(0.5 + 0.15)
 
 
 # --- algebra -----------------------------------------------------------------------------------------------------
@@ -238,7 +270,7 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
     """But for numerals, which always stand alone."""
     logits, ids = draw_answer(kind, seed)
     ids = [t if not kind.twin.is_numeral(t) else ids[0] for t in ids]
-    scored = score_logits(logits, ids, relabelled(kind, np.zeros(kind.twin.size)), function_words="off")
+    scored = score(logits, ids, relabelled(kind, np.zeros(kind.twin.size)), **MEANING, function_words="off")
     assert scored.uncertainty == pytest.approx(0, abs=1e-6)
     assert not scored.neutral_only
 
@@ -247,7 +279,7 @@ def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
 def test_all_single_without_prefixes_is_the_sequence_probability(kind: Kind, seed: int) -> None:
     logits, ids = draw_answer(kind, seed)
     single = relabelled(kind, np.arange(kind.twin.size))
-    scored = score_logits(logits, ids, single, function_words="off", prefix_matching=False)
+    scored = score(logits, ids, single, **MEANING, function_words="off", prefix_matching=False)
     expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
     assert scored.log_score == pytest.approx(expected, rel=1e-6)
     assert scored.log_probability == pytest.approx(expected, rel=1e-6)
@@ -265,21 +297,23 @@ def test_neither_is_the_sequence_probability(kind: Kind, words: Any, preset: Any
     assert not any(t.neutral for t in scored.tokens)
 
 
-@pytest.mark.parametrize("rules", [{}, {"function_words": "whole-word"}, {"preset": "paper", "prefix_matching": False}])
+@pytest.mark.parametrize(
+    "rules", [MEANING, {**MEANING, "function_words": "whole-word"}, {"preset": "paper", "prefix_matching": False}]
+)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rules: dict[str, Any]) -> None:
     logits, ids = draw_answer(kind, seed)
     random = np.random.default_rng(seed)
-    before = score_logits(logits, ids, kind.clusters, **rules)
+    before = score(logits, ids, kind.clusters, **rules)
     labels = kind.clusters.labels.copy()
     labels[labels == labels[random.integers(len(labels))]] = labels[ids[0]]
-    after = score_logits(logits, ids, relabelled(kind, labels), **rules)
+    after = score(logits, ids, relabelled(kind, labels), **rules)
     for small, large in zip(before.tokens, after.tokens, strict=True):
         assert large.log_clustered_probability >= small.log_clustered_probability - 1e-9
         assert small.log_clustered_probability >= small.log_probability - 1e-9
 
 
-@pytest.mark.parametrize("rules", RULES[:3])
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, MEANING, {"equality": "surface"}])
 def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
     kind = small_kind("byte-level")
     logits, ids = draw_answer(kind, 7)
@@ -294,8 +328,8 @@ def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
         byte_errors=old.byte_errors,
     )
     permuted = TokenClusters(kind.clusters.labels[order], vocabulary)
-    one = score_logits(logits, ids, kind.clusters, **rules)
-    two = score_logits(logits[:, order], [int(place[t]) for t in ids], permuted, **rules)
+    one = score(logits, ids, kind.clusters, **rules)
+    two = score(logits[:, order], [int(place[t]) for t in ids], permuted, **rules)
     assert two.text == one.text
     assert two.log_score == pytest.approx(one.log_score, rel=1e-6)
     assert [order[t.id] for t in two.tokens] == ids
@@ -447,7 +481,7 @@ def test_truncated_padding_leaves_no_trace() -> None:
         for step, token in enumerate([*ids, *[special] * len(ids)]):
             answer.add(rows, step, token, normalizers[step])
         answer.truncate(len(ids))
-        assert answer.finish() == score_logits(logits, ids, kind.clusters, **rules)
+        assert answer.finish() == score(logits, ids, kind.clusters, **rules)
 
 
 def test_a_scorer_needs_no_cache() -> None:

@@ -13,23 +13,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semtoken
-from semtoken import TokenClusters, Vocabulary, score_logits, score_top_logprobs
+from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.engine_tokens.checked_list import decimals_of
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
+from semtoken.scoring import ScoringRules
 from semtoken.scoring.topk_bounds import ROUNDING, rounding
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
 
-RULES: tuple[dict[str, Any], ...] = (
-    {"preset": "paper"},
-    {},
-    {"function_words": "whole-word"},
-    {"function_words": "off"},
-    {"clustering": False},
-    {"prefix_matching": False},
-    {"clustering": False, "prefix_matching": False},
+RULES: tuple[dict[str, Any], ...] = tuple(
+    {"rules": ScoringRules(**switches)}
+    for switches in (
+        {},
+        {"preset": "paper"},
+        {"equality": "meaning"},
+        {"equality": "meaning", "function_words": "whole-word"},
+        {"equality": "meaning", "function_words": "off"},
+        {"equality": "meaning", "clustering": False},
+        {"equality": "meaning", "prefix_matching": False},
+        {"equality": "surface"},
+        {"equality": "surface", "clustering": True, "members": "spelling"},
+        {"equality": "exact"},
+    )
 )
+MEANING = ScoringRules(equality="meaning")
+
+
+def codes(scored: ScoredResponse) -> list[str]:
+    """Flags about the lists; those about borrowed mass are tested with all logits."""
+    about_mass = {"carried_by_cluster", "carried_by_function_words", "rivals_counted"}
+    return [flag.code for flag in scored.flags if flag.code not in about_mass]
 
 
 def log_probs(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -58,6 +72,11 @@ def drawn(kind: Kind, data: st.DataObject) -> tuple[np.ndarray[Any, Any], list[i
     return logits.astype(np.float32), ids
 
 
+def assert_inside(bounds: tuple[float, float] | None, exact: float) -> None:
+    assert bounds is not None
+    assert math.exp(bounds[0]) - 1e-6 <= math.exp(exact) <= math.exp(bounds[1]) + 1e-6
+
+
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
@@ -75,6 +94,9 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
         slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to rounding
         assert low - slack <= exact.uncertainty <= high + slack, k
         assert low <= scored.uncertainty <= high
+        for token, twin in zip(scored.tokens, exact.tokens, strict=True):
+            assert_inside(token.log_surface_bounds, twin.log_surface_probability)
+            assert_inside(token.log_meaning_bounds, twin.log_meaning_probability)
         assert low >= former[0] - 1e-9 and high <= former[1] + 1e-9, f"wider with k = {k}"
         former = (low, high)
     assert scored.uncertainty_width == pytest.approx(0, abs=1e-12)
@@ -84,22 +106,23 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
         assert token.cluster_probability == pytest.approx(twin.cluster_probability, abs=2e-6)
         assert token.prefix_probability == pytest.approx(twin.prefix_probability, abs=2e-6)
         assert token.neutral_probability == pytest.approx(twin.neutral_probability, abs=2e-6)
+        assert token.surface_probability == pytest.approx(twin.surface_probability, abs=2e-6)
+        assert token.meaning_probability == pytest.approx(twin.meaning_probability, abs=2e-6)
         assert (token.neutral, token.start, token.end) == (twin.neutral, twin.start, twin.end)
-        if not twin.neutral:  # a neutral token takes one of its own places there
-            close = [(a.id, a.source) for a in twin.alternatives if a.probability > 1e-6]
-            assert [(a.id, a.source) for a in token.alternatives][: len(close)] == close
+        close = [(a.id, a.source, a.counted) for a in twin.alternatives if a.probability > 0.01 + 1e-6]
+        assert [(a.id, a.source, a.counted) for a in token.alternatives][: len(close)] == close
 
 
 def test_a_function_word_that_opens_an_answer_counts_as_with_all_logits() -> None:
-    """Content follows, so that its prefix set does not matter, in neither of the two."""
+    """It counts as certain, so that nothing spells further mass, in neither of the two."""
     kind = small_kind("byte-level")
     neutral = np.flatnonzero(kind.clusters.vocabulary.neutral).tolist()
     [paris] = kind.clusters.find(" Paris")
     logits = np.random.default_rng(0).normal(size=(2, kind.clusters.vocabulary.size)).astype(np.float32)
     for token in neutral:
         ids = [token, paris]
-        exact = score_logits(logits, ids, kind.clusters)
-        scored = score_top_logprobs(best(log_probs(logits), ids, len(logits[0])), kind.clusters)
+        exact = score_logits(logits, ids, kind.clusters, "paper")
+        scored = score_top_logprobs(best(log_probs(logits), ids, len(logits[0])), kind.clusters, "paper")
         assert scored.tokens[0].prefix_probability == exact.tokens[0].prefix_probability == 0
 
 
@@ -222,14 +245,15 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_score_by_hand(form: str) -> None:
-    scored = score_top_logprobs(FORMS[form], clusters())
+    scored = score_top_logprobs(FORMS[form], clusters(), MEANING)
     low, high = by_hand()
     assert scored.uncertainty_bounds == pytest.approx((1 - high, 1 - low), abs=2 * ROUNDING)
     assert scored.uncertainty == pytest.approx(1 - low)  # the listed mass alone
     assert scored.distribution == "unknown"
     assert scored.widest_steps == (0,)
-    assert scored.flags == ()
-    assert [a.text for a in scored.tokens[0].alternatives] == [" television", " the"]
+    assert codes(scored) == []
+    others = [(a.text, a.source, a.counted) for a in scored.tokens[0].alternatives]
+    assert others == [(" television", "cluster", True), (" the", "neutral", True), (" Paris", "other", False)]
 
 
 def test_it_is_a_public_name() -> None:
@@ -238,73 +262,73 @@ def test_it_is_a_public_name() -> None:
 
 def test_token_ids_say_which_token_was_chosen() -> None:
     steps = [{2: -0.7, 1: -0.9}]
-    assert score_top_logprobs(steps, clusters()).text.strip() == "television"
-    assert score_top_logprobs(steps, clusters(), token_ids=[1]).text.strip() == "TV"
+    assert score_top_logprobs(steps, clusters(), MEANING).text.strip() == "television"
+    assert score_top_logprobs(steps, clusters(), MEANING, token_ids=[1]).text.strip() == "TV"
     with pytest.raises(InvalidInput, match="1 steps and 2 token ids"):
-        score_top_logprobs(steps, clusters(), token_ids=[1, 2])
+        score_top_logprobs(steps, clusters(), MEANING, token_ids=[1, 2])
     named = [TopStep(TopToken(-0.1, text="\ufffd"), ())]
-    assert score_top_logprobs(named, clusters(), token_ids=np.array([8])).token_ids == [8]
+    assert score_top_logprobs(named, clusters(), MEANING, token_ids=np.array([8])).token_ids == [8]
     with pytest.raises(InvalidInput, match=r"Step 0.*chose token 1, and token_ids say 2"):
-        score_top_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), token_ids=[2])
+        score_top_logprobs([(1, {1: -0.7, 2: -0.9})], clusters(), MEANING, token_ids=[2])
 
 
 def test_the_whole_logprobs_of_a_choice_will_do() -> None:
-    expected = score_top_logprobs(FORMS["bytes"], clusters())
-    assert score_top_logprobs({"content": FORMS["bytes"], "refusal": None}, clusters()) == expected
-    assert score_top_logprobs(SimpleNamespace(content=FORMS["objects"]), clusters()) == expected
+    expected = score_top_logprobs(FORMS["bytes"], clusters(), MEANING)
+    assert score_top_logprobs({"content": FORMS["bytes"], "refusal": None}, clusters(), MEANING) == expected
+    assert score_top_logprobs(SimpleNamespace(content=FORMS["objects"]), clusters(), MEANING) == expected
 
 
 @pytest.mark.parametrize("steps", [None, "Paris", 3, {}, {"content": None}])
 def test_log_probabilities_that_never_came(steps: Any) -> None:
     with pytest.raises(InvalidInput, match="ask for them"):
-        score_top_logprobs(steps, clusters())
+        score_top_logprobs(steps, clusters(), MEANING)
 
 
 @pytest.mark.parametrize(("text", "flagged"), [(" TV", False), ("TV ", False), ("TV Paris", True), ("", True)])
 def test_steps_that_do_not_spell_the_answer_are_flagged(text: str, flagged: bool) -> None:
-    scored = score_top_logprobs(FORMS["pairs"], clusters(), text=text)
-    assert [flag.code for flag in scored.flags] == ["other_text"] * flagged
+    scored = score_top_logprobs(FORMS["pairs"], clusters(), MEANING, text=text)
+    assert codes(scored) == ["other_text"] * flagged
 
 
 def test_an_appended_chosen_token_says_nothing_of_the_others() -> None:
     """The engine lists the two best and the chosen one behind them: unlisted tokens may be more probable than it."""
     steps = [(1, {6: math.log(0.6), 5: math.log(0.2), 1: math.log(0.001)})]
-    scored = score_top_logprobs(steps, clusters())
+    scored = score_top_logprobs(steps, clusters(), MEANING)
     low, high = scored.uncertainty_bounds
     assert 1 - low == pytest.approx(0.001 + 0.199, abs=1e-4)  # all that is missing: 4 unlisted members, 0.2 each
     assert 1 - high == pytest.approx(0.001, abs=1e-4)
 
 
 def test_a_list_with_the_chosen_token_only_is_wide_and_flagged() -> None:
-    scored = score_top_logprobs([(1, {1: math.log(0.7)})], clusters())
+    scored = score_top_logprobs([(1, {1: math.log(0.7)})], clusters(), MEANING)
     assert scored.uncertainty_bounds == pytest.approx((0.0, 0.3), abs=1e-4)
-    assert [flag.code for flag in scored.flags] == ["no_alternatives"]
+    assert codes(scored) == ["no_alternatives"]
 
 
 def test_halves_of_a_character_need_ids_or_bytes() -> None:
     by_text = TopStep(TopToken(-0.1, text="\ufffd"), ())
     with pytest.raises(InvalidInput, match=r"step 0.*may be any of 2 tokens.*return_tokens_as_token_ids"):
-        score_top_logprobs([by_text], clusters())
+        score_top_logprobs([by_text], clusters(), MEANING)
     halves = [TopStep(TopToken(-0.1, bytes=half), ()) for half in (b"\xc3", b"\xa9")]
-    assert score_top_logprobs(halves, clusters()).text == "é"
+    assert score_top_logprobs(halves, clusters(), MEANING).text == "é"
 
 
 def test_mass_of_unclear_names_is_in_the_upper_bound_only() -> None:
     top = (TopToken(math.log(0.4), 1), TopToken(math.log(0.3), text="\ufffd"), TopToken(math.log(0.2), text=" zzz"))
-    scored = score_top_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters())
+    scored = score_top_logprobs([TopStep(TopToken(math.log(0.4), 1), top)], clusters(), MEANING)
     token = scored.tokens[0]
     assert token.unmapped_probability == pytest.approx(0.2)
     assert token.ambiguous_probability == 0  # neither half of the character is consistent with " TV"
     low, high = scored.uncertainty_bounds
     assert 1 - high == pytest.approx(0.4, abs=1e-4)
     assert 1 - low == pytest.approx(0.4 + 0.2 + 0.1, abs=1e-4)  # 0.1 is missing, the list is keyed by strings
-    assert {flag.code for flag in scored.flags} == {"ambiguous_names", "unmapped_names"}
+    assert set(codes(scored)) == {"ambiguous_names", "unmapped_names"}
 
 
 def test_an_ambiguous_name_that_may_be_consistent() -> None:
     halves = [TopToken(-1.0, bytes=b"\xc3"), TopToken(-1.0, text="\ufffd")]
     character = [TopStep(halves[0], tuple(halves)), TopStep(TopToken(-0.1, bytes=b"\xa9"), ())]
-    scored = score_top_logprobs(character, clusters())
+    scored = score_top_logprobs(character, clusters(), MEANING)
     assert scored.text == "é"
     assert scored.tokens[0].ambiguous_probability == pytest.approx(math.exp(-1))
 
@@ -320,7 +344,7 @@ def test_an_ambiguous_name_that_may_be_consistent() -> None:
 )
 def test_names_of_another_vocabulary_are_refused(chosen: TopToken, known: str) -> None:
     with pytest.raises((InvalidInput, VocabularyMismatch), match=known):
-        score_top_logprobs([TopStep(chosen, ())], clusters())
+        score_top_logprobs([TopStep(chosen, ())], clusters(), MEANING)
 
 
 def test_spellings_of_tokenizer_files_are_understood() -> None:
@@ -340,37 +364,39 @@ def test_spellings_of_tokenizer_files_are_understood() -> None:
 def test_no_log_probability(value: float) -> None:
     steps = [TopStep(TopToken(-0.1, 1), (TopToken(-0.1, 1),)), TopStep(TopToken(value, 6), ())]
     with pytest.raises(InvalidLogits, match="step 1"):
-        score_top_logprobs(steps, clusters())
+        score_top_logprobs(steps, clusters(), MEANING)
 
 
 def test_logits_are_no_log_probabilities() -> None:
     top = tuple(TopToken(-0.2 * i, i) for i in range(1, 6))
     with pytest.raises(InvalidLogits, match=r"step 0 add up to 2\.\d"):
-        score_top_logprobs([TopStep(top[0], top)], clusters())
+        score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING)
 
 
 def test_the_sentinel_is_no_smallest_probability() -> None:
     """-9999 stands for "very unlikely" or "not known": it bounds nothing, and adds nothing."""
     entries = {i: math.log(p) for i, p in TOP.items()}
-    with_sentinel = score_top_logprobs([(1, {**entries, 4: -9999.0})], clusters())
+    with_sentinel = score_top_logprobs([(1, {**entries, 4: -9999.0})], clusters(), MEANING)
     low, high = with_sentinel.uncertainty_bounds
     assert 1 - high == pytest.approx(0.8, abs=1e-4)
     assert 1 - low == pytest.approx(0.95, abs=1e-4)
-    unknown = score_top_logprobs([(1, {**entries, 1: -9999.0})], clusters())
-    assert [flag.code for flag in unknown.flags] == ["missing_log_probability"]
+    unknown = score_top_logprobs([(1, {**entries, 1: -9999.0})], clusters(), MEANING)
+    assert codes(unknown) == ["missing_log_probability"]
     assert 1 - unknown.uncertainty_bounds[1] == pytest.approx(0.3, abs=1e-4)
 
 
 def test_minus_infinity_is_a_probability_of_zero() -> None:
-    scored = score_top_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters())
+    scored = score_top_logprobs([(1, {1: math.log(0.9), 6: math.log(0.1), 4: -math.inf})], clusters(), MEANING)
     assert scored.uncertainty_bounds == pytest.approx((0.1, 0.1), abs=1e-4)
 
 
 def test_nothing_but_zeros_is_refused() -> None:
     zeros = [TopStep(TopToken(0.0, 6), ())] * 6
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs(zeros, clusters())
-    assert score_top_logprobs([TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters())
+        score_top_logprobs(zeros, clusters(), MEANING)
+    assert score_top_logprobs(
+        [TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-30.0, 1)))] * 6, clusters(), MEANING
+    )
 
 
 @pytest.mark.parametrize(
@@ -391,29 +417,29 @@ def test_nothing_but_zeros_is_refused() -> None:
 )
 def test_what_is_no_step_is_refused(steps: list[Any]) -> None:
     with pytest.raises(InvalidInput):
-        score_top_logprobs(steps, clusters())
+        score_top_logprobs(steps, clusters(), MEANING)
 
 
 def test_an_empty_answer_and_one_of_neutral_tokens() -> None:
-    ended = score_top_logprobs([(0, {0: -0.1, 6: -2.5})], clusters())
+    ended = score_top_logprobs([(0, {0: -0.1, 6: -2.5})], clusters(), MEANING)
     assert ended.uncertainty == 1 and ended.uncertainty_bounds == (1, 1)
     the = [(3, {3: math.log(0.6), 6: math.log(0.3)})]
     assert score_top_logprobs(the, clusters(), "paper").uncertainty_bounds == (0, 0)
-    default = score_top_logprobs(the, clusters())
+    default = score_top_logprobs(the, clusters(), MEANING)
     assert default.neutral_only
     assert 1 - default.uncertainty_bounds[1] == pytest.approx(0.6, abs=1e-4)
 
 
 def test_results_carry_the_interval_to_files() -> None:
     pytest.importorskip("pandas")
-    scored = score_top_logprobs(FORMS["pairs"], clusters(), proxy_for="gpt-x")
+    scored = score_top_logprobs(FORMS["pairs"], clusters(), MEANING, proxy_for="gpt-x")
     found = scored.to_dict()
     assert found["uncertainty_bounds"] == list(scored.uncertainty_bounds)
     assert found["proxy_for"] == "gpt-x"
-    assert [flag["code"] for flag in found["flags"]] == ["shared_vocabulary"]
+    assert found["flags"][0]["code"] == "shared_vocabulary"
     frame = semtoken.to_frame([scored])
     assert frame.loc[0, "uncertainty_low"] == scored.uncertainty_bounds[0]
-    assert frame.loc[0, "flags"] == "shared_vocabulary"
+    assert frame.loc[0, "flags"] == ",".join(flag.code for flag in scored.flags)
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------
@@ -492,8 +518,8 @@ def test_a_second_entry_of_a_name_is_the_other_token() -> None:
 
 def test_the_same_entry_twice_counts_once() -> None:
     once = (TopToken(math.log(0.5), bytes=b" TV"), TopToken(math.log(0.2), bytes=b" Paris"))
-    one = score_top_logprobs([TopStep(once[0], once)], clusters())
-    assert score_top_logprobs([TopStep(once[0], (*once, once[0]))], clusters()) == one
+    one = score_top_logprobs([TopStep(once[0], once)], clusters(), MEANING)
+    assert score_top_logprobs([TopStep(once[0], (*once, once[0]))], clusters(), MEANING) == one
 
 
 # --- special tokens that have a name only ----------------------------------------------------------------------------
@@ -553,9 +579,9 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
     with_ids = score_top_logprobs(best(rows, ids, 40), kind.clusters)
     assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
     assert scored.tokens[1].neutral
-    assert scored.flags == ()
+    assert codes(scored) == []
     off = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, function_words="off")
-    assert "special_names" in [flag.code for flag in off.flags]
+    assert "special_names" in codes(off)
     assert off.tokens[1].clustered_bounds[0] < off.tokens[1].clustered_bounds[1]
 
 
@@ -565,11 +591,11 @@ NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|
 def test_the_only_special_token_is_meant_by_its_name() -> None:
     """Consistent with " TV" are the end and itself; "[PAD]" is another entry for the end, and may be anything."""
     steps = [NAMED[0] | {"top_logprobs": NAMED[:2]}, NAMED[1] | {"top_logprobs": NAMED[:2]}]
-    scored = score_top_logprobs(steps, clusters())
+    scored = score_top_logprobs(steps, clusters(), MEANING)
     assert scored.token_ids == [1, 0]
     assert 1 - scored.uncertainty == pytest.approx(0.8)
     assert scored.tokens[0].alternatives[0].source == "neutral"
-    assert scored.flags == ()
+    assert codes(scored) == []
     other = score_top_logprobs([steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), function_words="off")
     assert other.tokens[1].unmapped_probability == pytest.approx(0.1)
     assert other.tokens[1].clustered_probability == pytest.approx(0.3)
@@ -578,15 +604,15 @@ def test_the_only_special_token_is_meant_by_its_name() -> None:
 @pytest.mark.parametrize("name", ["<|end|>", "</s>", "[/INST]", "[gMASK]"])
 def test_names_of_special_tokens(name: str) -> None:
     steps = [TopStep(TopToken(-0.5, text=text), ()) for text in (" TV", name)]
-    assert score_top_logprobs(steps, clusters()).token_ids == [1, 0]
+    assert score_top_logprobs(steps, clusters(), MEANING).token_ids == [1, 0]
     with pytest.raises(InvalidInput, match=r"step 1.*is not in the vocabulary"):  # more text: it was no end
-        score_top_logprobs([*steps, steps[0]], clusters())
+        score_top_logprobs([*steps, steps[0]], clusters(), MEANING)
 
 
 @pytest.mark.parametrize("name", ["[i]", "< >", "<a b>", "x<s>", "[0]"])
 def test_names_that_are_none_of_special_tokens(name: str) -> None:
     with pytest.raises(InvalidInput, match="is not in the vocabulary"):
-        score_top_logprobs([TopStep(TopToken(-0.5, text=name), ())], clusters())
+        score_top_logprobs([TopStep(TopToken(-0.5, text=name), ())], clusters(), MEANING)
 
 
 def test_a_named_end_beside_special_tokens_with_ids_is_not_guessed() -> None:
@@ -612,17 +638,17 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
     steps = [TopStep(alone(t), tuple(map(alone, words[5:10]))) for t in ids]
     with pytest.raises(BackendError, match=r"begins with a blank.*step 0"):
         score_top_logprobs(steps, kind.clusters)
-    assert [flag.code for flag in score_top_logprobs(steps[:1], kind.clusters).flags] == ["names_without_blanks"]
+    assert codes(score_top_logprobs(steps[:1], kind.clusters)) == ["names_without_blanks"]
     with_ids = [TopStep(alone(t, known=True), tuple(map(alone, words[5:10]))) for t in ids]
     scored = score_top_logprobs(with_ids, kind.clusters)
     assert scored.token_ids == ids
-    assert "ambiguous_names" in [flag.code for flag in scored.flags]
+    assert "ambiguous_names" in codes(scored)
 
 
 def test_the_chosen_token_is_found_by_its_id_among_names() -> None:
     """Appended behind the best and named by bytes only, it still says nothing of the others."""
     top = (TopToken(math.log(0.6), bytes=b" Paris"), TopToken(math.log(0.001), bytes=b" TV"))
-    scored = score_top_logprobs([TopStep(TopToken(math.log(0.001), id=1), top)], clusters())
+    scored = score_top_logprobs([TopStep(TopToken(math.log(0.001), id=1), top)], clusters(), MEANING)
     low, high = scored.uncertainty_bounds
     assert 1 - low == pytest.approx(0.001 + 0.399, abs=1e-4)
     assert 1 - high == pytest.approx(0.001, abs=1e-4)
@@ -635,25 +661,25 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     exact = score_logits(logits, [1, 6], clusters())
     rows = log_probs(logits)
     for k in (3, 12, 13):
-        low, high = score_top_logprobs(best(rows, [1, 6], k), clusters()).uncertainty_bounds
+        low, high = score_top_logprobs(best(rows, [1, 6], k), clusters(), MEANING).uncertainty_bounds
         assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
     with pytest.raises(VocabularyMismatch, match="belong to another model"):
-        score_top_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters())
+        score_top_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters(), MEANING)
 
 
 def test_nothing_but_zeros_and_sentinels_is_refused() -> None:
     step = TopStep(TopToken(0.0, 6), (TopToken(0.0, 6), TopToken(-9999.0, 1), TopToken(-9999.0, 2)))
     with pytest.raises(BackendError, match="does not report log-probabilities"):
-        score_top_logprobs([step] * 6, clusters())
-    codes = [flag.code for flag in score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters()).flags]
-    assert codes == ["no_alternatives", "zero_log_probabilities"]
+        score_top_logprobs([step] * 6, clusters(), MEANING)
+    scored = score_top_logprobs([*[step] * 6, FORMS["records"][0]], clusters(), MEANING)
+    assert codes(scored) == ["no_alternatives", "zero_log_probabilities"]
 
 
 def test_a_proxy_with_another_tokenizer_is_refused() -> None:
     top = (TopToken(math.log(0.5), bytes=b" TV"), TopToken(math.log(0.2), bytes=b" London"))
-    assert score_top_logprobs([TopStep(top[0], top)], clusters()).flags[0].code == "unmapped_names"
+    assert score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING).flags[0].code == "unmapped_names"
     with pytest.raises(VocabularyMismatch, match=r"1 of 2 tokens of gpt-x.*London"):
-        score_top_logprobs([TopStep(top[0], top)], clusters(), proxy_for="gpt-x")
+        score_top_logprobs([TopStep(top[0], top)], clusters(), MEANING, proxy_for="gpt-x")
 
 
 # --- shared tokenizers -----------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +17,8 @@ Rows: TypeAlias = Any
 """Logits of shape [n, columns]: a numpy array or a torch tensor on any device."""
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
+
+FEW = 32  # so many numbers are added up faster as Python's own
 
 
 def is_tensor(value: object) -> bool:
@@ -83,14 +87,23 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
 
 def log_sum_exp(values: npt.NDArray[np.floating[Any]]) -> float:
     """log(sum(exp(values))), -inf for no values or none above -inf, NaN for NaN or +inf."""
-    if values.size == 0:
-        return -np.inf
+    if values.size <= FEW:
+        return _log_sum_exp_of_few(values.tolist())
     highest = values.max()
     if not np.isfinite(highest):
         return float(highest) if highest == -np.inf else np.nan
     shifted = values - highest
     np.exp(shifted, out=shifted)
     return float(highest) + float(np.log(shifted.sum()))
+
+
+def _log_sum_exp_of_few(values: list[float]) -> float:
+    """The same without the overhead of array operations."""
+    highest = max(values, default=-math.inf)
+    if not math.isfinite(highest):
+        return -math.inf if highest == -math.inf else math.nan
+    total = sum(math.exp(value - highest) for value in values)
+    return highest + math.log(total)
 
 
 def gather(rows: Rows, row_ids: IdArray, column_ids: IdArray) -> FloatArray:
@@ -107,3 +120,39 @@ def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
     """The first `size` columns of one row, in at least float32, as a numpy array of its own."""
     wide = widened(rows[row, :size])
     return np.array(wide.cpu().numpy() if is_tensor(wide) else wide)
+
+
+def columns_above(
+    rows: Rows, row_ids: Sequence[int], size: int, least: Sequence[float], most: int
+) -> list[tuple[IdArray, FloatArray]]:
+    """Of each row, the columns among the first `size` that hold at least so much, and what they hold.
+
+    Parameters
+    ----------
+    rows
+        Shape [n, columns].
+    row_ids
+        The rows to look at.
+    size
+        Columns beyond are padding.
+    least
+        For each of these rows.
+    most
+        Of rows on an accelerator, no more columns than these, the highest ones.
+    """
+    if is_tensor(rows) and rows.device.type != "cpu":
+        found = rows[list(row_ids), :size].topk(min(most, size), dim=-1)
+        values, columns = found.values.double().cpu().numpy(), found.indices.cpu().numpy()
+        both = [(c[v >= low], v[v >= low]) for c, v, low in zip(columns, values, least, strict=True)]
+        return [(np.asarray(c, dtype=np.int64), np.asarray(v)) for c, v in both]
+    return [_columns_above(rows[row, :size], low) for row, low in zip(row_ids, least, strict=True)]
+
+
+def _columns_above(row: Any, least: float) -> tuple[IdArray, FloatArray]:
+    if not is_tensor(row):
+        columns = (row >= least).nonzero()[0]
+        return columns, row[columns].astype(np.float64)
+    rounded = least - 0.01 * abs(least)  # compared in the row's own type, which may have no more than 8 bits
+    columns = (row >= rounded).nonzero()[:, 0].numpy()
+    values = row[columns].double().numpy()
+    return columns[values >= least], values[values >= least]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken._extras import require
+from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,12 +20,13 @@ if TYPE_CHECKING:
 Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
 one of an engine that does not say."""
-Source = Literal["cluster", "prefix", "neutral"]
+Source = Literal["cluster", "prefix", "neutral", "other"]
+Equality = Literal["meaning", "surface", "exact"]
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A token whose probability was counted as consistent with the chosen one."""
+    """Another token that was likely where one was chosen, counted as agreeing with it or not."""
 
     id: int
     """Token id."""
@@ -31,7 +35,10 @@ class Alternative:
     probability: float
     """Its next-token probability, in [0, 1]."""
     source: Source
-    """Why it counts: same cluster, spells the beginning of what follows, or says nothing (neutral)."""
+    """What it is to the chosen token: in the same cluster, spells the beginning of what follows, says nothing
+    (neutral: function words, white space, special tokens), or none of these (other)."""
+    counted: bool = True
+    """Whether its probability is part of the chosen token's clustered probability."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,24 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Borrowed:
+    """What a clustered probability or a confidence is made of: four probabilities whose sum it is.
+
+    A token's clustered probability is such a sum as it stands. The confidence of an answer is a product; what it gains
+    over the plain sequence probability is shared out by how much each source raises the logs of the steps.
+    """
+
+    own: float
+    """Of the chosen tokens themselves."""
+    cluster: float
+    """Lent by other tokens of their clusters."""
+    prefix: float
+    """Lent by tokens that spell the beginning of what follows."""
+    function_words: float
+    """Lent by function words, white space and special tokens; all that a token lacks which counts as certain."""
+
+
+@dataclass(frozen=True)
 class ScoredToken:
     """One token of an answer."""
 
@@ -73,23 +98,34 @@ class ScoredToken:
     log_probability: float
     """Natural log of its next-token probability, <= 0."""
     log_clustered_probability: float
-    """Natural log of the probability mass consistent with it, <= 0; 0 for a neutral token."""
+    """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
+    log_surface_probability: float
+    """The same under the equality `surface`: tokens of the same spelling up to case and blanks, and those that spell
+    the beginning of the word (from two characters on, unless one character is all of this token)."""
+    log_meaning_probability: float
+    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words."""
     neutral: bool
     """Counted as certain since it is a function word, white space or a special token."""
     cluster_probability: float
-    """Mass of the token and its cluster, in [0, 1]."""
+    """Mass of the token and of those of its cluster that count, in [0, 1]."""
     prefix_probability: float
     """Further mass of tokens that spell the beginning of what follows."""
     neutral_probability: float
     """Further mass of neutral tokens."""
     alternatives: tuple[Alternative, ...]
-    """The strongest other tokens that count as consistent, most probable first."""
+    """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
     log_clustered_bounds: tuple[float, float] | None = None
     """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
+    log_surface_bounds: tuple[float, float] | None = None
+    """The same around the exact `log_surface_probability`."""
+    log_meaning_bounds: tuple[float, float] | None = None
+    """The same around the exact `log_meaning_probability`."""
     ambiguous_probability: float = 0.0
     """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
     unmapped_probability: float = 0.0
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
+    function_word: bool = False
+    """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
 
     @property
     def probability(self) -> float:
@@ -100,6 +136,36 @@ class ScoredToken:
     def clustered_probability(self) -> float:
         """Probability mass consistent with the token, in [0, 1]."""
         return math.exp(self.log_clustered_probability)
+
+    @property
+    def surface_probability(self) -> float:
+        """Probability mass of the same spelling, in [0, 1]."""
+        return math.exp(self.log_surface_probability)
+
+    @property
+    def meaning_probability(self) -> float:
+        """Probability mass that agrees under the paper's rules, in [0, 1]."""
+        return math.exp(self.log_meaning_probability)
+
+    def log_probability_under(self, equality: Equality) -> float:
+        """Natural log of the probability mass that agrees under an equality, <= 0."""
+        match equality:
+            case "exact":
+                return self.log_probability
+            case "surface":
+                return self.log_surface_probability
+            case "meaning":
+                return self.log_meaning_probability
+        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {equality!r} instead.")
+
+    @property
+    def borrowed(self) -> Borrowed:
+        """How much of the clustered probability is the token's own, and what the rest came from."""
+        own = self.probability
+        if self.neutral:
+            return Borrowed(own, 0.0, 0.0, 1.0 - own)
+        cluster = max(self.cluster_probability - own, 0.0)
+        return Borrowed(own, cluster, self.prefix_probability, self.neutral_probability)
 
     @property
     def clustered_bounds(self) -> tuple[float, float]:
@@ -129,9 +195,11 @@ class ScoredResponse:
     log_score_bounds: tuple[float, float] | None = None
     """An interval around the exact `log_score`, where only the k best tokens of each step are known; else None."""
     flags: tuple[Flag, ...] = ()
-    """What was noticed about the log-probabilities."""
+    """What a reader of the score should know: about its log-probabilities, and where borrowed mass decides."""
     proxy_for: str | None = None
     """The model that answered, where the clusters are those of another model with the same tokenizer."""
+    truncated: bool | None = None
+    """The answer was cut off by the token limit; None where that is not known."""
 
     @property
     def uncertainty(self) -> float:
@@ -177,6 +245,20 @@ class ScoredResponse:
         """Log of the plain sequence probability, <= 0."""
         return math.fsum(token.log_probability for token in self.tokens)
 
+    def uncertainty_under(self, equality: Equality) -> float:
+        """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for an empty answer.
+
+        Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
+        """
+        if self.empty:
+            return 1.0
+        return -math.expm1(math.fsum(token.log_probability_under(equality) for token in self.tokens)) + 0.0
+
+    @property
+    def borrowed(self) -> Borrowed:
+        """How much of the confidence is the tokens' own probability, and what the rest came from."""
+        return _shared_out(self.tokens, self.confidence)
+
     @property
     def length_normalized_uncertainty(self) -> float:
         """1 - geometric mean of the clustered probabilities, in [0, 1]. Not the paper's score."""
@@ -208,7 +290,14 @@ class ScoredResponse:
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity."""
         tokens = [
-            asdict(token) | {"probability": token.probability, "clustered_probability": token.clustered_probability}
+            asdict(token)
+            | {
+                "probability": token.probability,
+                "clustered_probability": token.clustered_probability,
+                "surface_probability": token.surface_probability,
+                "meaning_probability": token.meaning_probability,
+                "borrowed": asdict(token.borrowed),
+            }
             for token in self.tokens
         ]
         summary = {
@@ -216,12 +305,15 @@ class ScoredResponse:
             "uncertainty": self.uncertainty,
             "uncertainty_bounds": list(self.uncertainty_bounds),
             "confidence": self.confidence,
+            "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in get_args(Equality)},
+            "borrowed": asdict(self.borrowed),
             "log_score": self.log_score,
             "log_score_bounds": self.log_score_bounds,
             "log_probability": self.log_probability,
             "length_normalized_uncertainty": self.length_normalized_uncertainty,
             "neutral_only": self.neutral_only,
             "empty": self.empty,
+            "truncated": self.truncated,
             "preset": self.preset,
             "distribution": self.distribution,
             "signature": self.signature,
@@ -247,6 +339,23 @@ class ScoredResponse:
         return pandas.DataFrame(self.to_dict()["tokens"])
 
 
+def _shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:
+    """The parts of a confidence: each step's gain in logs, shared among its sources by their mass."""
+    own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
+    gains = [0.0, 0.0, 0.0]
+    for token in tokens:
+        parts = token.borrowed
+        lent = (parts.cluster, parts.prefix, parts.function_words)
+        total = math.fsum(lent)
+        if total <= 0:
+            continue
+        gain = math.log1p(total / max(parts.own, sys.float_info.min))
+        gains = [so_far + gain * part / total for so_far, part in zip(gains, lent, strict=True)]
+    total = math.fsum(gains)
+    shares = [gain / total * (confidence - own) if total else 0.0 for gain in gains]
+    return Borrowed(own, *shares)
+
+
 def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
     """One row per answer: everything but the tokens; bounds in two columns, flags by their codes.
 
@@ -263,6 +372,9 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     row = {name: value for name, value in response.to_dict().items() if not name.endswith(("tokens", "_bounds"))}
     low, high = response.uncertainty_bounds
     flags = ",".join(flag.code for flag in response.flags)
+    under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
+    row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
+    row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
     return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
 
 

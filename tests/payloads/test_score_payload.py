@@ -62,8 +62,8 @@ def test_other_segments() -> None:
 
 def test_flags_of_the_reply_are_in_the_result() -> None:
     [result] = st.score_payload(recording("hidden-reasoning-chat").reply, clusters())
-    assert [flag.code for flag in result.flags] == ["reply"]
-    assert "taken as reasoning" in result.flags[0].message
+    [flag] = [flag for flag in result.flags if flag.code == "reply"]
+    assert "taken as reasoning" in flag.message
 
 
 def test_silence_is_refused() -> None:

@@ -29,20 +29,19 @@ def answer_tokens(answer: ScoredResponse, *, constrained: bool | None = None) ->
     if constrained is None:
         constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
     exact = _floats(token.log_probability for token in tokens)
-    surface = _floats(getattr(token, "log_surface_probability", token.log_probability) for token in tokens)
+    surface = _floats(token.log_surface_probability for token in tokens)
     bounds = {}
-    if any(token.log_clustered_bounds for token in tokens):
-        bounds["meaning"] = _bounds(
-            [token.log_clustered_bounds for token in tokens], tokens, "log_clustered_probability"
-        )
+    if any(token.log_meaning_bounds for token in tokens):
+        bounds["meaning"] = _bounds([token.log_meaning_bounds for token in tokens], tokens, "log_meaning_probability")
+        bounds["surface"] = _bounds([token.log_surface_bounds for token in tokens], tokens, "log_surface_probability")
     return AnswerTokens(
         text=answer.text,
         starts=np.array([token.start for token in tokens], dtype=np.int64),
         ends=np.array([token.end for token in tokens], dtype=np.int64),
         exact=exact,
         surface=np.maximum(surface, exact),
-        meaning=_floats(token.log_clustered_probability for token in tokens),
-        neutral=np.array([token.neutral for token in tokens], dtype=bool),
+        meaning=_floats(token.log_meaning_probability for token in tokens),
+        neutral=np.array([token.function_word for token in tokens], dtype=bool),
         digits=np.array([any(map(str.isdigit, token.text)) for token in tokens], dtype=bool),
         forced=(exact >= CERTAIN) & constrained,
         bounds=bounds,

@@ -12,45 +12,58 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, Rows, as_ids, as_rows, copy_row, gather, log_normalizers
+from semtoken._arrays import (
+    FloatArray,
+    IdArray,
+    Rows,
+    as_ids,
+    as_rows,
+    columns_above,
+    copy_row,
+    gather,
+    is_tensor,
+    log_normalizers,
+)
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
 from semtoken.scoring.masses import (
+    LEAST_LISTED,
+    LISTED,
     NO_PREFIXES,
-    Candidate,
-    PrefixMass,
+    Masses,
+    PrefixSet,
     StepMass,
     StepRequest,
-    consistent_mass,
-    reduce_prefixes,
+    masses,
     reduce_step,
-    strongest_candidates,
+    step_request,
 )
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.vocabulary import Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
-ROWS_AT_ONCE = 64  # rows of a matrix reduced together
+ROWS_AT_ONCE = 64  # rows on an accelerator whose normalisers are computed together
 
 
 def score_logits(
     logits: Any,
     token_ids: Sequence[int] | Any,
     clusters: TokenClusters,
-    preset: Preset = "default",
+    preset: Preset | None = None,
     *,
-    function_words: FunctionWords = "paper",
-    clustering: bool = True,
-    prefix_matching: bool = True,
+    function_words: FunctionWords | None = None,
+    clustering: bool | None = None,
+    prefix_matching: bool | None = None,
+    rules: ScoringRules | Preset | None = None,
     distribution: Distribution = "raw",
 ) -> ScoredResponse:
     """Score one answer from the logits of every step.
@@ -66,12 +79,13 @@ def score_logits(
     clusters
         Clusters of the tokenizer that made the ids.
     preset : {"default", "paper"}
-        `paper` reproduces the published code. `default` differs in one case: an answer without a content token
-        ("No", "the same") is scored without neutrality instead of being called certain.
+        `paper` reproduces the published code. `default` counts what the evidence supports; see `ScoringRules`.
     function_words : {"paper", "whole-word", "off"}
-        Which function words are neutral; see `ScoringRules`.
+        Which function words are neutral, if not those of the preset.
     clustering, prefix_matching
-        Ablations. With both off the score is the sequence probability.
+        Ablations, if not as in the preset. With both off the score is the sequence probability.
+    rules
+        Ready rules in place of these four, which have further switches.
     distribution
         What the logits are: `raw`, `processed` or `unknown`. Recorded in the result.
 
@@ -82,6 +96,8 @@ def score_logits(
 
     Raises
     ------
+    InvalidInput
+        Rules that are not known, or given twice.
     InvalidLogits
         No rows, a wrong number of rows, or a row with NaN, +inf or no finite value (the message names the step).
     VocabularyMismatch
@@ -89,12 +105,19 @@ def score_logits(
     VocabularyError
         An id outside the vocabulary.
     """
-    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    chosen = as_rules(
+        rules,
+        preset=preset,
+        function_words=function_words,
+        clustering=clustering,
+        prefix_matching=prefix_matching,
+    )
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, clusters.vocabulary)
-    answer = LogitsAnswer(scorer_for(clusters, rules))
-    for first in range(0, len(ids), ROWS_AT_ONCE):
-        block = rows[first : first + ROWS_AT_ONCE]
+    answer = LogitsAnswer(scorer_for(clusters, chosen))
+    at_once = ROWS_AT_ONCE if is_tensor(rows) and rows.device.type != "cpu" else 1  # a single row stays in the cache
+    for first in range(0, len(ids), at_once):
+        block = rows[first : first + at_once]
         normalizers = log_normalizers(block, clusters.vocabulary.size)
         for row in range(len(block)):
             answer.add(block, row, ids[first + row], normalizers[row])
@@ -138,7 +161,7 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__(scorer)
-        self._prefixes: dict[int, PrefixMass] = {}
+        self._prefixes: dict[int, PrefixSet] = {}
 
     def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
         """Take in the next step: its row of logits, and the token that was chosen from it.
@@ -148,46 +171,49 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         InvalidLogits
             The row's normaliser is not finite.
         """
-        request = self.plan(token)
-        columns = request.columns
-        values = gather(rows, np.full(len(columns), row), columns)
-        whole = copy_row(rows, row, self.scorer.vocabulary.size) if request.needs_row else None
-        self.accept(request, values, log_normalizer, whole)
+        add_step([self], rows, [row], [token], np.array([log_normalizer]))
 
     def plan(self, token: int) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
-        opening = self._opens(len(self.ids))
+        heads = self.scorer.index.heads([token], complete=False)
         candidates, needs_row = NO_IDS, False
-        if self._may_need_prefixes(neutral=bool(self.scorer.neutral_mask(opening)[token])):
-            heads = self.scorer.index.heads([token], complete=False)
-            if all(heads):
-                candidates = self.scorer.candidates(heads)
-            else:  # a blank, or a piece of a character: anything may follow
-                needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
-        return self.scorer.request(token, candidates, opening=opening, needs_row=needs_row)
+        if all(heads):
+            candidates = self.scorer.candidates(heads)
+        else:  # a blank, or a piece of a character: anything may follow
+            needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
+        opening = self._opens(len(self.ids))
+        return step_request(self.scorer, token, candidates, opening=opening, needs_row=needs_row)
 
-    def accept(self, request: StepRequest, values: FloatArray, log_normalizer: float, row: FloatArray | None) -> None:
-        """Take in the next step from the columns that `plan` asked for; see `add`."""
+    def accept(
+        self,
+        request: StepRequest,
+        log_probs: FloatArray,
+        likely: tuple[tuple[int, float], ...] = (),
+        row: FloatArray | None = None,
+    ) -> None:
+        """Take in the next step from the log-probabilities of the columns that `plan` asked for; see `add_step`.
+
+        Parameters
+        ----------
+        request
+            What `plan` said.
+        log_probs
+            Of `request.columns`.
+        likely
+            The most probable other tokens, with their log-probabilities.
+        row
+            All log-probabilities, if the request needs them.
+        """
         position = len(self.ids)
-        if not math.isfinite(log_normalizer):
-            raise InvalidLogits(
-                f"The logits of step {position} hold NaN or +inf, or not one finite value: "
-                "there is no distribution to score."
-            )
-        log_probs = values - log_normalizer
         waiting = None
-        if request.needs_row or len(request.candidates):
+        if row is not None or len(request.candidates):
             tail = log_probs[len(log_probs) - len(request.candidates) :]
-            whole = None if row is None else row - np.asarray(log_normalizer, dtype=row.dtype)
-            waiting = OpenRow(position, position + 2, request.candidates, tail, whole)
-        self._take_in(reduce_step(request, log_probs), waiting)
+            waiting = OpenRow(position, position + 2, request.candidates, tail, row)
+        self._take_in(reduce_step(self.scorer, request, log_probs, likely), waiting)
 
     def _decide(self, step: OpenRow, head: str) -> None:
-        token = self._steps[step.position].token
         ids = np.sort(self.scorer.index.beginnings(head))
-        ids = ids[~self.scorer.in_cluster(token, ids)]
-        neutral = self.scorer.neutral_mask(self._opens(step.position))[ids]
-        self._prefixes[step.position] = reduce_prefixes(ids, step.take(ids), neutral)
+        self._prefixes[step.position] = PrefixSet(ids, step.take(ids))
 
     def _narrowed(self, step: OpenRow, heads: Sequence[str]) -> OpenRow:
         if step.row is None:
@@ -195,12 +221,12 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _is_decided(self, position: int) -> bool:
-        return all(step.position != position for step in self._open)
+    def _masses(self, position: int) -> Masses:
+        prefixes = self._prefixes.get(position, NO_PREFIXES)
+        return masses(self.scorer, self._steps[position], prefixes, neutrality=self._neutrality)
 
     def _mass(self, position: int) -> LogMass:
-        prefixes = self._prefixes.get(position, NO_PREFIXES)
-        found = log_clustered_probability(self._steps[position], prefixes, neutrality=self._neutrality)
+        found = log_clustered_probability(self._steps[position], self._masses(position), neutrality=self._neutrality)
         return LogMass(found, found, found)
 
     def truncate(self, length: int) -> None:
@@ -212,21 +238,49 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         """The result, once the answer is complete."""
         self._advance(complete=True)
         vocabulary = self.scorer.vocabulary
-        neutrality = self._neutrality
         offsets = vocabulary.offsets(self.ids)
-        tokens = tuple(
-            scored_token(vocabulary, step, self._prefixes.get(i, NO_PREFIXES), offsets[i], neutrality=neutrality)
-            for i, step in enumerate(self._steps)
-        )
+        tokens = tuple(self._scored(position, offsets[position]) for position in range(len(self.ids)))
         blank = not vocabulary.decode(self.ids).strip()
         log_score = -math.inf if blank else math.fsum(token.log_clustered_probability for token in tokens)
         return self._response(distribution, log_score, tokens=tokens)
 
+    def _scored(self, position: int, offsets: tuple[int, int]) -> ScoredToken:
+        """The record of one step."""
+        step, found = self._steps[position], self._masses(position)
+        certain = self._neutrality and step.neutral
+        texts = self.scorer.vocabulary.texts
+        return ScoredToken(
+            id=step.token,
+            text=texts[step.token],
+            start=offsets[0],
+            end=offsets[1],
+            log_probability=min(step.own, 0.0),
+            log_clustered_probability=log_clustered_probability(step, found, neutrality=self._neutrality),
+            log_surface_probability=found.surface,
+            log_meaning_probability=found.meaning,
+            neutral=certain,
+            cluster_probability=min(math.exp(found.cluster), 1.0),
+            prefix_probability=0.0 if certain else min(math.exp(found.prefix), 1.0),
+            neutral_probability=min(math.exp(found.neutral), 1.0),
+            alternatives=self._alternatives(position),
+            function_word=bool(self.scorer.vocabulary.neutral[step.token]),
+        )
+
+    def _alternatives(self, position: int) -> tuple[Alternative, ...]:
+        step = self._steps[position]
+        if not step.likely:
+            return ()
+        prefixes = self._prefixes.get(position, NO_PREFIXES).ids
+        probabilities = {token: math.exp(min(log_prob, 0.0)) for token, log_prob in step.likely}
+        return self.scorer.alternatives(
+            step.token, probabilities, prefixes, opening=step.opening, neutrality=self._neutrality
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that is known of the answer so far: plain values and arrays, for `from_state_dict`."""
         return self._state() | {
-            "steps": [asdict(step) for step in self._steps],
-            "prefixes": {str(position): asdict(mass) for position, mass in self._prefixes.items()},
+            "steps": [vars(step) for step in self._steps],
+            "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
             "open": [vars(step) for step in self._open],
         }
 
@@ -242,17 +296,10 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
             An id outside the vocabulary.
         """
         answer = cls._from_state(scorer, state)
-        answer._steps = [StepMass(**step | {"strongest": _candidates(step)}) for step in state["steps"]]
-        answer._prefixes = {
-            int(position): PrefixMass(**mass | {"strongest": _candidates(mass)})
-            for position, mass in state["prefixes"].items()
-        }
+        answer._steps = [StepMass(**step | {"likely": tuple(map(tuple, step["likely"]))}) for step in state["steps"]]
+        answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
         answer._open = [OpenRow(**step) for step in state["open"]]
         return answer
-
-
-def _candidates(mass: Mapping[str, Any]) -> tuple[Candidate, ...]:
-    return tuple(Candidate(*candidate) for candidate in mass["strongest"])
 
 
 def add_step(
@@ -276,48 +323,63 @@ def add_step(
     InvalidLogits
         A row's normaliser is not finite; the message names the answer by its row.
     """
-    requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
-    if not requests:
+    if not answers:
         return
-    columns = [request.columns for request in requests]
+    _check_normalizers(answers, row_ids, normalizers)
+    size = answers[0].scorer.vocabulary.size
+    requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
+    log_probs = _gather_log_probs(rows, row_ids, [request.columns for request in requests], normalizers)
+    likely = _likely_tokens(rows, row_ids, tokens, normalizers, [float(found[0]) for found in log_probs], size)
+    for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
+        whole = None
+        if request.needs_row:
+            whole = copy_row(rows, row_ids[k], size)
+            whole -= np.asarray(normalizers[k], dtype=whole.dtype)
+        answer.accept(request, log_probs[k], likely[k], whole)
+
+
+def _gather_log_probs(
+    rows: Rows, row_ids: Sequence[int], columns: Sequence[IdArray], normalizers: FloatArray
+) -> list[FloatArray]:
+    """Log-probabilities of some columns of each row, with one transfer."""
+    if len(columns) == 1:
+        return [gather(rows, np.full(len(columns[0]), row_ids[0]), columns[0]) - normalizers[0]]
     lengths = [len(c) for c in columns]
     values = gather(rows, np.repeat(np.asarray(row_ids), lengths), np.concatenate(columns))
-    parts = np.split(values, np.cumsum(lengths)[:-1])
-    for answer, request, row, taken, normalizer in zip(answers, requests, row_ids, parts, normalizers, strict=True):
-        whole = copy_row(rows, row, answer.scorer.vocabulary.size) if request.needs_row else None
-        try:
-            answer.accept(request, taken, float(normalizer), whole)
-        except InvalidLogits as error:
-            raise InvalidLogits(f"Sequence {row} of the batch: {error}") from error
+    return np.split(values - np.repeat(normalizers, lengths), np.cumsum(lengths)[:-1])
 
 
-def log_clustered_probability(step: StepMass, prefixes: PrefixMass, *, neutrality: bool) -> float:
-    """Log of the mass consistent with a step's token, <= 0; 0 for a neutral token where neutrality counts."""
+def _check_normalizers(answers: Sequence[LogitsAnswer], row_ids: Sequence[int], normalizers: FloatArray) -> None:
+    """Raise for a row that holds no distribution."""
+    for answer, row, normalizer in zip(answers, row_ids, normalizers, strict=True):
+        if not math.isfinite(normalizer):
+            where = f"Sequence {row} of the batch: " if len(answers) > 1 else ""
+            raise InvalidLogits(
+                f"{where}The logits of step {len(answer.ids)} hold NaN or +inf, or not one finite value: "
+                "there is no distribution to score."
+            )
+
+
+def _likely_tokens(
+    rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray, own: Sequence[float], size: int
+) -> list[tuple[tuple[int, float], ...]]:
+    """Of each row the most probable tokens but the chosen one, with their log-probabilities."""
+    found: list[tuple[tuple[int, float], ...]] = [()] * len(row_ids)
+    # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
+    unsure = [k for k, log_prob in enumerate(own) if not log_prob > math.log1p(-LEAST_LISTED)]
+    least = [float(normalizers[k]) + math.log(LEAST_LISTED) for k in unsure]
+    above = columns_above(rows, [row_ids[k] for k in unsure], size, least, LISTED + 1) if unsure else []
+    for k, (columns, values) in zip(unsure, above, strict=True):
+        if not len(columns):
+            continue
+        pairs = zip(columns.tolist(), (values - normalizers[k]).tolist(), strict=True)
+        others = sorted((pair for pair in pairs if pair[0] != tokens[k]), key=lambda pair: (-pair[1], pair[0]))
+        found[k] = tuple(others[:LISTED])
+    return found
+
+
+def log_clustered_probability(step: StepMass, found: Masses, *, neutrality: bool) -> float:
+    """Log of the mass that counts as agreeing with a step's token, <= 0; 0 for a neutral one if neutrality counts."""
     if neutrality and step.neutral:
         return 0.0
-    cluster, prefix, neutral = consistent_mass(step, prefixes, neutrality=neutrality)
-    return min(float(np.logaddexp(np.logaddexp(cluster, prefix), neutral)), 0.0)
-
-
-def scored_token(
-    vocabulary: Vocabulary, step: StepMass, prefixes: PrefixMass, offsets: tuple[int, int], *, neutrality: bool
-) -> ScoredToken:
-    """The record of one step, neutral tokens counted as consistent or not."""
-    cluster, prefix, neutral = consistent_mass(step, prefixes, neutrality=neutrality)
-    alternatives = strongest_candidates(step, prefixes, neutrality=neutrality)
-    return ScoredToken(
-        id=step.token,
-        text=vocabulary.texts[step.token],
-        start=offsets[0],
-        end=offsets[1],
-        log_probability=min(step.own, 0.0),
-        log_clustered_probability=log_clustered_probability(step, prefixes, neutrality=neutrality),
-        neutral=neutrality and step.neutral,
-        cluster_probability=min(math.exp(cluster), 1.0),
-        prefix_probability=min(math.exp(prefix), 1.0),
-        neutral_probability=min(math.exp(neutral), 1.0),
-        alternatives=tuple(
-            Alternative(c.id, vocabulary.texts[c.id], math.exp(min(c.log_probability, 0.0)), c.source)
-            for c in alternatives
-        ),
-    )
+    return min(float(np.logaddexp(np.logaddexp(found.cluster, found.prefix), found.neutral)), 0.0)

@@ -8,19 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_sum_exp
-from semtoken.results import Source
-from semtoken.vocabulary import BoolArray
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.scorer import Scorer
 
-STRONGEST = 5  # alternatives kept a step
-
-
-class Candidate(NamedTuple):
-    """A consistent token other than the chosen one."""
-
-    id: int
-    log_probability: float
-    source: Source
-    neutral: bool
+LISTED = 8  # other tokens of a step that are listed with an answer
+LEAST_LISTED = 0.01  # the probability from which on they are
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +21,14 @@ class StepRequest:
 
     token: int
     """The chosen token y_i."""
-    neutral: bool
-    """y_i is neutral at this step."""
-    cluster: IdArray
-    """Other members of y_i's cluster that are not neutral."""
-    cluster_neutral: IdArray
-    """Other members of y_i's cluster that are neutral."""
+    opening: bool
+    """Only blanks come before."""
+    members: IdArray
+    """Other members of y_i's cluster that the paper does not call neutral."""
     neutrals: IdArray
-    """All neutral tokens."""
+    """All tokens that the paper calls neutral."""
+    neutral_members: IdArray
+    """Those of them that are in y_i's cluster."""
     candidates: IdArray
     """Ascending ids of tokens that may turn out to spell the beginning of what follows."""
     needs_row: bool
@@ -46,7 +38,7 @@ class StepRequest:
     def columns(self) -> IdArray:
         """Column ids to take from the row: the token's own, then the groups in the order of the fields."""
         own = np.array([self.token], dtype=np.int64)
-        return np.concatenate([own, self.cluster, self.cluster_neutral, self.neutrals, self.candidates])
+        return np.concatenate([own, self.members, self.neutrals, self.neutral_members, self.candidates])
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,91 +46,133 @@ class StepMass:
     """What is kept of a step: natural logs of probability masses, all <= 0 up to rounding."""
 
     token: int
+    opening: bool
     neutral: bool
+    """y_i is neutral under the rules."""
     own: float
     """log p(y_i)."""
     cluster: float
-    """Other tokens of the cluster that are not neutral."""
+    """Other tokens of the cluster that count and are not neutral."""
     cluster_neutral: float
-    """Other tokens of the cluster that are neutral."""
+    """Other tokens of the cluster that count and are neutral."""
     neutrals: float
     """All neutral tokens."""
-    strongest: tuple[Candidate, ...]
-    """The most probable other members of the cluster and neutral tokens."""
+    meaning: float
+    """What agrees under the paper's rules, prefixes left out: 0 if y_i is neutral there."""
+    likely: tuple[tuple[int, float], ...]
+    """Other tokens of at least `LEAST_LISTED`, the most probable first, with their log-probabilities."""
 
 
-@dataclass(frozen=True, eq=False)
-class PrefixMass:
-    """Mass of the prefix set beyond the cluster."""
+class PrefixSet(NamedTuple):
+    """The tokens that spell the beginning of what follows a step, ascending, and their log-probabilities."""
 
-    content: float
+    ids: IdArray
+    log_probs: FloatArray
+
+
+NO_PREFIXES = PrefixSet(NO_IDS, np.empty(0))
+
+
+class Masses(NamedTuple):
+    """Natural logs of what agrees with a chosen token."""
+
+    cluster: float
+    """The token's own and its cluster's mass, as far as the rules count it."""
+    prefix: float
+    """Further tokens that spell the beginning of what follows."""
     neutral: float
-    strongest: tuple[Candidate, ...]
+    """Further neutral tokens."""
+    surface: float
+    """What agrees under the equality `surface`."""
+    meaning: float
+    """What agrees under the paper's rules."""
 
 
-NO_PREFIXES = PrefixMass(-np.inf, -np.inf, ())
+def step_request(scorer: Scorer, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
+    """What is needed of the row from which `token` was chosen."""
+    paper = scorer.paper
+    members = paper.cluster_of(token)
+    members = members[members != token]
+    neutral = paper.neutral_mask(opening)[members]
+    return StepRequest(
+        token=token,
+        opening=opening,
+        members=members[~neutral],
+        neutrals=paper.neutral_ids(opening),
+        neutral_members=members[neutral],
+        candidates=candidates,
+        needs_row=needs_row,
+    )
 
 
-def reduce_step(request: StepRequest, log_probs: FloatArray) -> StepMass:
+def reduce_step(
+    scorer: Scorer, request: StepRequest, log_probs: FloatArray, likely: tuple[tuple[int, float], ...]
+) -> StepMass:
     """Reduce the log-probabilities of `request.columns` (candidates may be left out) to a `StepMass`."""
-    first = 1 + len(request.cluster)  # log_probs[0] is the chosen token's own
-    second = first + len(request.cluster_neutral)
-    third = second + len(request.neutrals)
-    cluster, cluster_neutral, neutrals = log_probs[1:first], log_probs[first:second], log_probs[second:third]
-    strongest = (
-        *top_candidates(request.cluster, cluster, "cluster", neutral=False),
-        *top_candidates(request.cluster_neutral, cluster_neutral, "cluster", neutral=True),
-        *top_candidates(request.neutrals, neutrals, "neutral", neutral=True),
-    )
+    token, opening = request.token, request.opening
+    first = 1 + len(request.members)  # log_probs[0] is the chosen token's own
+    second = first + len(request.neutrals)
+    third = second + len(request.neutral_members)
+    own = float(log_probs[0])
+    if scorer is scorer.paper:
+        cluster, neutrals = log_sum_exp(log_probs[1:first]), log_sum_exp(log_probs[first:second])
+        cluster_neutral = log_sum_exp(log_probs[second:third])
+        meaning = float(np.logaddexp(np.logaddexp(own, cluster), neutrals))
+    else:
+        cluster, cluster_neutral = _counted_members(scorer, request, log_probs[1:first], log_probs[second:third])
+        neutrals = _counted_neutrals(scorer, request, log_probs[first:second])
+        meaning = log_sum_exp(log_probs[:second])
     return StepMass(
-        token=request.token,
-        neutral=request.neutral,
-        own=float(log_probs[0]),
-        cluster=log_sum_exp(cluster),
-        cluster_neutral=log_sum_exp(cluster_neutral),
-        neutrals=log_sum_exp(neutrals),
-        strongest=strongest,
+        token=token,
+        opening=opening,
+        neutral=bool(scorer.neutral_mask(opening)[token]),
+        own=own,
+        cluster=cluster,
+        cluster_neutral=cluster_neutral,
+        neutrals=neutrals,
+        meaning=0.0 if scorer.paper.neutral_mask(opening)[token] else meaning,
+        likely=likely,
     )
 
 
-def reduce_prefixes(ids: IdArray, log_probs: FloatArray, neutral: BoolArray) -> PrefixMass:
-    """Mass of the tokens `ids` of a prefix set that are not in the cluster, neutral ones apart."""
-    if not len(ids):
-        return NO_PREFIXES
-    return PrefixMass(
-        content=log_sum_exp(log_probs[~neutral]),
-        neutral=log_sum_exp(log_probs[neutral]),
-        strongest=(
-            *top_candidates(ids[~neutral], log_probs[~neutral], "prefix", neutral=False),
-            *top_candidates(ids[neutral], log_probs[neutral], "prefix", neutral=True),
-        ),
-    )
+def _counted_members(
+    scorer: Scorer, request: StepRequest, members: FloatArray, neutral_members: FloatArray
+) -> tuple[float, float]:
+    """Logs of the masses of the cluster's other members that count under the rules: not neutral there, and neutral."""
+    if not scorer.rules.clustering:
+        return -np.inf, -np.inf
+    ids = np.concatenate([request.members, request.neutral_members])
+    log_probs = np.concatenate([members, neutral_members])
+    counted = scorer.in_cluster(request.token, ids)
+    neutral = scorer.neutral_mask(request.opening)[ids]
+    return log_sum_exp(log_probs[counted & ~neutral]), log_sum_exp(log_probs[counted & neutral])
 
 
-def top_candidates(ids: IdArray, log_probs: FloatArray, source: Source, *, neutral: bool) -> list[Candidate]:
-    """The `STRONGEST` most probable of some tokens."""
-    if len(ids) > STRONGEST:
-        kept = log_probs.argpartition(-STRONGEST)[-STRONGEST:]
-        ids, log_probs = ids[kept], log_probs[kept]
-    return [Candidate(i, p, source, neutral) for i, p in zip(ids.tolist(), log_probs.tolist(), strict=True)]
+def _counted_neutrals(scorer: Scorer, request: StepRequest, log_probs: FloatArray) -> float:
+    """Log of the mass of the tokens that are neutral under the rules."""
+    if scorer.rules.effective_function_words == "off":
+        return -np.inf
+    return log_sum_exp(log_probs[scorer.neutral_mask(request.opening)[request.neutrals]])
 
 
-def consistent_mass(step: StepMass, prefixes: PrefixMass, *, neutrality: bool) -> tuple[float, float, float]:
-    """Logs of the masses of cluster, further prefixes and further neutral tokens.
+def masses(scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: bool) -> Masses:
+    """What agrees with a step's token, once its prefix set is known.
 
     Without neutrality the neutral tokens count only where they are in the cluster or the prefix set.
     """
+    ids, log_probs = prefixes
+    other = ids != step.token
+    neutral = scorer.paper.neutral_mask(step.opening)[ids]
+    beyond = ~(scorer.paper.in_cluster(step.token, ids) | neutral)
+    meaning = min(float(np.logaddexp(step.meaning, log_sum_exp(log_probs[beyond]))), 0.0)
+    spelled = log_sum_exp(log_probs[other & scorer.surface.in_prefix_set(step.token, ids)])
+    surface = min(float(np.logaddexp(step.own, spelled)), 0.0)
+    if scorer is scorer.surface:
+        return Masses(step.own, spelled, -np.inf, surface, meaning)
+    further = scorer.in_prefix_set(step.token, ids) & ~scorer.in_cluster(step.token, ids)
+    cluster = float(np.logaddexp(step.own, step.cluster))
     if neutrality:
-        return float(np.logaddexp(step.own, step.cluster)), prefixes.content, step.neutrals
-    cluster = np.logaddexp(np.logaddexp(step.own, step.cluster), step.cluster_neutral)
-    return float(cluster), float(np.logaddexp(prefixes.content, prefixes.neutral)), -np.inf
-
-
-def strongest_candidates(step: StepMass, prefixes: PrefixMass, *, neutrality: bool) -> list[Candidate]:
-    """The most probable consistent tokens other than the chosen one, each once."""
-    if neutrality:  # a neutral token is listed as such, whatever cluster it is in
-        pool = [c for c in (*step.strongest, *prefixes.strongest) if not c.neutral or c.source == "neutral"]
-    else:
-        pool = [c for c in (*step.strongest, *prefixes.strongest) if c.source != "neutral"]
-    pool = [c for c in pool if c.id != step.token and c.log_probability > -np.inf]
-    return sorted(pool, key=lambda c: (-c.log_probability, c.id))[:STRONGEST]
+        content = further & ~scorer.neutral_mask(step.opening)[ids]
+        return Masses(cluster, log_sum_exp(log_probs[content]), step.neutrals, surface, meaning)
+    cluster = float(np.logaddexp(cluster, step.cluster_neutral))
+    return Masses(cluster, log_sum_exp(log_probs[further]), -np.inf, surface, meaning)

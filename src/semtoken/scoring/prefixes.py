@@ -70,6 +70,20 @@ class PrefixIndex:
         """Characters in the longest normalised string."""
         return max(map(len, self._strings), default=0)
 
+    @cached_property
+    def lengths(self) -> IdArray:
+        """Characters of each token's normalised text (int64 [V])."""
+        return np.array([len(text) for text in self.vocabulary.normalized], dtype=np.int64)
+
+    @cached_property
+    def spellings(self) -> IdArray:
+        """A number for each normalised text, the same for tokens that are spelled alike (int64 [V])."""
+        return _numbered(self.vocabulary.normalized)
+
+    def first_letters(self, count: int) -> IdArray:
+        """A number for the first characters of each normalised text (int64 [V])."""
+        return _numbered([text[:count] for text in self.vocabulary.normalized])
+
     def beginnings(self, head: str) -> IdArray:
         """Ids of the tokens whose normalised text begins `head` (`head` itself included)."""
         found = (self._ids.get(head[:k]) for k in range(1, min(len(head), self.longest) + 1))
@@ -156,3 +170,8 @@ class PrefixIndex:
         text = text.lstrip()
         # Subtle: a final sigma lowers to another letter once more letters follow.
         return commonprefix([text.lower(), (text + "a").lower()])  # noqa: RUF071
+
+
+def _numbered(texts: Sequence[str]) -> IdArray:
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)

@@ -1,38 +1,94 @@
-"""Presets, ablations and function-word rules: what counts as consistent with a token."""
+"""What counts as agreeing with a chosen token: three equalities, two presets, and switches to change them.
+
+A token agrees with the chosen one
+
+- under `exact` if it is the chosen token;
+- under `surface` if it spells the same text up to case and blanks, or the beginning of the word (from two characters
+  on, unless one character is all of the chosen token);
+- under `meaning`, the paper's rule, if it is in the chosen token's embedding cluster, if it spells the beginning of the
+  text that follows, or if it is a function word, white space or a special token ("neutral"). A neutral chosen token
+  counts as certain.
+
+A preset is an equality with its switches. Switches that are given win over those of the preset.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from semtoken.errors import InvalidInput
 from semtoken.vocabulary import BoolArray, Vocabulary
 
 Preset = Literal["paper", "default"]
+Equality = Literal["meaning", "surface", "exact"]
 FunctionWords = Literal["paper", "whole-word", "off"]
+Members = Literal["all", "spelling"]
+
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "paper": {"equality": "meaning"},
+    "default": {"equality": "meaning"},
+}
+"""The equality of each preset, and the switches in which it differs from that equality."""
+
+EQUALITIES: dict[Equality, dict[str, Any]] = {
+    "meaning": {"clustering": True, "members": "all", "prefix_matching": True, "function_words": "paper"},
+    "surface": {"clustering": False, "members": "all", "prefix_matching": True, "function_words": "off"},
+    "exact": {"clustering": False, "members": "all", "prefix_matching": False, "function_words": "off"},
+}
+"""The switches of each equality."""
+
+SHORTEST_PREFIX = 2  # characters from which on a token counts as the beginning of a word under `surface`
+SAME_LETTERS = 3  # members of a cluster are related in spelling if so many first characters are the same
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class ScoringRules:
-    """The switches of one scoring run."""
+    """The switches of one scoring run. What is not given is as the preset, or else the equality, has it."""
 
-    preset: Preset = "default"
-    """`paper` reproduces the published code; `default` does not call an answer of neutral tokens certain."""
-    function_words: FunctionWords = "paper"
+    preset: Preset
+    """`paper` reproduces the published code. `default` follows the evidence (docs/method.md), and does not call an
+    answer of function words alone certain."""
+    equality: Equality
+    """`meaning`, `surface` or `exact`."""
+    function_words: FunctionWords
     """`paper`: stopwords and blank tokens are neutral wherever they stand. `whole-word`: stopwords only where the
     token starts a word and does not open the answer. `off`: no token is neutral."""
-    clustering: bool = True
+    clustering: bool
     """Count the mass of the chosen token's cluster."""
-    prefix_matching: bool = True
+    prefix_matching: bool
     """Count the mass of tokens that spell the beginning of what follows."""
+    members: Members
+    """Which members of the cluster count: `all`, or those whose `spelling` is related: the first three characters
+    are the same, case and blanks aside (all of them, where a token has fewer)."""
 
-    def __post_init__(self) -> None:
-        for name, value, allowed in (
-            ("preset", self.preset, get_args(Preset)),
-            ("function_words", self.function_words, get_args(FunctionWords)),
-        ):
-            if value not in allowed:
-                raise InvalidInput(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r} instead.")
+    def __init__(
+        self,
+        preset: Preset = "default",
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
+        *,
+        equality: Equality | None = None,
+        members: Members | None = None,
+    ) -> None:
+        _check("preset", preset, get_args(Preset))
+        switches = PRESETS[preset]
+        if equality is not None:
+            _check("equality", equality, get_args(Equality))
+            switches = {"equality": equality}
+        given = {
+            "function_words": function_words,
+            "clustering": clustering,
+            "prefix_matching": prefix_matching,
+            "members": members,
+        }
+        switches = EQUALITIES[switches["equality"]] | switches
+        switches |= {name: value for name, value in given.items() if value is not None}
+        _check("function_words", switches["function_words"], get_args(FunctionWords))
+        _check("members", switches["members"], get_args(Members))
+        for name, value in {"preset": preset, **switches}.items():
+            object.__setattr__(self, name, value)
 
     @property
     def effective_function_words(self) -> FunctionWords:
@@ -41,10 +97,21 @@ class ScoringRules:
 
     @property
     def signature(self) -> str:
-        """The switches in one line."""
-        switches = {"clustering": self.clustering, "prefix": self.prefix_matching}
-        off = "".join(f"|{name}:off" for name, on in switches.items() if not on)
-        return f"preset:{self.preset}|words:{self.effective_function_words}{off}"
+        """The switches in one line; equal lines mean equal rules."""
+        parts = [f"preset:{self.preset}", f"words:{self.effective_function_words}"]
+        parts += [
+            f"{name}:off" for name, on in (("clustering", self.clustering), ("prefix", self.prefix_matching)) if not on
+        ]
+        if self.clustering and self.members != "all":
+            parts.append(f"members:{self.members}")
+        if self.prefix_matching and self.shortest_prefix > 1:
+            parts.append(f"prefix:{self.shortest_prefix}+")
+        return "|".join(parts)
+
+    @property
+    def shortest_prefix(self) -> int:
+        """Characters from which on a token counts as the beginning of what follows."""
+        return 1 if self.equality == "meaning" else SHORTEST_PREFIX
 
     def neutral_masks(self, vocabulary: Vocabulary) -> tuple[BoolArray, BoolArray]:
         """Which tokens are neutral where they open an answer, and elsewhere (two bool [V])."""
@@ -56,3 +123,39 @@ class ScoringRules:
                 return vocabulary.blank, vocabulary.blank | (neutral & vocabulary.word_start)
             case _:
                 return neutral & False, neutral & False
+
+
+def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r} instead.")
+
+
+def as_rules(
+    rules: ScoringRules | Preset | None = None,
+    *,
+    preset: Preset | None = None,
+    function_words: FunctionWords | None = None,
+    clustering: bool | None = None,
+    prefix_matching: bool | None = None,
+) -> ScoringRules:
+    """Rules from ready ones or the name of a preset, or from the switches that some functions take.
+
+    Raises
+    ------
+    InvalidInput
+        Both rules and switches are given, or a value is not known.
+    """
+    switches = (preset, function_words, clustering, prefix_matching)
+    if isinstance(rules, ScoringRules):
+        if any(value is not None for value in switches):
+            raise InvalidInput("Give either rules or the switches preset, function_words, clustering, prefix_matching.")
+        return rules
+    if rules is not None and preset is not None:
+        raise InvalidInput("Give either rules or preset, not both.")
+    return ScoringRules(rules or preset or "default", function_words, clustering, prefix_matching)
+
+
+PAPER_RULES = ScoringRules("paper")
+"""What `ScoredToken.log_meaning_probability` counts."""
+SURFACE_RULES = ScoringRules(equality="surface")
+"""What `ScoredToken.log_surface_probability` counts."""

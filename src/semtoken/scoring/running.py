@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.results import Distribution, Flag, Running, ScoredResponse
+from semtoken.scoring.borrowed import borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
 
@@ -81,10 +82,6 @@ class RunningAnswer(ABC, Generic[S, O]):
     def _mass(self, position: int) -> LogMass:
         """The mass of a step whose prefix set is decided, or as far as it is known."""
 
-    @abstractmethod
-    def _is_decided(self, position: int) -> bool:
-        """Whether the prefix set of a step is known, or cannot matter."""
-
     # --- taking in steps ---
 
     def _opens(self, position: int) -> bool:
@@ -105,8 +102,6 @@ class RunningAnswer(ABC, Generic[S, O]):
         """Decide every prefix set that the tokens so far can decide."""
         still_open: list[O] = []
         for step in self._open:
-            if not self._may_need_prefixes(neutral=self._steps[step.position].neutral):
-                continue
             if len(self.ids) < step.look_again and not complete:
                 still_open.append(step)
                 continue
@@ -120,11 +115,11 @@ class RunningAnswer(ABC, Generic[S, O]):
                 still_open.append(step)
         self._open = still_open
 
-    def _may_need_prefixes(self, *, neutral: bool) -> bool:
-        """Whether a prefix set can matter; that of a neutral token only if the whole answer turns out neutral."""
+    def _prefixes_matter(self, position: int) -> bool:
+        """Whether the rules count the prefix set of a step: not for neutral tokens, unless all of the answer is."""
         if not self.scorer.rules.prefix_matching:
             return False
-        return not neutral or (self.scorer.rules.preset == "default" and not self._has_content)
+        return not (self._neutrality and self._steps[position].neutral)
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
@@ -146,12 +141,15 @@ class RunningAnswer(ABC, Generic[S, O]):
 
         Before the first content token nothing is settled under the preset `default`.
         """
-        first_open = self._open[0].position if self._open else len(self.ids)
-        settled = first_open if self._neutrality else 0
+        undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
+        settled = min(undecided, default=len(self.ids)) if self._neutrality else 0
         new = [self._mass(position) for position in range(self._n_settled, settled)]
         self._settled = _sum([self._settled, *new])
         self._n_settled = max(self._n_settled, settled)
-        later = [self._around(position) for position in range(self._n_settled, len(self.ids))]
+        later = [
+            self._mass(position) if self._neutrality and position not in undecided else self._undecided(position)
+            for position in range(self._n_settled, len(self.ids))
+        ]
         total = _sum([self._settled, *later])
         return Running(
             uncertainty=-math.expm1(self._settled.estimate) + 0.0,
@@ -160,16 +158,16 @@ class RunningAnswer(ABC, Generic[S, O]):
             n_tokens=len(self.ids),
         )
 
-    def _around(self, position: int) -> LogMass:
-        """Bounds of a step that is not settled; above, those that later tokens can still lead to."""
-        found = self._mass(position)
-        decided = self._neutrality and self._is_decided(position)
-        return found if decided else found._replace(upper=0.0)
+    def _undecided(self, position: int) -> LogMass:
+        """Bounds of a step of which later tokens decide: above, all that they can lead to."""
+        return self._mass(position)._replace(upper=0.0)
 
-    def _response(self, distribution: Distribution, log_score: float, **more: Any) -> ScoredResponse:
+    def _response(
+        self, distribution: Distribution, log_score: float, flags: tuple[Flag, ...] = (), **more: Any
+    ) -> ScoredResponse:
         """The result of the complete answer; `more` has the tokens, and what else is known."""
         text = self.scorer.vocabulary.decode(self.ids)
-        return ScoredResponse(
+        response = ScoredResponse(
             text=text,
             log_score=log_score,
             preset=self.scorer.rules.preset,
@@ -178,6 +176,7 @@ class RunningAnswer(ABC, Generic[S, O]):
             signature=self.scorer.signature,
             **more,
         )
+        return replace(response, flags=(*flags, *borrowed_flags(response)))
 
     # --- saved and taken up again ---
 

@@ -1,18 +1,22 @@
-"""Clusters and rules, prepared for scoring: which tokens may count as consistent with a chosen one."""
+"""Clusters and rules, prepared for scoring: which tokens agree with a chosen one, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
-from semtoken.scoring.masses import StepRequest
+from semtoken.results import Alternative, Source
 from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
 from semtoken.vocabulary import BoolArray, Vocabulary
+
+SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
+"""Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
 
 
 @lru_cache(maxsize=16)
@@ -35,45 +39,98 @@ class Scorer:
         self.vocabulary = clusters.vocabulary
         self.rules = rules
         self.index = index
-        self._neutral_masks = rules.neutral_masks(clusters.vocabulary)
-        self._neutral_ids = tuple(np.flatnonzero(mask) for mask in self._neutral_masks)
         self.signature = f"{clusters.signature}|{rules.signature}"
+        self._neutral_masks = rules.neutral_masks(clusters.vocabulary)
 
-    def request(self, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
-        """What is needed of the row from which `token` was chosen."""
-        mask = self.neutral_mask(opening)
-        members = self.cluster_of(token)
-        members = members[members != token]
-        neutral = mask[members]
-        return StepRequest(
-            token=token,
-            neutral=bool(mask[token]),
-            cluster=members[~neutral],
-            cluster_neutral=members[neutral],
-            neutrals=self._neutral_ids[0 if opening else 1],
-            candidates=candidates,
-            needs_row=needs_row,
-        )
+    @cached_property
+    def paper(self) -> Scorer:
+        """The scorer of the same clusters under the paper's rules."""
+        return self if self.rules == PAPER_RULES else Scorer(self.clusters, PAPER_RULES, self.index)
+
+    @cached_property
+    def surface(self) -> Scorer:
+        """The scorer of the same clusters under the equality `surface`."""
+        return self if self.rules == SURFACE_RULES else Scorer(self.clusters, SURFACE_RULES, self.index)
+
+    @cached_property
+    def _first_letters(self) -> IdArray:
+        return self.index.first_letters(SAME_LETTERS)
+
+    @cached_property
+    def _neutral_ids(self) -> tuple[IdArray, ...]:
+        return tuple(np.flatnonzero(mask) for mask in self._neutral_masks)
 
     def neutral_mask(self, opening: bool) -> BoolArray:
         """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
         return self._neutral_masks[0 if opening else 1]
 
-    def n_neutral(self, opening: bool) -> int:
-        """How many tokens are neutral there."""
-        return len(self._neutral_ids[0 if opening else 1])
+    def neutral_ids(self, opening: bool) -> IdArray:
+        """The tokens that are neutral there."""
+        return self._neutral_ids[0 if opening else 1]
 
     def cluster_of(self, token: int) -> IdArray:
-        """T^e: the ids that share the token's label; a numeral (or any token without clustering) has itself only."""
+        """T^e: the ids that share the token's label and count; a numeral (or any token without clustering) is alone."""
         if not self.rules.clustering or self.vocabulary.numeral[token]:
             return np.array([token], dtype=np.int64)
-        return self.clusters.cluster_ids(token)
+        members = self.clusters.cluster_ids(token)
+        return members if self.rules.members == "all" else members[self.in_cluster(token, members)]
 
     def in_cluster(self, token: int, ids: IdArray) -> BoolArray:
-        """Which of `ids` are in the cluster of `token`."""
+        """Which of `ids` are in the cluster of `token`, and count."""
         if not self.rules.clustering or self.vocabulary.numeral[token]:
             return np.asarray(ids == token)
-        return np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
+        same = np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
+        if self.rules.members == "all":
+            return same
+        related = self._first_letters[ids] == self._first_letters[token]
+        return np.asarray(same & related)
+
+    def in_prefix_set(self, token: int, prefixes: IdArray) -> BoolArray:
+        """Which of the tokens that spell the beginning of what follows the chosen `token` count."""
+        if not self.rules.prefix_matching:
+            return np.zeros(len(prefixes), dtype=bool)
+        if self.rules.shortest_prefix == 1:
+            return np.ones(len(prefixes), dtype=bool)
+        long_enough = self.index.lengths[prefixes] >= self.rules.shortest_prefix
+        return np.asarray(long_enough | (self.index.spellings[prefixes] == self.index.spellings[token]))
+
+    def kinds(
+        self, token: int, ids: IdArray, prefixes: IdArray, *, opening: bool, neutrality: bool
+    ) -> npt.NDArray[np.intp]:
+        """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
+
+        Parameters
+        ----------
+        token
+            The chosen token; it counts as one of its cluster, even if it is neutral.
+        ids
+            Any tokens.
+        prefixes
+            The tokens that spell the beginning of what follows (`PrefixIndex.beginnings`).
+        opening
+            Only blanks come before.
+        neutrality
+            Whether neutral tokens count.
+        """
+        neutral = self.neutral_mask(opening)[ids] & (ids != token) & neutrality
+        counted = prefixes[self.in_prefix_set(token, prefixes)]
+        return np.select([neutral, self.in_cluster(token, ids), np.isin(ids, counted)], [3, 1, 2], 0)
+
+    def alternatives(
+        self, token: int, probabilities: Mapping[int, float], prefixes: IdArray, *, opening: bool, neutrality: bool
+    ) -> tuple[Alternative, ...]:
+        """Other tokens with their probabilities, in their order, and what they are to the chosen `token`.
+
+        One that counts has the reason why it counts; one that does not is described as the paper's rules see it.
+        """
+        ids = np.array(list(probabilities), dtype=np.int64)
+        counted = self.kinds(token, ids, prefixes, opening=opening, neutrality=neutrality)
+        described = self.paper.kinds(token, ids, prefixes, opening=opening, neutrality=True)
+        sources = np.where(counted > 0, counted, described).tolist()
+        return tuple(
+            Alternative(i, self.vocabulary.texts[i], probability, SOURCES[source], counted=reason > 0)
+            for (i, probability), source, reason in zip(probabilities.items(), sources, counted.tolist(), strict=True)
+        )
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
         """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""

@@ -15,7 +15,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, check_shape
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.rules import Preset, ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import TopkAnswer
 
@@ -28,17 +28,8 @@ class _Stream(Generic[A]):
     _kind: Callable[[Scorer], A]
     """What scores the answer."""
 
-    def __init__(
-        self,
-        clusters: TokenClusters,
-        preset: Preset = "default",
-        *,
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
-    ) -> None:
-        rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        self._answer: A = self._kind(scorer_for(clusters, rules))
+    def __init__(self, clusters: TokenClusters, rules: ScoringRules | Preset | None = None, **switches: Any) -> None:
+        self._answer: A = self._kind(scorer_for(clusters, as_rules(rules, **switches)))
 
 
 class LogitsStream(_Stream[LogitsAnswer]):
@@ -46,8 +37,12 @@ class LogitsStream(_Stream[LogitsAnswer]):
 
     Parameters
     ----------
-    clusters, preset, function_words, clustering, prefix_matching
+    clusters
         As in `score_logits`.
+    rules
+        What counts as agreeing: a preset's name, or `ScoringRules`.
+    **switches
+        Instead of `rules`, the four switches of `score_logits`.
     """
 
     _kind = LogitsAnswer
@@ -76,8 +71,8 @@ class TopLogprobsStream(_Stream[TopkAnswer]):
 
     Parameters
     ----------
-    clusters, preset, function_words, clustering, prefix_matching
-        As in `score_top_logprobs`.
+    clusters, rules, **switches
+        As for `LogitsStream`.
     """
 
     _kind = TopkAnswer

@@ -20,8 +20,9 @@ from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, no
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken
-from semtoken.scoring.masses import STRONGEST
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.masses import LEAST_LISTED, LISTED
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds
@@ -31,15 +32,16 @@ from semtoken.scoring.topk_flags import listed_flags, text_flags
 def score_top_logprobs(
     steps: Any,
     clusters: TokenClusters,
-    preset: Preset = "default",
+    rules: ScoringRules | Preset | None = None,
     *,
-    function_words: FunctionWords = "paper",
-    clustering: bool = True,
-    prefix_matching: bool = True,
     distribution: Distribution = "unknown",
     token_ids: Sequence[int] | None = None,
     proxy_for: str | None = None,
     text: str | None = None,
+    preset: Preset | None = None,
+    function_words: FunctionWords | None = None,
+    clustering: bool | None = None,
+    prefix_matching: bool | None = None,
 ) -> ScoredResponse:
     """Score one answer of which only the k most probable tokens of each step are known.
 
@@ -50,8 +52,8 @@ def score_top_logprobs(
         A token is found by its id, else by "token_id:N", else by its bytes, else by its string.
     clusters
         Clusters of the tokenizer that the engine uses.
-    preset, function_words, clustering, prefix_matching
-        As in `score_logits`.
+    rules
+        What counts as agreeing: a preset's name, or `ScoringRules`.
     distribution
         What the log-probabilities are: `raw`, `processed` or `unknown` (an API that does not say).
     token_ids
@@ -63,6 +65,8 @@ def score_top_logprobs(
     text
         The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
         flagged.
+    preset, function_words, clustering, prefix_matching
+        Instead of `rules`, as in `score_logits`.
 
     Returns
     -------
@@ -80,8 +84,14 @@ def score_top_logprobs(
     VocabularyMismatch
         Ids and names of the tokens disagree with the vocabulary of the clusters.
     """
-    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-    answer = TopkAnswer(scorer_for(clusters, rules))
+    chosen = as_rules(
+        rules,
+        preset=preset,
+        function_words=function_words,
+        clustering=clustering,
+        prefix_matching=prefix_matching,
+    )
+    answer = TopkAnswer(scorer_for(clusters, chosen))
     read = as_top_steps(steps, token_ids)
     if not read:
         raise InvalidInput(
@@ -129,8 +139,7 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         self._blanks_left_out = left_out
         self._numbers += listed.numbers
         self._decimals = max(self._decimals, listed.decimals)
-        waits = self.scorer.rules.prefix_matching
-        self._take_in(listed, OpenStep(position, position + 2) if waits else None)
+        self._take_in(listed, OpenStep(position, position + 2))
 
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)
@@ -138,13 +147,13 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _is_decided(self, position: int) -> bool:
-        return position in self._prefixes or self._steps[position].neutral or not self.scorer.rules.prefix_matching
-
     def _bounds(self, position: int) -> StepBounds:
+        return self._bounds_under(self.scorer, position, neutrality=self._neutrality)
+
+    def _bounds_under(self, scorer: Scorer, position: int, *, neutrality: bool) -> StepBounds:
         prefixes = self._prefixes.get(position)
         off = rounding(self._decimals, self._numbers)
-        return step_bounds(self.scorer, self._steps[position], prefixes, neutrality=self._neutrality, off=off)
+        return step_bounds(scorer, self._steps[position], prefixes, neutrality=neutrality, off=off)
 
     def _mass(self, position: int) -> LogMass:
         found = self._bounds(position)
@@ -168,14 +177,49 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         return self._response(
             distribution,
             estimate,
+            flags=(*listed_flags(self._steps, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
             tokens=tuple(
-                _scored(self.scorer, listed, found, span)
-                for listed, found, span in zip(self._steps, bounds, offsets, strict=True)
+                self._scored(position, found, span)
+                for position, (found, span) in enumerate(zip(bounds, offsets, strict=True))
             ),
             log_score_bounds=(low, high),
-            flags=(*listed_flags(self._steps, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
             proxy_for=proxy_for,
         )
+
+    def _scored(self, position: int, found: StepBounds, span: tuple[int, int]) -> ScoredToken:
+        """The record of one step."""
+        step = self._steps[position]
+        surface = self._bounds_under(self.scorer.surface, position, neutrality=False)
+        meaning = self._bounds_under(self.scorer.paper, position, neutrality=True)
+        return ScoredToken(
+            id=step.token,
+            text=self.scorer.vocabulary.texts[step.token],
+            start=span[0],
+            end=span[1],
+            log_probability=step.log_prob,
+            log_clustered_probability=found.estimate,
+            log_surface_probability=surface.estimate,
+            log_meaning_probability=meaning.estimate,
+            neutral=found.certain,
+            cluster_probability=found.cluster,
+            prefix_probability=found.prefix,
+            neutral_probability=found.neutral,
+            alternatives=self._alternatives(position),
+            function_word=bool(self.scorer.vocabulary.neutral[step.token]),
+            log_clustered_bounds=(found.lower, found.upper),
+            log_surface_bounds=(surface.lower, surface.upper),
+            log_meaning_bounds=(meaning.lower, meaning.upper),
+            ambiguous_probability=found.ambiguous,
+            unmapped_probability=step.unmapped,
+        )
+
+    def _alternatives(self, position: int) -> tuple[Alternative, ...]:
+        step = self._steps[position]
+        listed = zip(step.ids.tolist(), step.probabilities.tolist(), strict=True)
+        others = sorted((pair for pair in listed if pair[0] != step.token), key=lambda pair: (-pair[1], pair[0]))
+        likely = {token: probability for token, probability in others[:LISTED] if probability >= LEAST_LISTED}
+        prefixes = self._prefixes.get(position, NO_IDS)
+        return self.scorer.alternatives(step.token, likely, prefixes, opening=step.opening, neutrality=self._neutrality)
 
 
 def _proxy_flags(proxy_for: str | None) -> list[Flag]:
@@ -183,24 +227,3 @@ def _proxy_flags(proxy_for: str | None) -> list[Flag]:
         return []
     message = f"The clusters are another model's than {proxy_for}, with the same tokenizer: a proxy for its own."
     return [Flag("shared_vocabulary", message)]
-
-
-def _scored(scorer: Scorer, step: ListedStep, found: StepBounds, span: tuple[int, int]) -> ScoredToken:
-    texts = scorer.vocabulary.texts
-    strongest = sorted(found.consistent, key=lambda one: (-one.probability, one.id))[:STRONGEST]
-    return ScoredToken(
-        id=step.token,
-        text=texts[step.token],
-        start=span[0],
-        end=span[1],
-        log_probability=step.log_prob,
-        log_clustered_probability=found.estimate,
-        neutral=found.certain,
-        cluster_probability=found.cluster,
-        prefix_probability=found.prefix,
-        neutral_probability=found.neutral,
-        alternatives=tuple(Alternative(one.id, texts[one.id], one.probability, one.source) for one in strongest),
-        log_clustered_bounds=(found.lower, found.upper),
-        ambiguous_probability=found.ambiguous,
-        unmapped_probability=step.unmapped,
-    )

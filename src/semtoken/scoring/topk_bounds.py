@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._arrays import IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
-from semtoken.results import Source
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer
 from semtoken.vocabulary import BoolArray
@@ -18,15 +18,6 @@ from semtoken.vocabulary import BoolArray
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 3  # so few may be chance where the numbers are few, too
 MANY_NUMBERS = 10
-
-
-@dataclass(frozen=True)
-class Consistent:
-    """A listed token that is consistent with the chosen one."""
-
-    id: int
-    probability: float
-    source: Source
 
 
 @dataclass(frozen=True)
@@ -43,8 +34,6 @@ class StepBounds:
     neutral: float
     ambiguous: float
     """Mass of entries that may be consistent or not."""
-    consistent: tuple[Consistent, ...]
-    """Listed tokens other than the chosen one."""
 
 
 def rounding(decimals: int, numbers: int) -> float:
@@ -71,7 +60,7 @@ def step_bounds(
     off
         By how much each log-probability may be off. A complete list in full precision is taken as exact.
     """
-    if not step.stands_for or (neutrality and step.neutral):
+    if not step.stands_for or (neutrality and scorer.neutral_mask(step.opening)[step.token]):
         return _bounds(scorer, step, prefixes, neutrality=neutrality, off=off)
     found = [
         _bounds(scorer, _as_if(step, token), prefixes, neutrality=neutrality, off=off)
@@ -99,31 +88,25 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
 
 
 def _bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float) -> StepBounds:
-    found = NO_IDS if prefixes is None else prefixes
-    union = _Union(scorer, step, found, neutrality)
-    sources = union.sources_of(step.ids)
-    masses = {name: float(step.probabilities[[s == name for s in sources]].sum()) for name in _SOURCES}
-    certain = neutrality and step.neutral
+    union = _Union(scorer, step, NO_IDS if prefixes is None else prefixes, neutrality)
+    kinds = union.kinds_of(step.ids)
+    cluster, prefix, neutral = (float(step.probabilities[kinds == kind].sum()) for kind in (1, 2, 3))
+    certain = bool(neutrality and scorer.neutral_mask(step.opening)[step.token])
     inside, ambiguous = union.unclear_mass()
-    lower = math.fsum([*masses.values(), inside])
-    unseen = union.size - sum(source is not None for source in sources)
+    lower = math.fsum([cluster, prefix, neutral, inside])
+    unseen = union.size - int(np.count_nonzero(kinds))
     missing = 0.0 if step.complete else max(0.0, 1.0 - step.total) + off
     most = min(missing, max(unseen, 0) * step.smallest)
     upper = lower + ambiguous + step.unmapped + most
     logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and off <= ROUNDING else off)
-    entries = zip(step.ids.tolist(), step.probabilities.tolist(), sources, strict=True)
     return StepBounds(
         *logs,
         certain=certain,
-        cluster=min(masses["cluster"], 1.0),
-        prefix=min(masses["prefix"], 1.0),
-        neutral=min(masses["neutral"] + certain * math.exp(step.log_prob), 1.0),
+        cluster=min(cluster, 1.0),
+        prefix=0.0 if certain else min(prefix, 1.0),
+        neutral=min(neutral + certain * math.exp(step.log_prob), 1.0),
         ambiguous=min(ambiguous, 1.0),
-        consistent=tuple(Consistent(i, p, s) for i, p, s in entries if s is not None and i != step.token and p > 0),
     )
-
-
-_SOURCES: tuple[Source, ...] = ("cluster", "prefix", "neutral")
 
 
 def _logs(lower: float, upper: float, slack: float) -> tuple[float, float, float]:
@@ -141,13 +124,10 @@ class _Union:
     prefixes: IdArray
     neutrality: bool
 
-    def sources_of(self, ids: IdArray) -> list[Source | None]:
-        """Why each token counts; None for those that do not."""
-        neutral = self._neutral(ids) & (ids != self.step.token)
-        cluster = self.scorer.in_cluster(self.step.token, ids)
-        prefix = np.isin(ids, self.prefixes)
-        kinds = np.select([neutral, cluster, prefix], [3, 1, 2], 0)
-        return [(None, *_SOURCES)[kind] for kind in kinds.tolist()]
+    def kinds_of(self, ids: IdArray) -> npt.NDArray[np.intp]:
+        """Why each token counts, see `Scorer.kinds`; 0 for those that do not."""
+        opening = self.step.opening
+        return self.scorer.kinds(self.step.token, ids, self.prefixes, opening=opening, neutrality=self.neutrality)
 
     def _neutral(self, ids: IdArray) -> BoolArray:
         if not self.neutrality:
@@ -157,15 +137,17 @@ class _Union:
     @property
     def size(self) -> int:
         """Its members."""
-        members = np.union1d(self.scorer.cluster_of(self.step.token), self.prefixes)
+        token = self.step.token
+        spelled = self.prefixes[self.scorer.in_prefix_set(token, self.prefixes)]
+        members = np.union1d(self.scorer.cluster_of(token), spelled)
         others = int(np.count_nonzero(~self._neutral(members)))
-        return others + (self.scorer.n_neutral(self.step.opening) if self.neutrality else 0)
+        return others + (len(self.scorer.neutral_ids(self.step.opening)) if self.neutrality else 0)
 
     def unclear_mass(self) -> tuple[float, float]:
         """Mass of entries whose possible tokens are all members, and of those of which only some are."""
         inside = mixed = 0.0
         for candidates, probability in self.step.ambiguous:
-            members = [s is not None for s in self.sources_of(np.array(candidates, dtype=np.int64))]
-            inside += probability * all(members)
-            mixed += probability * (any(members) and not all(members))
+            members = self.kinds_of(np.array(candidates, dtype=np.int64)) > 0
+            inside += probability * bool(members.all())
+            mixed += probability * bool(members.any() and not members.all())
         return inside, mixed
