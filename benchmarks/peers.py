@@ -47,7 +47,6 @@ import semtoken as st
 from semtoken import methods
 from semtoken.generation import Generation
 from semtoken.statistics import Decoding, EntailmentModel, p_true_prompt, record
-from semtoken.statistics.p_true import continuation_log_probs
 from semtoken.statistics.pairs import with_question
 
 QUESTIONS = [
@@ -254,7 +253,7 @@ def polygraph_pipeline(stc: Any, generations: Sequence[Generation]) -> dict[str,
     """Our functions on our statistics with LM-Polygraph's options; NaN where a deliberate difference applies."""
     word = stc.tokenizer("True")["input_ids"]
     prompts = [stc.tokenizer(p_true_prompt(g.question, g.text))["input_ids"] for g in generations]
-    asked = continuation_log_probs(stc, prompts, [word, [stc.tokenizer.eos_token_id]], 8)
+    asked = stc.backend.next_log_probs(prompts, [word, [stc.tokenizer.eos_token_id]])
 
     def semantic_entropy(i: int, g: Generation) -> float:
         if len(set(g.sample_text_index)) < len(g.sample_texts):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semtoken import methods as methods
     from semtoken import metrics as metrics
-    from semtoken.backends.transformers import STC, ClusterRecorder
+    from semtoken.backends.transformers.recorder import ClusterRecorder
     from semtoken.calibration import Calibrator, Threshold, select
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.scoring import score_logits, score_top_logprobs
+    from semtoken.stc import STC
     from semtoken.tables import token_table
     from semtoken.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "STC": "semtoken.backends.transformers",
-    "ClusterRecorder": "semtoken.backends.transformers",
+    "STC": "semtoken.stc",
+    "ClusterRecorder": "semtoken.backends.transformers.recorder",
     "Calibrator": "semtoken.calibration",
     "Threshold": "semtoken.calibration",
     "select": "semtoken.calibration",

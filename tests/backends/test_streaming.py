@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken.backends.transformers.stream import AnswerStream, stream_generate
+from semtoken.backends.stream import AnswerStream, stream_generate
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits
 from tests import tiny
 from tests.backends.test_transformers import PROMPTS, assert_same, scorer

@@ -12,11 +12,12 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
-from semtoken.backends.transformers import prefill
+from semtoken.backends.transformers import cache
+from semtoken.backends.transformers.draws import SeededDraws, draw_key
+from semtoken.backends.transformers.observe import middle_layer
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.generation import Generation
 from semtoken.statistics import Decoding, Timings, record_greedy, record_samples
-from semtoken.statistics.decoding import SeededDraws, draw_key, middle_layer
 from semtoken.statistics.generations import chosen_first
 from tests import tiny
 from tests.statistics import models
@@ -85,7 +86,7 @@ def test_stc_scores_come_from_the_same_pass() -> None:
 def test_a_cache_that_cannot_be_repeated_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     stc = models.answering()
     shared = sampled(stc)
-    monkeypatch.setattr(prefill, "REPEATABLE", ())
+    monkeypatch.setattr(cache, "REPEATABLE", ())
     for one, two in zip(shared, sampled(stc), strict=True):
         assert one.sample_token_ids == two.sample_token_ids
         np.testing.assert_allclose(one.hidden_states, two.hidden_states, atol=1e-3)

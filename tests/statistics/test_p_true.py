@@ -10,7 +10,6 @@ import torch
 
 from semtoken.errors import InvalidInput
 from semtoken.statistics import p_true_log_probs, p_true_prompt
-from semtoken.statistics.p_true import continuation_log_probs
 from tests.statistics import models
 
 QUESTIONS = ["who is it", "The capital of France is ?", "TV"]
@@ -58,7 +57,7 @@ def test_continuations_share_forward_passes() -> None:
     handle = stc.model.register_forward_hook(count)
     prompts = [[5, 6, 7], [8, 9]]
     continuations = [[3], [4, 10], [11], [4, 10, 3], [12, 5]]
-    found = continuation_log_probs(stc, prompts, continuations, batch_size=2)
+    found = stc.backend.next_log_probs(prompts, continuations, batch_size=2)
     handle.remove()
     assert calls == 2  # after tokens 4 and 10, and after token 12
     for i, prompt in enumerate(prompts):

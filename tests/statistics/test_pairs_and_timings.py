@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from semtoken.backends.prompts import in_batches_by_length
 from semtoken.methods import METHODS
 from semtoken.statistics import Timings, UniquePairs
-from semtoken.statistics.pairs import Pair, in_batches_by_length, with_question
+from semtoken.statistics.pairs import Pair, with_question
 from semtoken.statistics.steps import STEP_OF_FIELD, seconds_for, steps_for
 
 

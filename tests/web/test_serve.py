@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import httpx
@@ -305,7 +305,7 @@ def test_a_model_that_fails_says_so() -> None:
 
 def test_a_failure_underneath_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Engine):
-        def run(self, work: Any, emit: Any, cancelled: Event) -> None:
+        def run(self, orders: Any) -> None:
             raise MemoryError("at address 0xsecret")
 
     with running(serve_app(Failing(small()), Offer("tiny", "{question}"))) as url:
@@ -324,13 +324,16 @@ class CountingEngine(Engine):
     steps = 0
     finished = 0
 
-    def run(self, work: Any, emit: Any, cancelled: Event) -> None:
-        def counted(item: Any) -> None:
-            self.steps += 1
-            time.sleep(0.01)
-            emit(item)
+    def run(self, orders: Any) -> None:
+        def counting(emit: Any) -> Any:
+            def counted(item: Any) -> None:
+                self.steps += 1
+                time.sleep(0.01)
+                emit(item)
 
-        super().run(work, counted, cancelled)
+            return counted
+
+        super().run([replace(order, emit=counting(order.emit)) for order in orders])
         self.finished += 1
 
 

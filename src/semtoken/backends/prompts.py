@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.backends.base import Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
 from semtoken.vocabulary import Vocabulary
 
-Message: TypeAlias = Mapping[str, Any]
-Prompt: TypeAlias = str | Sequence[Message]
-"""Text, or chat messages (`{"role": ..., "content": ...}`) for the tokenizer's own template."""
-Response: TypeAlias = str | Sequence[int]
-"""Text, or the token ids of an answer."""
+__all__ = [
+    "Message",
+    "PaddedBatch",
+    "Prompt",
+    "Response",
+    "answer_length",
+    "as_prompts",
+    "as_responses",
+    "encode_prompt",
+    "encode_response",
+    "in_batches_by_length",
+    "is_ids",
+    "newline_ids",
+    "pad",
+    "padding_id",
+    "prompt_text",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +46,31 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt or several, as a list."""
     if isinstance(prompts, str):
         return [prompts]
+    if is_ids(prompts):
+        return [prompts]
     listed = list(prompts)
     if listed and isinstance(listed[0], Mapping):
         return [listed]  # type: ignore[list-item]
     return listed  # type: ignore[return-value]
+
+
+def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
+    """One response or several, as a list.
+
+    Raises
+    ------
+    InvalidInput
+        There are not `count` of them.
+    """
+    listed = [responses] if isinstance(responses, str) or is_ids(responses) else list(responses)
+    if len(listed) != count:
+        raise InvalidInput(f"There are {count} prompts and {len(listed)} responses; each prompt needs one.")
+    return listed  # type: ignore[return-value]
+
+
+def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
+    """Whether this is one prompt or response given as token ids."""
+    return hasattr(value, "__len__") and len(value) > 0 and isinstance(value[0], int | np.integer)
 
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
@@ -74,6 +108,8 @@ def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
 
 def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
     """Token ids of a prompt; a chat template writes its special tokens itself."""
+    if is_ids(prompt):
+        return [int(token) for token in prompt]
     text = prompt_text(tokenizer, prompt, number)
     return list(tokenizer(text, add_special_tokens=isinstance(prompt, str))["input_ids"])
 
@@ -97,6 +133,8 @@ def encode_response(
             raise InvalidInput(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
     if not response:
         return []
+    if is_ids(prompt):
+        return list(tokenizer(response, add_special_tokens=False)["input_ids"])
     special = isinstance(prompt, str)
     together = list(
         tokenizer(prompt_text(tokenizer, prompt, number) + response, add_special_tokens=special)["input_ids"]
@@ -124,6 +162,16 @@ def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> Padd
         ids[row, columns] = sequence
         mask[row, columns] = 1
     return PaddedBatch(ids, mask)
+
+
+def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Positions of texts in batches of similar length: little padding, and longest first, so that memory is short at once.
+
+    >>> in_batches_by_length([3, 9, 4], batch_size=2)
+    [[1, 2], [0]]
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def padding_id(tokenizer: Any, stop_ids: Collection[int]) -> int:

@@ -1,5 +1,5 @@
-"""The former name of `semtoken.backends.transformers.stream`."""
+"""The former name of `semtoken.backends.stream`."""
 
-from semtoken.backends.transformers.stream import AnswerStream, StreamedToken, stream_generate
+from semtoken.backends.stream import AnswerStream, StreamedToken, stream_generate
 
 __all__ = ["AnswerStream", "StreamedToken", "stream_generate"]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from semtoken._arrays import log_normalizers
+from semtoken.backends.base import Backend, Observer, Prompt, Step
+from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.scoring import LogitsAnswer, Scorer, add_step
-from semtoken.statistics.pairs import in_batches_by_length
+from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.timings import Timings
-
-if TYPE_CHECKING:
-    from semtoken.backends.transformers import STC
+from semtoken.stc import STC
 
 READING, NORMALIZERS = "reading", "normalizers"
 """Steps of the clock: the pass itself, and the log normalisers, which all scorers share."""
 
 
 def clustered_log_scores(
-    stc: STC,
-    prompts: Sequence[Sequence[int]],
+    model: STC | Backend,
+    prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
     scorers: Mapping[str, Scorer],
     timings: Timings,
@@ -32,10 +31,10 @@ def clustered_log_scores(
 
     Parameters
     ----------
-    stc
-        The model that gave the answers.
+    model
+        The one that gave the answers.
     prompts, answers
-        Token ids, one answer for each prompt.
+        One answer, as token ids, for each prompt.
     scorers
         By name; see `semtoken.scoring.scorer_for`.
     timings
@@ -48,32 +47,34 @@ def clustered_log_scores(
     dict
         Name of a scorer -> one log score for each answer.
     """
-    found: dict[str, list[float]] = {name: [0.0] * len(answers) for name in scorers}
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(prompts, answers, strict=True)]
-    for batch in in_batches_by_length(lengths, batch_size):
-        given, replies = [list(prompts[i]) for i in batch], [list(answers[i]) for i in batch]
-        with timings.measure(READING):
-            scored = _score_batch(stc, given, replies, scorers, timings)
-        for name, values in scored.items():
-            for i, value in zip(batch, values, strict=True):
-                found[name][i] = value
+    backend = backend_of(model)
+    encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
+    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
+    observer = _Clustered(scorers, len(answers), timings)
+    with timings.measure(READING):
+        backend.read([encoded[i] for i in order], [answers[i] for i in order], [observer], batch_size=batch_size)
+    found = {name: [0.0] * len(answers) for name in scorers}
+    for name, scores in found.items():
+        with timings.measure(name):
+            for place, i in enumerate(order):
+                scores[i] = observer.open[name][place].finish("raw").log_score
     return found
 
 
-def _score_batch(
-    stc: STC, prompts: list[list[int]], replies: list[list[int]], scorers: Mapping[str, Scorer], timings: Timings
-) -> dict[str, list[float]]:
-    size = stc.clusters.vocabulary.size
-    open_answers = {name: [LogitsAnswer(scorer) for _ in prompts] for name, scorer in scorers.items()}
-    for step in stc.reply_steps(prompts, replies):
-        with timings.measure(NORMALIZERS):
-            normalizers = log_normalizers(step.logits, size)
-        for name, answers in open_answers.items():
-            with timings.measure(name):
-                going_on = [answers[i] for i in step.answers]
-                add_step(going_on, step.logits, range(len(going_on)), step.tokens, normalizers)
-    scores = {}
-    for name, answers in open_answers.items():
-        with timings.measure(name):
-            scores[name] = [answer.finish("raw").log_score for answer in answers]
-    return scores
+class _Clustered(Observer):
+    """Scores the same steps by several scorers, which share the log normalisers."""
+
+    def __init__(self, scorers: Mapping[str, Scorer], count: int, timings: Timings) -> None:
+        self.open = {name: [LogitsAnswer(scorer) for _ in range(count)] for name, scorer in scorers.items()}
+        self._timings = timings
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        assert step.logits is not None
+        rows = list(step.rows)
+        with self._timings.measure(NORMALIZERS):
+            normalizers = log_normalizers(step.logits, step.size)[rows]
+        for name, answers in self.open.items():
+            with self._timings.measure(name):
+                add_step([answers[i] for i in step.answers], step.logits, rows, step.tokens, normalizers)

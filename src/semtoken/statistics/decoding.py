@@ -1,219 +1,141 @@
-"""What is seen of a decoding while it runs: raw log-probabilities, best alternatives, hidden states; and draws.
-
-Everything is reduced step by step. Of a batch of B answers at most two rows of V logits an answer exist at one time.
-"""
+"""Observers of a generation that record what methods read: log-probabilities, best alternatives, hidden states."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, gather, log_normalizers
-from semtoken._extras import require
-from semtoken.backends.transformers.observe import forward_hook, inner_model
-from semtoken.errors import InvalidInput, InvalidLogits, ModelError
+from semtoken._arrays import FloatArray, IdArray, is_tensor
+from semtoken.backends.base import Backend, Completion, Observer, Step
+from semtoken.errors import InvalidLogits
 from semtoken.statistics.timings import Timings
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import LogitsProcessor  # noqa: E402
+from semtoken.stc import STC
 
 
-@dataclass(frozen=True)
-class Observed:
-    """What a `StepObserver` saw of one answer of n tokens."""
-
-    log_probs: FloatArray
-    """[n] of the chosen tokens, raw distribution."""
-    top_ids: IdArray | None
-    """[n, k] the best tokens of each step, best first."""
-    top_log_probs: FloatArray | None
-    """[n, k] their log-probabilities."""
-    hidden_state: FloatArray | None
-    """[H] middle layer, the state that predicts the last token."""
+def backend_of(model: STC | Backend) -> Backend:
+    """The backend itself, of an `STC` its own."""
+    return model.backend if isinstance(model, STC) else model
 
 
-class StepObserver(LogitsProcessor):  # type: ignore[misc]
-    """A logits processor that reads the model's own logits, and chooses the tokens itself if it is given draws.
+class LogProbabilities(Observer):
+    """Records the log-probability of every chosen token, from the raw distribution."""
 
-    Generate inside `with observer.watching(model):`, then ask for `results`.
+    top_k = 0
+
+    def __init__(self) -> None:
+        self._found: dict[int, list[float]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step.
+
+        Raises
+        ------
+        InvalidLogits
+            A row holds NaN or +inf, or has no finite value; the message names the step.
+        """
+        values = step.log_probabilities()
+        for answer, value in zip(step.answers, values.tolist(), strict=True):
+            steps = self._found.setdefault(answer, [])
+            if not np.isfinite(value) and not (value == -np.inf and _is_sound(step, answer)):
+                raise InvalidLogits(
+                    f"The logits of step {len(steps)} hold NaN or +inf, or not one finite value: "
+                    "there is no distribution to record."
+                )
+            steps.append(value)
+
+    def of(self, answer: int) -> FloatArray:
+        """[n] log-probabilities of the tokens of an answer."""
+        return np.array(self._found.get(answer, []))
+
+
+def _is_sound(step: Step, answer: int) -> bool:
+    """Whether there is a distribution from which a token of probability zero was chosen."""
+    return step.logits is None or bool(np.isfinite(step.log_normalizers[list(step.answers).index(answer)]))
+
+
+class BestTokens(Observer):
+    """Records the k best tokens of every step.
 
     Parameters
     ----------
-    vocabulary_size
-        V. Columns of a padded head beyond it are never read.
-    stop_ids
-        Tokens that end an answer.
-    timings
-        Where the seconds go: `likelihoods`, `alternatives`, `hidden_states` (with `prefix` before the first).
-    top_k
-        How many best tokens of each step to keep.
-    draws
-        Without: decoding stays as it is. With: the only token left possible at each step is the one drawn.
-    prefix
-        "sample_" for samples.
+    k
+        How many.
     """
 
-    def __init__(
-        self,
-        vocabulary_size: int,
-        stop_ids: Sequence[int],
-        timings: Timings,
-        *,
-        top_k: int = 0,
-        draws: SeededDraws | None = None,
-        prefix: str = "",
-    ) -> None:
-        self._size = vocabulary_size
-        self._stop_ids = torch.tensor(sorted(stop_ids), dtype=torch.long)
-        self._timings = timings
-        self._top_k = min(top_k, vocabulary_size)
-        self._draws = draws
-        self._likelihoods_step = f"{prefix}likelihoods"
-        self._logits: torch.Tensor | None = None
-        self._previous: torch.Tensor | None = None
-        self._state: torch.Tensor | None = None
-        self._last_states: torch.Tensor | None = None
-        self._finished: torch.Tensor | None = None
-        self._normalizers: list[FloatArray] = []
-        self._log_probs: list[FloatArray] = []
-        self._top: list[tuple[IdArray, FloatArray]] = []
+    def __init__(self, k: int) -> None:
+        self.top_k = k
+        self._found: dict[int, list[tuple[IdArray, FloatArray]]] = {}
 
-    @contextmanager
-    def watching(self, model: Any, *, hidden_states: bool = False) -> Iterator[None]:
-        """Observe every forward pass of the model, and its middle layer if asked to."""
-
-        def keep_logits(module: Any, args: Any, output: Any) -> None:
-            self._logits = output.logits[:, -1, : self._size].detach()
-
-        def keep_state(module: Any, args: Any, output: Any) -> None:
-            with self._timings.measure("hidden_states"):
-                self._state = (output[0] if isinstance(output, tuple) else output)[:, -1].detach().float()
-
-        with ExitStack() as hooks:
-            hooks.enter_context(forward_hook(inner_model(model), keep_logits))
-            if hidden_states:
-                hooks.enter_context(forward_hook(middle_layer(model), keep_state))
-            yield
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
+    def observe(self, step: Step) -> None:
         """Take in one step."""
-        logits = self._logits
-        assert logits is not None, "generate inside `with observer.watching(model):`"
-        if self._finished is None:
-            self._finished = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
-        else:
-            self._take_in(input_ids[:, -1])
-        self._keep_states(self._finished)
-        with self._timings.measure(self._likelihoods_step):
-            self._normalizers.append(log_normalizers(logits, self._size))
-            self._check(self._finished)
-        if self._top_k:
-            with self._timings.measure("alternatives"):
-                best = logits.float().topk(self._top_k)
-                values = best.values.double().cpu().numpy() - self._normalizers[-1][:, None]
-                self._top.append((best.indices.cpu().numpy(), values))
-        self._previous = logits
-        if self._draws is None:
-            return scores
-        return torch.full_like(scores, -torch.inf).scatter_(1, self._draws(logits)[:, None], 0.0)
+        best = step.best or best_tokens(step, self.top_k or 0)
+        for answer, (ids, values) in zip(step.answers, best, strict=True):
+            self._found.setdefault(answer, []).append((ids[: self.top_k], values[: self.top_k]))
 
-    def results(self, sequences: torch.Tensor, lengths: Sequence[int]) -> list[Observed]:
-        """What was seen of each answer, once `generate` has returned its sequences [B, prompt + answer]."""
-        self._take_in(sequences[:, -1])
-        states = None if self._last_states is None else self._last_states.double().cpu().numpy()
-        log_probs = np.minimum(np.stack(self._log_probs, axis=1), 0.0)  # [B, steps]
-        return [
-            Observed(
-                log_probs=log_probs[row, :length],
-                top_ids=np.stack([ids[row] for ids, _ in self._top[:length]]) if self._top else None,
-                top_log_probs=np.stack([values[row] for _, values in self._top[:length]]) if self._top else None,
-                hidden_state=None if states is None else states[row],
-            )
-            for row, length in enumerate(lengths)
-        ]
+    def of(self, answer: int) -> list[tuple[IdArray, FloatArray]]:
+        """Ids and log-probabilities of the best tokens of each step, best first."""
+        return self._found.get(answer, [])
 
-    def _take_in(self, tokens: torch.Tensor) -> None:
-        """The tokens chosen from the rows of the step before."""
-        assert self._finished is not None
-        with self._timings.measure(self._likelihoods_step):
-            values = gather(self._previous, np.arange(len(tokens)), tokens.cpu().numpy())
-            self._log_probs.append(values - self._normalizers[-1])
-        self._finished |= torch.isin(tokens, self._stop_ids.to(tokens.device))
 
-    def _keep_states(self, finished: torch.Tensor) -> None:
-        """Replace the states of running answers; a finished one keeps the state that predicted its last token."""
-        if self._state is None:
+def best_tokens(step: Step, k: int) -> list[tuple[IdArray, FloatArray]]:
+    """Ids and log-probabilities of the k best tokens of each answer's row, best first."""
+    import torch
+
+    rows = list(step.rows)
+    logits = step.logits if is_tensor(step.logits) else torch.from_numpy(np.asarray(step.logits))
+    found = logits[rows, : step.size].float().topk(min(k, step.size))
+    values = found.values.double().cpu().numpy() - step.log_normalizers[:, None]
+    return list(zip(found.indices.cpu().numpy(), values, strict=True))
+
+
+class LastStates(Observer):
+    """Keeps the middle layer's state that predicted the last token of each answer."""
+
+    top_k = 0
+    reads_states = True
+
+    def __init__(self) -> None:
+        self._states: Any = None
+        self._rows: dict[int, tuple[Any, int]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        if step.states is None:
             return
-        with self._timings.measure("hidden_states"):
-            if self._last_states is None:
-                self._last_states = self._state
-            else:
-                self._last_states = torch.where(finished[:, None], self._last_states, self._state)
+        for answer, row in zip(step.answers, step.rows, strict=True):
+            self._rows[answer] = (step.states, row)
 
-    def _check(self, finished: torch.Tensor) -> None:
-        if not np.isfinite(self._normalizers[-1][~finished.cpu().numpy()]).all():
-            raise InvalidLogits(
-                f"The logits of step {len(self._normalizers) - 1} hold NaN or +inf, or not one finite value: "
-                "there is no distribution to record."
-            )
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Copy the state out of its batch."""
+        if answer in self._rows:
+            states, row = self._rows[answer]
+            self._rows[answer] = (states[row].clone()[None], 0)
 
-
-class SeededDraws:
-    """Draws one token for each answer of a batch, the same ones whatever else is in the batch.
-
-    Every answer has its own stream of random numbers, one number a token: the token where the running sum of
-    its probabilities passes that number. Two batches may differ in the last bits of their logits; that changes a
-    token only if the number lies that close to a border.
-
-    Parameters
-    ----------
-    keys
-        One list of integers for each answer; equal keys, equal draws.
-    temperature
-        The logits are divided by it. No top-k, no top-p.
-    """
-
-    def __init__(self, keys: Sequence[Sequence[int]], temperature: float) -> None:
-        if not 0 < temperature < float("inf"):
-            raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
-        self._streams = [np.random.default_rng(list(key)) for key in keys]
-        self._temperature = temperature
-
-    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits [B, V] -> ids [B]."""
-        sums = (logits.double() / self._temperature).softmax(-1).cumsum(-1)
-        numbers = torch.tensor([stream.random() for stream in self._streams], dtype=sums.dtype, device=sums.device)
-        passed = torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True)[:, 0]
-        return passed.clamp(max=logits.shape[1] - 1)
+    def of(self, answers: Sequence[int]) -> FloatArray | None:
+        """[answers, H] the states, if there are any."""
+        if not all(answer in self._rows for answer in answers):
+            return None
+        return np.stack([states[row].double().cpu().numpy() for states, row in (self._rows[a] for a in answers)])
 
 
-def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
-    """Key of one sample for `SeededDraws`, made from the prompt: the order of the questions cannot matter."""
-    digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
-    return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]
+class Timed(Observer):
+    """Another observer whose seconds are charged to a step of the clock."""
 
+    def __init__(self, observer: Observer, step: str, timings: Timings) -> None:
+        self.top_k = observer.top_k
+        self.reads_states = observer.reads_states
+        self._observer = observer
+        self._step = step
+        self._timings = timings
 
-def middle_layer(model: Any) -> Any:
-    """The decoder layer whose output is entry int((L + 1) / 2) of the L + 1 hidden states (entry 0: the embeddings).
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        with self._timings.measure(self._step):
+            self._observer.observe(step)
 
-    Raises
-    ------
-    ModelError
-        The model keeps its layers where they cannot be found.
-    """
-    count = model.config.get_text_config().num_hidden_layers
-    for module in inner_model(model).modules():
-        if isinstance(module, torch.nn.ModuleList) and len(module) == count:
-            return module[(count + 1) // 2 - 1]
-    raise ModelError(
-        f"No list of {count} layers was found in {type(model).__name__}, so EigenScore's hidden states cannot be "
-        "recorded. Leave 'eigenscore' out of the methods."
-    )
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Pass it on."""
+        with self._timings.measure(self._step):
+            self._observer.finish(answer, completion)

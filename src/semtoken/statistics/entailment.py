@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from semtoken._extras import require
-from semtoken.backends.prompts import pad
+from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.loading import explained
-from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, in_batches_by_length, with_question
+from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
-from semtoken._extras import require
-from semtoken.backends.prompts import answer_length
-from semtoken.backends.transformers.prefill import generation_inputs
-from semtoken.backends.transformers.recorder import ClusterRecorder
-from semtoken.errors import InvalidInput
+from semtoken.backends import base
+from semtoken.backends.base import Backend, Completion, Observer
+from semtoken.backends.prompts import encode_prompt, in_batches_by_length
+from semtoken.backends.scores import AnswerScores
+from semtoken.errors import InvalidInput, ModelError
 from semtoken.generation import Generation
-from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics.decoding import Observed, SeededDraws, StepObserver, draw_key
-from semtoken.statistics.pairs import in_batches_by_length
+from semtoken.scoring import scorer_for
+from semtoken.statistics.decoding import BestTokens, LastStates, LogProbabilities, Timed, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep
 from semtoken.statistics.timings import Timings
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import LogitsProcessor  # noqa: E402
-
-if TYPE_CHECKING:
-    from semtoken.backends.transformers import STC
+from semtoken.stc import STC
 
 Progress = Callable[[str, int, int], None]
 """Called with (step, done, of how many)."""
@@ -51,16 +41,32 @@ class Decoding:
     """Prompts decoded together; for samples, their prompts."""
     top_k: int = 10
     """Best alternatives of each step of the greedy answer."""
+    share_prefix: bool = False
+    """Read what all prompts begin with once; see `semtoken.backends.base.Decoding`. Leave it off where the time that a
+    method takes is measured."""
 
     def __post_init__(self) -> None:
         for name in ("max_new_tokens", "n_samples", "batch_size", "top_k"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
 
+    def greedy(self) -> base.Decoding:
+        """Of the greedy answers."""
+        return base.Decoding(
+            max_new_tokens=self.max_new_tokens,
+            stop_at_newline=self.stop_at_newline,
+            batch_size=self.batch_size,
+            share_prefix=self.share_prefix,
+        )
+
+    def samples(self) -> base.Decoding:
+        """Of the sampled answers."""
+        return replace(self.greedy(), n=self.n_samples, temperature=self.temperature, seed=self.seed)
+
 
 def record_greedy(
-    stc: STC,
-    prompts: Sequence[Sequence[int]],
+    model: STC | Backend,
+    prompts: Sequence[base.Prompt],
     needs: Collection[str],
     decoding: Decoding,
     timings: Timings,
@@ -70,73 +76,108 @@ def record_greedy(
 
     Parameters
     ----------
-    stc
-        Model, tokenizer, clusters and rules.
+    model
+        A backend; with clusters and rules (`STC`) if STC scores are needed.
     prompts
-        Token ids.
+        Text, chat messages or token ids.
     needs
         Fields of `Generation` to fill, of those that the greedy pass can give.
     decoding, timings, progress
-        How to generate; where the seconds of `greedy`, `likelihoods`, `alternatives`, `stc`, `stc_no_clustering`
-        and `stc_no_prefix` go; whom to tell.
+        How to generate; where the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`,
+        `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
     """
-    top_k = decoding.top_k if {"top_ids", "top_texts", "top_log_probs"} & set(needs) else 0
-    found: list[Generation | None] = [None] * len(prompts)
-    done = 0
-    for batch in in_batches_by_length([len(ids) for ids in prompts], decoding.batch_size):
-        with timings.measure("greedy"):
-            generations = _greedy_batch(stc, [prompts[i] for i in batch], needs, decoding, top_k, timings)
-        for i, generation in zip(batch, generations, strict=True):
-            found[i] = generation
-        done += len(batch)
-        if progress is not None:
-            progress("greedy", done, len(prompts))
-    return [generation for generation in found if generation is not None]
+    backend = backend_of(model)
+    likelihoods = LogProbabilities()
+    observers: list[Observer] = [Timed(likelihoods, "likelihoods", timings)]
+    best = BestTokens(decoding.top_k) if {"top_ids", "top_texts", "top_log_probs"} & set(needs) else None
+    if best is not None:
+        observers.append(Timed(best, "alternatives", timings))
+    scores = {step: _scores(model, step, timings) for step in STC_STEPS if set(step.fills) & set(needs)}
+    observers += [Timed(observer, step.name, timings) for step, observer in scores.items()]
+    encoded, order = _by_length(backend, prompts, decoding.batch_size)
+    completions = _decode(backend, encoded, decoding.greedy(), observers, "greedy", timings, progress)
+    records: dict[int, Generation] = {}
+    for place, (i, completion) in enumerate(zip(order, completions, strict=True)):
+        fields: dict[str, Any] = {}
+        for step, observer in scores.items():
+            with timings.measure(step.name):
+                fields[step.fills[0]] = observer.result(place).log_score
+        found = None if best is None else best.of(place)
+        records[i] = replace(_greedy_record(backend, completion.token_ids, likelihoods.of(place), found), **fields)
+    return [records[i] for i in range(len(prompts))]
 
 
-def _greedy_batch(
-    stc: STC, prompts: list[Sequence[int]], needs: Collection[str], decoding: Decoding, top_k: int, timings: Timings
-) -> list[Generation]:
-    options = stc.generation_options({"num_beams": 1}, decoding.max_new_tokens, decoding.stop_at_newline, ())
-    ends = options["eos_token_id"] or ()
-    observer = StepObserver(stc.clusters.vocabulary.size, ends, timings, top_k=top_k)
-    wanted = [step for step in STC_STEPS if set(step.fills) & set(needs)]
-    recorders = {step.fills[0]: TimedRecorder(stc, step, ends, timings) for step in wanted}
-    inputs = generation_inputs(stc, prompts, options["pad_token_id"], 1)
-    with ExitStack() as stack:
-        stack.enter_context(observer.watching(stc.model))
-        for recorder in recorders.values():
-            stack.enter_context(recorder.watching(stc.model))
-        sequences, answers = _generate(stc, inputs, options, [observer, *recorders.values()])
-    lengths = [len(ids) for ids in answers]
-    scores = {name: recorder.log_scores(sequences, lengths) for name, recorder in recorders.items()}
-    observed = observer.results(sequences, lengths)
-    records = []
-    for i, ids in enumerate(answers):
-        fields: dict[str, Any] = {name: scored[i] for name, scored in scores.items()}
-        records.append(replace(_greedy_record(stc, ids, observed[i]), **fields))
-    return records
+def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int) -> tuple[list[list[int]], list[int]]:
+    """The prompts as token ids, those of similar length beside each other, and the place that each had."""
+    encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+    order = [i for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size) for i in batch]
+    return [encoded[i] for i in order], order
 
 
-def _greedy_record(stc: STC, ids: list[int], seen: Observed) -> Generation:
-    vocabulary = stc.clusters.vocabulary
+def _scores(model: STC | Backend, step: RecordingStep, timings: Timings) -> AnswerScores:
+    if not isinstance(model, STC):
+        raise InvalidInput(f"{step.fills[0]} needs token clusters: give an STC instead of its backend.")
+    with timings.measure("loading"):  # the index of the vocabulary is made once
+        return AnswerScores(scorer_for(model.clusters, replace(model.rules, **(step.rules or {}))))
+
+
+def _decode(
+    backend: Backend,
+    prompts: Sequence[base.Prompt],
+    decoding: base.Decoding,
+    observers: list[Observer],
+    step: str,
+    timings: Timings,
+    progress: Progress | None,
+) -> list[Completion]:
+    """`Backend.generate`, timed."""
+    if progress is not None:
+        observers = [*observers, _Count(progress, step, len(prompts), decoding.n)]
+    if decoding.share_prefix and hasattr(backend, "read_prefix"):
+        with timings.measure("shared_prefix"):
+            backend.read_prefix(prompts)
+    with timings.measure(step):
+        return backend.generate(prompts, decoding, observers)
+
+
+class _Count(Observer):
+    """Reports how many prompts have their answers."""
+
+    top_k = 0
+
+    def __init__(self, progress: Progress, step: str, prompts: int, n: int) -> None:
+        self._progress = progress
+        self._step = step
+        self._prompts = prompts
+        self._n = n
+        self._done = 0
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Count an answer."""
+        self._done += 1
+        if self._done % self._n == 0:
+            self._progress(self._step, self._done // self._n, self._prompts)
+
+
+def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best: list[base.Best] | None) -> Generation:
+    vocabulary = backend.vocabulary
     generation = Generation(
         text=vocabulary.decode(ids),
         token_ids=ids,
         distribution="raw",
         token_texts=[vocabulary.texts[token] for token in ids],
-        log_probs=seen.log_probs,
+        log_probs=log_probs,
     )
-    if seen.top_ids is None or seen.top_log_probs is None:
+    if best is None:
         return generation
     top = [
-        chosen_first(token, float(log_prob), best, values)
-        for token, log_prob, best, values in zip(ids, seen.log_probs, seen.top_ids, seen.top_log_probs, strict=True)
+        chosen_first(token, float(log_prob), found, values)
+        for token, log_prob, (found, values) in zip(ids, log_probs, best, strict=True)
     ]
     return replace(
         generation,
-        top_ids=[best for best, _ in top],
-        top_texts=[[vocabulary.texts[token] for token in best] for best, _ in top],
+        top_ids=[found for found, _ in top],
+        top_texts=[[vocabulary.texts[token] for token in found] for found, _ in top],
         top_log_probs=[values for _, values in top],
     )
 
@@ -149,8 +190,8 @@ def chosen_first(token: int, log_prob: float, best: IdArray, log_probs: FloatArr
 
 
 def record_samples(
-    stc: STC,
-    prompts: Sequence[Sequence[int]],
+    model: STC | Backend,
+    prompts: Sequence[base.Prompt],
     generations: Sequence[Generation],
     needs: Collection[str],
     decoding: Decoding,
@@ -161,83 +202,35 @@ def record_samples(
 
     The arguments are those of `record_greedy`. Of `needs` only "hidden_states" matters: texts, ids and
     log-probabilities are always recorded. Seconds go to `sampling`, `sample_likelihoods` and `hidden_states`.
+
+    Raises
+    ------
+    ModelError
+        Hidden states are needed, and the backend gives none.
     """
-    found = list(generations)
-    done = 0
-    for batch in in_batches_by_length([len(ids) for ids in prompts], decoding.batch_size):
-        with timings.measure("sampling"):
-            samples = _sample_batch(stc, [prompts[i] for i in batch], "hidden_states" in needs, decoding, timings)
-        for i, fields in zip(batch, samples, strict=True):
-            found[i] = replace(found[i], **fields)
-        done += len(batch)
-        if progress is not None:
-            progress("sampling", done, len(prompts))
-    return found
-
-
-def _sample_batch(
-    stc: STC, prompts: list[Sequence[int]], hidden_states: bool, decoding: Decoding, timings: Timings
-) -> list[dict[str, Any]]:
-    rows = [(ids, sample) for ids in prompts for sample in range(decoding.n_samples)]
-    draws = SeededDraws([draw_key(decoding.seed, ids, sample) for ids, sample in rows], decoding.temperature)
-    options = stc.generation_options({"num_beams": 1}, decoding.max_new_tokens, decoding.stop_at_newline, ())
-    observer = StepObserver(
-        stc.clusters.vocabulary.size, options["eos_token_id"] or (), timings, draws=draws, prefix="sample_"
-    )
-    inputs = generation_inputs(stc, prompts, options["pad_token_id"], decoding.n_samples)
-    with observer.watching(stc.model, hidden_states=hidden_states):
-        sequences, answers = _generate(stc, inputs, options, [observer])
-    observed = observer.results(sequences, [len(ids) for ids in answers])
-    return [
-        _sample_fields(stc, answers[first : first + decoding.n_samples], observed[first : first + decoding.n_samples])
-        for first in range(0, len(rows), decoding.n_samples)
-    ]
-
-
-def _sample_fields(stc: STC, answers: list[list[int]], observed: list[Observed]) -> dict[str, Any]:
-    states = [seen.hidden_state for seen in observed if seen.hidden_state is not None]
-    return {
-        "sample_texts": [stc.clusters.vocabulary.decode(ids) for ids in answers],
-        "sample_token_ids": answers,
-        "sample_log_probs": [seen.log_probs for seen in observed],
-        "hidden_states": np.stack(states) if states else None,
-    }
-
-
-class TimedRecorder(LogitsProcessor):  # type: ignore[misc]
-    """A `ClusterRecorder` of one of `STC_STEPS` whose seconds are kept."""
-
-    def __init__(self, stc: STC, step: RecordingStep, ends: Sequence[int], timings: Timings) -> None:
-        rules: ScoringRules = replace(stc.rules, **(step.rules or {}))
-        with timings.measure("loading"):  # the index of the vocabulary is made once
-            self._recorder = ClusterRecorder(
-                stc.clusters,
-                rules.preset,
-                function_words=rules.function_words,
-                clustering=rules.clustering,
-                prefix_matching=rules.prefix_matching,
-                eos_token_id=ends,
+    backend = backend_of(model)
+    likelihoods = LogProbabilities()
+    observers: list[Observer] = [Timed(likelihoods, "sample_likelihoods", timings)]
+    states = LastStates() if "hidden_states" in needs else None
+    if states is not None:
+        if not backend.has_states:
+            raise ModelError(
+                f"{type(backend.model).__name__} gives no hidden states of its middle layer through {backend.name}. "
+                "Leave 'eigenscore' out of the methods."
             )
-        self._timings = timings
-        self._step = step.name
-        self.watching = self._recorder.watching
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
-        """Take in one step."""
-        with self._timings.measure(self._step):
-            return self._recorder(input_ids, scores)
-
-    def log_scores(self, sequences: torch.Tensor, lengths: Sequence[int]) -> list[float]:
-        """`ScoredResponse.log_score` of each answer."""
-        with self._timings.measure(self._step):
-            return [scored.log_score for scored in self._recorder.results(sequences, lengths=lengths)]
-
-
-def _generate(
-    stc: STC, inputs: dict[str, Any], options: dict[str, Any], processors: list[Any]
-) -> tuple[torch.Tensor, list[list[int]]]:
-    """Sequences [B, prompt + answer], and the answers up to their terminators."""
-    sequences = stc.model.generate(**inputs, logits_processor=processors, **options)
-    ends = frozenset(options["eos_token_id"] or ())
-    answers = sequences[:, inputs["input_ids"].shape[1] :].tolist()
-    return sequences, [ids[: answer_length(ids, ends, (), stc.clusters.vocabulary)] for ids in answers]
+        observers.append(Timed(states, "hidden_states", timings))
+    encoded, order = _by_length(backend, prompts, decoding.batch_size)
+    completions = _decode(backend, encoded, decoding.samples(), observers, "sampling", timings, progress)
+    n = decoding.n_samples
+    found = list(generations)
+    for place, i in enumerate(order):
+        answers = range(place * n, place * n + n)
+        ids = [completions[answer].token_ids for answer in answers]
+        found[i] = replace(
+            generations[i],
+            sample_texts=[backend.vocabulary.decode(one) for one in ids],
+            sample_token_ids=ids,
+            sample_log_probs=[likelihoods.of(answer) for answer in answers],
+            hidden_states=None if states is None else states.of(answers),
+        )
+    return found

@@ -44,16 +44,6 @@ class UniquePairs:
         return np.array([self._known[pair] for pair in listed], dtype=np.float64)
 
 
-def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Positions in batches of entries of similar length, longest first: little padding, and memory is short at once.
-
-    >>> in_batches_by_length([3, 9, 4], batch_size=2)
-    [[1, 2], [0]]
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
-
-
 def with_question(question: str | None, text: str) -> str:
     """What similarity and NLI models read of an answer: "question answer", one blank between, both stripped."""
     return f"{question.strip()} {text.strip()}".strip() if question is not None else text.strip()

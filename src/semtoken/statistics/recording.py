@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from semtoken.backends.base import Backend
 from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
+from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
 from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import Spelling, p_true_log_probs
@@ -18,9 +19,7 @@ from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel
 from semtoken.statistics.steps import EVERYTHING, PAIR_STEPS, STEP_OF_FIELD, Fields, RecordingStep, Tokens, steps_for
 from semtoken.statistics.timings import Timings
-
-if TYPE_CHECKING:
-    from semtoken.backends.transformers import STC
+from semtoken.stc import STC
 
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
 Statistics = Callable[[list[Generation]], list[Fields]]
@@ -28,7 +27,7 @@ Statistics = Callable[[list[Generation]], list[Fields]]
 
 
 def record(
-    stc: STC,
+    model: STC | Backend,
     questions: Sequence[str],
     *,
     prompts: Sequence[Prompt] | None = None,
@@ -44,8 +43,8 @@ def record(
 
     Parameters
     ----------
-    stc
-        Model, tokenizer, clusters and rules.
+    model
+        A backend; with clusters and rules (`STC`) if STC scores are needed.
     questions
         Bare questions: P(True), similarity and NLI models read them beside the answers.
     prompts
@@ -79,7 +78,7 @@ def record(
     given: list[Prompt] = list(questions if prompts is None else prompts)
     if not questions or len(given) != len(questions):
         raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
-    run = _Run(stc, frozenset(needs), decoding or Decoding(), timings or Timings(), progress)
+    run = _Run(model, frozenset(needs), decoding or Decoding(), timings or Timings(), progress)
     generations = run.answers(list(questions), given)
     for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
         generations = run.fill(generations, step, statistics)
@@ -90,7 +89,7 @@ def record(
 class _Run:
     """What the steps of one `record` share."""
 
-    stc: STC
+    model: STC | Backend
     needs: frozenset[str]
     decoding: Decoding
     timings: Timings
@@ -105,11 +104,11 @@ class _Run:
 
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
         """Greedy answers, and samples if they are needed."""
-        ids = [encode_prompt(self.stc.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        found = record_greedy(self.stc, ids, self.needs, self.decoding, self.timings, self.progress)
+        ids = [encode_prompt(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        found = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress)
         if "sampling" in self.steps:
-            found = record_samples(self.stc, ids, found, self.needs, self.decoding, self.timings, self.progress)
-        texts = [prompt_text(self.stc.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+            found = record_samples(self.model, ids, found, self.needs, self.decoding, self.timings, self.progress)
+        texts = [prompt_text(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
         return [
             replace(generation, question=question, prompt=text)
             for generation, question, text in zip(found, questions, texts, strict=True)
@@ -118,7 +117,7 @@ class _Run:
     @property
     def tokens(self) -> Tokens:
         """Those of the model that answers."""
-        return Tokens(self.stc.clusters.vocabulary.decode, special_token_ids(self.stc.tokenizer))
+        return Tokens(backend_of(self.model).vocabulary.decode, special_token_ids(backend_of(self.model).tokenizer))
 
     def fill(self, generations: list[Generation], step: str, statistics: Statistics) -> list[Generation]:
         """The generations with the fields that one more step records, a part of them at a time."""
@@ -159,7 +158,7 @@ def _similarity(model: str | SimilarityModel) -> AskPairs:
 
 def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Fields]:
     questions, answers = [one.question or "" for one in part], [one.text for one in part]
-    found = p_true_log_probs(run.stc, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
+    found = p_true_log_probs(run.model, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
     return [{"p_true_log_probs": row} for row in found]
 
 

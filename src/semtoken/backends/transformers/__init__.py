@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from semtoken.backends.transformers.model import STC
+from semtoken.backends.transformers.loading import load_transformers
+from semtoken.backends.transformers.model import TransformersBackend
 from semtoken.backends.transformers.recorder import ClusterRecorder
+from semtoken.stc import STC
 
-__all__ = ["STC", "ClusterRecorder"]
+__all__ = ["STC", "ClusterRecorder", "TransformersBackend", "load_transformers"]

@@ -1,178 +1,128 @@
-"""Hugging Face transformers: generate answers with their uncertainty, or score text that already exists."""
+"""A transformers model as a `Backend`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
+import numpy.typing as npt
 
-from semtoken._arrays import Rows, as_rows, log_normalizers
+from semtoken._arrays import FloatArray, as_rows
 from semtoken._extras import require
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
 from semtoken.backends.prompts import (
     PaddedBatch,
-    Prompt,
-    Response,
-    answer_length,
-    as_prompts,
+    as_responses,
     encode_prompt,
     encode_response,
+    in_batches_by_length,
     newline_ids,
     pad,
     padding_id,
 )
-from semtoken.backends.transformers.recorder import NOT_BEAMS, ClusterRecorder
+from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
+from semtoken.backends.transformers.draws import Sampling
+from semtoken.backends.transformers.observe import Row, StepWatch, middle_layer
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
-from semtoken.errors import BackendError, InvalidInput, ModelError, VocabularyMismatch
-from semtoken.models.gguf import load_tokenizer
-from semtoken.models.sources import resolve
-from semtoken.results import ScoredResponse
-from semtoken.scoring import LogitsAnswer, add_step, scorer_for
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
-
-__all__ = ["STC", "ClusterRecorder"]
+from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
+from semtoken.results import Distribution
+from semtoken.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
 
 import torch  # noqa: E402
-from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
-OnResult = Callable[[int, ScoredResponse], None]
+CHUNK = 32
+"""Tokens of a reply whose logits exist at one time: batch size x CHUNK x V numbers at most."""
 
-
-@dataclass(frozen=True, eq=False)
-class ReplyStep:
-    """One step of several replies that are read, not generated."""
-
-    logits: Rows
-    """[n, columns] of the replies that go on."""
-    answers: list[int]
-    """[n] their numbers."""
-    tokens: list[int]
-    """[n] their next tokens."""
+NOT_BEAMS = (
+    "A beam's tokens are chosen among hypotheses that are reordered and dropped on the way, so there is no single "
+    "next-token distribution that the answer was drawn from. Use greedy decoding (num_beams=1) or sampling."
+)
 
 
-class STC:
-    """A transformers model whose answers come with an uncertainty, from the one generation made anyway.
+class TransformersBackend:
+    """A causal language model of transformers with its tokenizer; see `semtoken.backends.base.Backend`.
 
     Parameters
     ----------
     model
-        A causal language model of transformers, with an output head.
+        A decoder-only model with an output head.
     tokenizer
         Its tokenizer.
-    clusters
-        `TokenClusters`, or a directory or hub id of some. None: those cached for this model, or computed
-        (minutes for a vocabulary of 150k) and cached.
-    preset, function_words, clustering, prefix_matching
-        As in `score_logits`.
-    progress
-        Called with the progress of clustering; see `semtoken.clustering`.
 
     Raises
     ------
     ModelError
         The model is an encoder-decoder or has no output head.
-    VocabularyMismatch
-        The clusters are those of another tokenizer, or the model has fewer logits than the tokenizer has tokens.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        clusters: TokenClusters | str | None = None,
-        *,
-        preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
-        progress: Callable[..., None] | None = None,
-    ) -> None:
+    name = "transformers"
+    distribution: Distribution = "raw"
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
         check_model(model)
         self.model = model
         self.tokenizer = tokenizer
-        self.clusters = load_clusters(clusters, model, tokenizer, progress)
-        self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        head = model.get_output_embeddings()
-        if head.weight.shape[0] < self.clusters.vocabulary.size:
-            raise VocabularyMismatch(
-                f"The model has {head.weight.shape[0]:,} logits, its tokenizer {self.clusters.vocabulary.size:,} "
-                "tokens. Is this the model's own tokenizer?"
-            )
+        self._prefix: SharedPrefix | None = None
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        model_or_path: str = "almanac",
-        *,
-        device: str | None = None,
-        dtype: Any = "auto",
-        clusters: TokenClusters | str | None = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        **rules: Any,
-    ) -> STC:
-        """Load a model and its tokenizer: "almanac" (the embedded one), a name that `semtoken fetch` has got, a
-        GGUF file, a directory or a hub id.
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the tokenizer.
 
-        `device` is a torch device ("cuda:0"); by default the model stays where transformers puts it, and a first
-        CUDA device is used if there is one. Further keyword arguments are those of `STC`.
+        Raises
+        ------
+        VocabularyMismatch
+            The model has fewer logits than the tokenizer has tokens.
         """
-        source = resolve(model_or_path)
-        if clusters is None and source.clusters is not None:
-            clusters = str(source.clusters)
-        name, gguf_file = source.pretrained
-        if gguf_file:
-            for package in ("gguf", "accelerate"):
-                require(package, extra="gguf")
-        options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code, **gguf_file}
-        tokenizer, model = load_model(name, dtype, options)
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device).eval(), tokenizer, clusters, **rules)
+        vocabulary = Vocabulary.from_tokenizer(self.tokenizer)
+        if self._columns < vocabulary.size:
+            raise VocabularyMismatch(
+                f"The model has {self._columns:,} logits, its tokenizer {vocabulary.size:,} tokens. Is this the "
+                "model's own tokenizer?"
+            )
+        return vocabulary
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of prompt and answer together that the model can read, if it says."""
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return None if limit is None else int(limit)
+
+    @property
+    def has_states(self) -> bool:
+        """Whether the middle layer, whose states observers may read, is found."""
+        try:
+            middle_layer(self.model)
+        except ModelError:
+            return False
+        return True
+
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for this model, or computed and cached."""
+        return clusters_for_model(self.model, self.tokenizer, progress=progress)
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
+        vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
+
+    @property
+    def _columns(self) -> int:
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    # --- generating ----------------------------------------------------------------------------------------------
 
     def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        max_new_tokens: int = 256,
-        *,
-        batch_size: int = 8,
-        stop_at_newline: bool = False,
-        stop_strings: str | Sequence[str] = (),
-        on_result: OnResult | None = None,
-        **generation_kwargs: Any,
-    ) -> list[ScoredResponse]:
-        """Generate one answer a prompt and score it on the way, keeping a few numbers a token.
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt; see `Backend.generate`.
 
-        Parameters
-        ----------
-        prompts
-            A string, a list of chat messages (rendered by the tokenizer's template), or a list of either.
-        max_new_tokens
-            Tokens an answer may have.
-        batch_size
-            Prompts decoded together (padded on the left).
-        stop_at_newline
-            End an answer at the first token with a newline, as the paper's prompts ask for.
-        stop_strings
-            End an answer where one of these is complete. The token that completes it belongs to the answer.
-        on_result
-            Called with (number of the answer, answer) as soon as it is there.
-        **generation_kwargs
-            Anything of transformers' `generate`. Decoding is greedy unless `do_sample=True`; the distribution
-            scored is the model's own at temperature 1, before any processor, either way.
-
-        Returns
-        -------
-        list of ScoredResponse
-            In the order of the prompts; with `num_return_sequences=k`, k in a row for each.
+        `Decoding.options` are keyword arguments of transformers' `generate`.
 
         Raises
         ------
@@ -181,159 +131,193 @@ class STC:
         BackendError
             Beam search or assisted decoding was asked for.
         """
-        if max_new_tokens < 1 or batch_size < 1:
-            raise InvalidInput(
-                f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
-            )
-        listed = as_prompts(prompts)
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(listed)]
-        self._check_lengths(encoded)
-        options = self.generation_options(generation_kwargs, max_new_tokens, stop_at_newline, stop_strings)
-        results: list[ScoredResponse] = []
-        for first in range(0, len(encoded), batch_size):
-            for result in self._generate_batch(encoded[first : first + batch_size], options):
-                if on_result is not None:
-                    on_result(len(results), result)
-                results.append(result)
-        return results
+        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        if not prompts:
+            return []
+        encoded = self._encoded(prompts, decodings)
+        n = decodings[0].n
+        prefix = self._shared_prefix(encoded) if decodings[0].share_prefix else None
+        found: dict[int, Completion] = {}
+        for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=prefix is not None):
+            rows = [self._row(number * n + sample, decodings[number]) for number in batch for sample in range(n)]
+            watch = StepWatch(self.vocabulary, rows, observers, decodings[0].options.get("stopping_criteria") or ())
+            self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
+            found |= watch.completions
+        return [found[answer] for answer in range(len(prompts) * n)]
 
-    def generation_options(
-        self, given: dict[str, Any], max_new_tokens: int, stop_at_newline: bool, stop_strings: str | Sequence[str]
-    ) -> dict[str, Any]:
-        """Keyword arguments of transformers' `generate` for an answer that can be scored; see `generate`."""
-        options = {"do_sample": False, "max_new_tokens": max_new_tokens} | given
-        if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
-            options = {"temperature": None, "top_p": None, "top_k": None} | options
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise what `generate` would raise before its first step, if it would."""
+        self._encoded(prompts, [decoding])
+
+    def _encoded(self, prompts: Sequence[Prompt], decodings: Sequence[Decoding]) -> list[list[int]]:
+        for decoding in decodings:
+            self._check_options(decoding)
+        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        self._check_lengths(encoded)
+        return encoded
+
+    def read_prefix(self, prompts: Sequence[Prompt]) -> None:
+        """Read what all prompts begin with, ahead of a `generate` with `share_prefix` (to see what it costs)."""
+        self._shared_prefix([encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)])
+
+    def _shared_prefix(self, encoded: Sequence[Sequence[int]]) -> SharedPrefix | None:
+        """The beginning of all prompts, read, if it is long enough and the model's cache can be repeated."""
+        beginning = shared_beginning(encoded) if len(encoded) > 1 else ()
+        if len(beginning) < SHORTEST_PREFIX:
+            return None
+        if self._prefix is None or self._prefix.token_ids != beginning:
+            self._prefix = None  # two of them need not exist at one time
+            batch = pad([beginning], 0, left=True)
+            with torch.no_grad():
+                cache = self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values
+            self._prefix = SharedPrefix(beginning, cache)
+        return self._prefix if is_repeatable(self._prefix.cache) else None
+
+    def _batches(
+        self, encoded: Sequence[Sequence[int]], batch_size: int, *, equal_lengths: bool
+    ) -> Iterator[list[int]]:
+        """Numbers of prompts that are decoded together: in their order, or those of one length."""
+        groups: dict[int, list[int]] = {}
+        for number, ids in enumerate(encoded):
+            groups.setdefault(len(ids) if equal_lengths else 0, []).append(number)
+        for length in sorted(groups, reverse=True):
+            members = groups[length]
+            yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
+
+    def _row(self, answer: int, decoding: Decoding) -> Row:
+        limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
+        return Row(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
+
+    def _generate(
+        self,
+        prompts: list[list[int]],
+        decodings: list[Decoding],
+        rows: Sequence[Row],
+        watch: StepWatch,
+        prefix: SharedPrefix | None,
+    ) -> None:
+        """Decode one batch."""
+        n = decodings[0].n
+        options = self._options(decodings[0], rows)
+        processors = list(options.pop("logits_processor", ()))
+        if any(decoding.temperature > 0 for decoding in decodings):
+            each = [(ids, sample, d) for ids, d in zip(prompts, decodings, strict=True) for sample in range(n)]
+            ids, samples, drawn = zip(*each, strict=True)
+            processors.append(Sampling(ids, samples, drawn, self.vocabulary.size))
+        inputs = self._inputs(prompts, options["pad_token_id"], n, prefix)
+        with watch.watching(self.model):
+            self.model.generate(**inputs, **options, logits_processor=processors, stopping_criteria=[watch])
+        watch.close()
+
+    def _inputs(self, prompts: list[list[int]], padding: int, n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
+        """What `generate` takes to answer each prompt `n` times in a row.
+
+        With several answers, all of the prompt but its last token is read here, once.
+        """
+        batch = pad(prompts, padding, left=True)
+        tensors = self._tensors(batch)
+        inputs: dict[str, Any] = {name: tensor.repeat_interleave(n, dim=0) for name, tensor in tensors.items()}
+        cache = None if prefix is None else prefix.repeated(len(prompts))
+        known = 0 if prefix is None else len(prefix.token_ids)
+        if n > 1 and batch.ids.shape[1] > known + 1:
+            part = PaddedBatch(batch.ids[:, known:-1], batch.mask[:, known:-1])
+            with torch.no_grad():
+                cache = self.forward(part, mask=batch.mask[:, :-1], cache=cache, keep=1).past_key_values
+        if cache is not None and is_repeatable(cache):
+            if n > 1:
+                cache.batch_repeat_interleave(n)
+            inputs["past_key_values"] = cache
+        return inputs
+
+    def _check_options(self, decoding: Decoding) -> None:
+        options = decoding.options
         default_beams = getattr(self.model.generation_config, "num_beams", 1) or 1
         if (options.get("num_beams") or default_beams) > 1:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
+        if (options.get("num_return_sequences") or 1) > 1:
+            raise InvalidInput(
+                "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
+            )
         if options.get("assistant_model") is not None or options.get("prompt_lookup_num_tokens"):
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
-        stop_ids = self._stop_ids(options.get("eos_token_id"))
-        if stop_at_newline:
-            stop_ids |= set(newline_ids(self.clusters.vocabulary))
+
+    def _options(self, decoding: Decoding, rows: Sequence[Row]) -> dict[str, Any]:
+        """Keyword arguments of transformers' `generate`."""
+        given = {name: value for name, value in decoding.options.items() if name != "stopping_criteria"}
+        options: dict[str, Any] = {"do_sample": False} | given
+        if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
+            options = {"temperature": None, "top_p": None, "top_k": None} | options
+        options["max_new_tokens"] = max(row.max_new_tokens for row in rows)
+        stop_ids = frozenset.intersection(*(row.stop_ids for row in rows))
         options["eos_token_id"] = sorted(stop_ids) or None
-        options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids))
-        padded = range(self.clusters.vocabulary.size, self.model.get_output_embeddings().weight.shape[0])
+        options.setdefault("pad_token_id", padding_id(self.tokenizer, stop_ids or rows[0].stop_ids))
+        padded = range(self.vocabulary.size, self._columns)
         if padded:  # columns of a padded lm_head are no tokens
             options["suppress_tokens"] = [*(options.get("suppress_tokens") or ()), *padded]
-        strings = [stop_strings] if isinstance(stop_strings, str) else list(stop_strings)
-        if strings:
-            options |= {"stop_strings": strings, "tokenizer": self.tokenizer}
         return options
 
-    def _stop_ids(self, given: int | Sequence[int] | None) -> set[int]:
+    def _stop_ids(self, decoding: Decoding) -> set[int]:
+        given = decoding.options.get("eos_token_id")
         if given is None:
             given = self.model.generation_config.eos_token_id
         if given is None:
             given = self.tokenizer.eos_token_id
-        if given is None:
-            return set()
-        return {given} if isinstance(given, int) else set(given)
+        found = set() if given is None else {given} if isinstance(given, int) else set(given)
+        return found | self._newlines if decoding.stop_at_newline else found
 
-    def _generate_batch(self, prompts: list[list[int]], options: dict[str, Any]) -> list[ScoredResponse]:
-        stop_ids = options["eos_token_id"] or ()
-        recorder = ClusterRecorder(
-            self.clusters,
-            self.rules.preset,
-            function_words=self.rules.function_words,
-            clustering=self.rules.clustering,
-            prefix_matching=self.rules.prefix_matching,
-            eos_token_id=stop_ids,
-        )
-        batch = self._tensors(pad(prompts, options["pad_token_id"], left=True))
-        processors = [*options.get("logits_processor", ()), recorder]
-        with recorder.watching(self.model):
-            output = self.model.generate(**batch, **(options | {"logits_processor": processors}))
-        sequences = getattr(output, "sequences", output)
-        strings = options.get("stop_strings", ())
-        lengths = [
-            answer_length(ids, set(stop_ids), strings, self.clusters.vocabulary)
-            for ids in sequences[:, batch["input_ids"].shape[1] :].tolist()
-        ]
-        return recorder.results(sequences, lengths=lengths)
+    @cached_property
+    def _newlines(self) -> frozenset[int]:
+        return frozenset(newline_ids(self.vocabulary))
 
-    def score(
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def read(
         self,
-        prompts: Prompt | Sequence[Prompt],
-        responses: Response | Sequence[Response],
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
         *,
         batch_size: int = 8,
-        chunk_size: int = 32,
-        on_result: OnResult | None = None,
-    ) -> list[ScoredResponse]:
-        """Score text that already exists, in one teacher-forced pass a response.
+        chunk_size: int = CHUNK,
+    ) -> None:
+        """Read replies in teacher-forced passes; see `Backend.read`.
 
-        Parameters
-        ----------
-        prompts
-            As in `generate`.
-        responses
-            One text, or list of token ids, for each prompt. Text is scored as it stands: no terminator is added.
-        batch_size
-            Responses scored together.
-        chunk_size
-            Response tokens whose logits exist at one time: batch_size x chunk_size x V numbers at most.
-        on_result
-            Called with (number of the response, result) as soon as it is there.
-
-        Returns
-        -------
-        list of ScoredResponse
-            In the order of the prompts. An empty response has uncertainty 1.
-
-        Raises
-        ------
-        InvalidInput
-            Numbers of prompts and responses differ, or one of them cannot be used.
+        `chunk_size` is the number of reply tokens whose logits exist at one time.
         """
-        listed = as_prompts(prompts)
-        answers = [responses] if isinstance(responses, str) or _is_ids(responses) else list(responses)
-        if len(listed) != len(answers):
-            raise InvalidInput(f"There are {len(listed)} prompts and {len(answers)} responses; each prompt needs one.")
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(listed)]
-        replies = [
-            encode_response(self.tokenizer, prompt, ids, answer, number)  # type: ignore[arg-type]
-            for number, (prompt, ids, answer) in enumerate(zip(listed, encoded, answers, strict=True))
+        listed = as_responses(replies, len(prompts))
+        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        answers = [
+            encode_response(self.tokenizer, prompt, ids, reply, number)
+            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
         ]
-        for ids in replies:
-            self.clusters.vocabulary.check_ids(ids)
-        self._check_lengths([prompt + reply for prompt, reply in zip(encoded, replies, strict=True)])
-        results: list[ScoredResponse] = []
+        for ids in answers:
+            self.vocabulary.check_ids(ids)
+        self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
         for first in range(0, len(encoded), batch_size):
-            batch = slice(first, first + batch_size)
-            for result in self._score_batch(encoded[batch], replies[batch], chunk_size):
-                if on_result is not None:
-                    on_result(len(results), result)
-                results.append(result)
-        return results
+            batch = range(first, min(first + batch_size, len(encoded)))
+            for step in self._reply_steps(batch, encoded, answers, chunk_size):
+                for observer in observers:
+                    observer.observe(step)
+            for number in batch:
+                for observer in observers:
+                    observer.finish(number, Completion(answers[number], truncated=False))
 
-    def _score_batch(self, prompts: list[list[int]], replies: list[list[int]], chunk: int) -> list[ScoredResponse]:
-        scorer = scorer_for(self.clusters, self.rules)
-        answers = [LogitsAnswer(scorer) for _ in prompts]
-        for step in self.reply_steps(prompts, replies, chunk):
-            normalizers = log_normalizers(step.logits, scorer.vocabulary.size)
-            add_step(
-                [answers[i] for i in step.answers], step.logits, range(len(step.answers)), step.tokens, normalizers
-            )
-        return [answer.finish("raw") for answer in answers]
-
-    def reply_steps(self, prompts: list[list[int]], replies: list[list[int]], chunk: int = 32) -> Iterator[ReplyStep]:
-        """One teacher-forced pass over prompts and replies, as the steps of a generation that chose these replies.
-
-        Parameters
-        ----------
-        prompts, replies
-            Token ids, one reply for each prompt.
-        chunk
-            Reply tokens whose logits exist at one time.
-        """
+    def _reply_steps(
+        self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int
+    ) -> Iterator[Step]:
+        """The steps of a generation that chose these replies."""
+        mine = [replies[number] for number in batch]
         step = 0
-        for logits in self._reply_logits(prompts, replies, chunk):
+        for logits in self._reply_logits([prompts[number] for number in batch], mine, chunk):
             for i in range(logits.shape[1]):
-                running = [row for row, ids in enumerate(replies) if len(ids) > step]
-                rows = logits[:, i] if len(running) == len(replies) else logits[running, i]
-                yield ReplyStep(as_rows(rows), running, [replies[row][step] for row in running])
+                rows = [row for row, ids in enumerate(mine) if len(ids) > step]
+                yield Step(
+                    answers=[batch[row] for row in rows],
+                    tokens=[mine[row][step] for row in rows],
+                    size=self.vocabulary.size,
+                    logits=as_rows(logits[:, i]),
+                    rows=rows,
+                )
                 step += 1
 
     @torch.no_grad()
@@ -344,7 +328,7 @@ class STC:
         """
         if not any(replies):
             return
-        padding = padding_id(self.tokenizer, self._stop_ids(None))
+        padding = padding_id(self.tokenizer, self._stop_ids(Decoding()))
         prompt, reply = pad(prompts, padding, left=True), pad(replies, padding, left=False)
         output = self.forward(prompt, mask=prompt.mask, cache=None, keep=1)
         yield output.logits[:, -1:]
@@ -357,7 +341,33 @@ class STC:
             output = self.forward(part, mask=mask, cache=output.past_key_values, keep=part.ids.shape[1])
             yield output.logits[:, -part.ids.shape[1] :]
 
-    def forward(self, part: PaddedBatch, *, mask: np.ndarray[Any, Any], cache: Any, keep: int) -> Any:
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt, in as few forward passes as can be."""
+        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        found = np.empty((len(prompts), len(continuations)))
+        for beginning, members in shared_beginnings(continuations):
+            for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
+                rows = self._last_log_probs([[*encoded[i], *beginning] for i in batch], len(beginning) + 1)
+                for number in members:
+                    ids = list(continuations[number])
+                    found[batch, number] = rows[:, np.arange(len(ids)), ids].sum(axis=1, dtype=np.float64)
+        return found
+
+    @torch.inference_mode()
+    def _last_log_probs(self, sequences: list[list[int]], keep: int) -> npt.NDArray[np.float32]:
+        """Log-probabilities of what follows each of the last `keep` tokens, [B, keep, V]."""
+        batch = pad(sequences, padding_id(self.tokenizer, [0]), left=True)
+        output = self.forward(batch, mask=batch.mask, cache=None, keep=keep)
+        logits = output.logits[:, -keep:, : self.vocabulary.size]
+        if not torch.isfinite(logits.max(dim=-1).values).all():  # a NaN is the greatest of its row
+            raise InvalidLogits("The model gives NaN or no finite logit after a prompt.")
+        return np.asarray(logits.float().log_softmax(-1).cpu().numpy())
+
+    # --- the model -----------------------------------------------------------------------------------------------
+
+    def forward(self, part: PaddedBatch, *, mask: npt.NDArray[np.int64], cache: Any, keep: int) -> Any:
         """One pass of the model over a part of some sequences.
 
         Parameters
@@ -389,58 +399,28 @@ class STC:
         }
 
     def _check_lengths(self, sequences: list[list[int]]) -> None:
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        limit = self.max_length
         for number, ids in enumerate(sequences):
             if limit is not None and len(ids) > limit:
                 raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the model reads {limit:,} at most.")
 
 
-def _is_ids(responses: Any) -> bool:
-    """Whether this is one response given as token ids."""
-    return hasattr(responses, "__len__") and len(responses) > 0 and isinstance(responses[0], int | np.integer)
+def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:
+    """As few beginnings as can be read for all continuations, each with the numbers of those that it serves.
 
+    A continuation needs a pass that ends with all its tokens but the last, or goes on from there.
 
-def load_model(model_or_path: str, dtype: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """Tokenizer and causal language model of a directory or hub id.
-
-    Raises
-    ------
-    ModelError
-        There is no such model, it cannot be read, or its weights hold no output head (transformers would make one
-        up at random).
+    >>> shared_beginnings([(5, 6), (7,), (8, 9)])
+    [((5,), [0, 1]), ((8,), [2])]
     """
-    try:
-        if gguf_file := options.get("gguf_file"):
-            tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
-        else:
-            tokenizer = AutoTokenizer.from_pretrained(model_or_path, **options)
-        model, loaded = AutoModelForCausalLM.from_pretrained(
-            model_or_path, dtype=dtype, output_loading_info=True, **options
-        )
-    except (OSError, ValueError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
-    check_model(model)
-    head = model.get_output_embeddings()
-    own = {name for name, weight in model.named_parameters(remove_duplicate=False) if weight is head.weight}
-    if own and own <= set(loaded["missing_keys"]):
-        raise ModelError(
-            f"{model_or_path} has no output head: its weights hold no {', '.join(sorted(own))}. "
-            "Use the checkpoint that generates text."
-        )
-    return tokenizer, model
-
-
-def load_clusters(
-    clusters: TokenClusters | str | None, model: Any, tokenizer: Any, progress: Callable[..., None] | None
-) -> TokenClusters:
-    """Clusters that fit the tokenizer: those given, those of a folder or the hub, or the cached ones of the model."""
-    if clusters is None:
-        return clusters_for_model(model, tokenizer, progress=progress)
-    if isinstance(clusters, TokenClusters):
-        clusters.check(tokenizer)
-        return clusters
-    return TokenClusters.from_pretrained(clusters, tokenizer=tokenizer)
+    left = dict(enumerate(map(tuple, continuations)))
+    found = []
+    while left:
+        beginning = max(left.values(), key=len)[:-1]
+        members = [number for number, ids in left.items() if beginning[: len(ids) - 1] == ids[:-1]]
+        found.append((beginning, members))
+        left = {number: ids for number, ids in left.items() if number not in members}
+    return found
 
 
 def check_model(model: Any) -> None:

@@ -1,10 +1,29 @@
-"""Seeing what a transformers model computes, without changing it."""
+"""The one place that watches a transformers model generate: every row of logits with the token chosen from it.
+
+The model's own logits are kept by a forward hook, before any processor; a stopping criterion sees them together with
+the tokens that were chosen, hands both to the observers, and says which answers are complete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any
+
+from semtoken._arrays import as_rows
+from semtoken._extras import require
+from semtoken.backends.base import Completion, Observer, Step
+from semtoken.backends.detokenize import AnswerText
+from semtoken.errors import ModelError
+from semtoken.vocabulary import Vocabulary
+
+require("torch", extra="transformers")
+require("transformers", extra="transformers")
+
+import torch  # noqa: E402
+from transformers import StoppingCriteria  # noqa: E402
 
 Hook = Callable[[Any, Any, Any], None]
 """Called with (module, its arguments, its output) after every forward pass."""
@@ -23,3 +42,145 @@ def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+def middle_layer(model: Any) -> Any:
+    """The decoder layer whose output is entry int((L + 1) / 2) of the L + 1 hidden states (entry 0: the embeddings).
+
+    Raises
+    ------
+    ModelError
+        The model keeps its layers where they cannot be found.
+    """
+    count = model.config.get_text_config().num_hidden_layers
+    for module in inner_model(model).modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == count:
+            return module[(count + 1) // 2 - 1]
+    raise ModelError(
+        f"No list of {count} layers was found in {type(model).__name__}, so EigenScore's hidden states cannot be "
+        "recorded. Leave 'eigenscore' out of the methods."
+    )
+
+
+@dataclass(eq=False)
+class Row:
+    """One row of a batch: an answer that is being written."""
+
+    answer: int
+    """Its number among all answers of the call."""
+    max_new_tokens: int
+    stop_ids: frozenset[int] = frozenset()
+    """Tokens that end the answer."""
+    stop_strings: tuple[str, ...] = ()
+    """Texts that end the answer where they are complete."""
+    token_ids: list[int] = field(default_factory=list)
+    text: AnswerText | None = None
+    """Looks out for the stop strings."""
+
+    def take(self, token: int, vocabulary: Vocabulary) -> bool:
+        """Take in a token; returns whether the answer is stopped by it."""
+        self.token_ids.append(token)
+        if not self.stop_strings:
+            return token in self.stop_ids
+        if self.text is None:
+            self.text = AnswerText(vocabulary, self.stop_strings)
+        self.text.add(token)
+        return token in self.stop_ids or self.text.stopped
+
+
+class StepWatch(StoppingCriteria):  # type: ignore[misc]
+    """Shows every step of one `model.generate` call to observers. Generate inside `with watch.watching(model):`.
+
+    Parameters
+    ----------
+    vocabulary
+        Of the model. Columns of a padded head beyond it are no tokens.
+    rows
+        What each row of the batch answers.
+    observers
+        See every step of the rows that go on.
+    criteria
+        Further stopping criteria, whose verdict ends an answer too.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        rows: Sequence[Row],
+        observers: Sequence[Observer],
+        criteria: Sequence[Any] = (),
+    ) -> None:
+        self.logits: torch.Tensor | None = None
+        """[B, columns] of the newest step, before any processor."""
+        self.completions: dict[int, Completion] = {}
+        """Answer -> what became of it, once it is complete."""
+        self._vocabulary = vocabulary
+        self._rows = rows
+        self._observers = observers
+        self._criteria = criteria
+        self._states: torch.Tensor | None = None
+        self._done = [False] * len(rows)
+        self._thread = get_ident()
+
+    @contextmanager
+    def watching(self, model: Any) -> Iterator[None]:
+        """Keep the logits of every forward pass, and the states of the middle layer if an observer reads them."""
+
+        def keep_logits(module: Any, args: Any, output: Any) -> None:
+            if get_ident() == self._thread:  # other threads may use the same model
+                self.logits = output.logits[:, -1].detach()
+
+        def keep_states(module: Any, args: Any, output: Any) -> None:
+            if get_ident() == self._thread:
+                self._states = (output[0] if isinstance(output, tuple) else output)[:, -1].detach()
+
+        with ExitStack() as hooks:
+            hooks.enter_context(forward_hook(inner_model(model), keep_logits))
+            if any(observer.reads_states for observer in self._observers):
+                hooks.enter_context(forward_hook(middle_layer(model), keep_states))
+            yield
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
+        """Take in one step; returns which rows are complete (bool [B])."""
+        active = [row for row, done in enumerate(self._done) if not done]
+        if active:
+            tokens = input_ids[:, -1].tolist()
+            ended = self._observe(active, [tokens[row] for row in active])
+            for criterion in self._criteria:
+                verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
+                ended |= {self._rows[row].answer for row, stops in enumerate(verdict) if stops}
+            for row in active:
+                self._take(row, tokens[row], ended)
+        return torch.tensor(self._done, dtype=torch.bool, device=input_ids.device)
+
+    def _observe(self, active: list[int], tokens: list[int]) -> set[int]:
+        """Show a step to the observers; returns the answers that they end."""
+        assert self.logits is not None, "generate inside `with watch.watching(model):`"
+        step = Step(
+            answers=[self._rows[row].answer for row in active],
+            tokens=tokens,
+            size=self._vocabulary.size,
+            logits=as_rows(self.logits),
+            rows=active,
+            states=self._states,
+        )
+        return {answer for observer in self._observers for answer in observer.observe(step) or ()}
+
+    def _take(self, place: int, token: int, ended: set[int]) -> None:
+        row = self._rows[place]
+        stopped = row.take(token, self._vocabulary) or row.answer in ended
+        if stopped or len(row.token_ids) >= row.max_new_tokens:
+            self._end(place, truncated=not stopped)
+
+    def _end(self, place: int, *, truncated: bool) -> None:
+        row = self._rows[place]
+        self._done[place] = True
+        self.completions[row.answer] = completion = Completion(row.token_ids, truncated)
+        for observer in self._observers:
+            observer.finish(row.answer, completion)
+
+    def close(self) -> None:
+        """Complete the answers that `generate` left unfinished, because of a limit of its own (`max_time`, ...)."""
+        for place, done in enumerate(self._done):
+            if not done:
+                self._end(place, truncated=True)

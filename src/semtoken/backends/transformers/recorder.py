@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from semtoken._arrays import as_rows, log_normalizers
+from semtoken._arrays import as_rows
 from semtoken._extras import require
+from semtoken.backends.base import Step
 from semtoken.backends.prompts import answer_length
+from semtoken.backends.scores import AnswerScores
+from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring import LogitsAnswer, add_step, scorer_for
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
 
 import torch  # noqa: E402
 from transformers import LogitsProcessor  # noqa: E402
-
-NOT_BEAMS = (
-    "A beam's tokens are chosen among hypotheses that are reordered and dropped on the way, so there is no single "
-    "next-token distribution that the answer was drawn from. Use greedy decoding (num_beams=1) or sampling."
-)
 
 
 class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
@@ -50,7 +48,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     Parameters
     ----------
     clusters
-        Clusters of the model's tokenizer.
+        Clusters of the model's tokenizer, or a directory or hub id of some.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     eos_token_id
@@ -60,7 +58,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def __init__(
         self,
-        clusters: TokenClusters,
+        clusters: TokenClusters | str | Path,
         preset: Preset = "default",
         *,
         function_words: FunctionWords = "paper",
@@ -68,6 +66,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         prefix_matching: bool = True,
         eos_token_id: int | Collection[int] | None = None,
     ) -> None:
+        if not isinstance(clusters, TokenClusters):
+            clusters = TokenClusters.from_pretrained(clusters)
         self._scorer = scorer_for(clusters, ScoringRules(preset, function_words, clustering, prefix_matching))
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._stop_ids = frozenset(stop_ids)
@@ -77,7 +77,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
-        self._answers: list[LogitsAnswer] = []
+        self._scores = AnswerScores(self._scorer)
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._history: torch.Tensor | None = None
@@ -113,7 +113,6 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
 
     def _begin(self, input_ids: torch.Tensor) -> None:
-        self._answers = [LogitsAnswer(self._scorer) for _ in range(len(input_ids))]
         self._finished = [False] * len(input_ids)
         self._prompt_length = input_ids.shape[1]
         self._history = input_ids
@@ -148,10 +147,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
                 "these clusters belong to another model."
             )
         active = [i for i, finished in enumerate(self._finished) if not finished]
-        normalizers = log_normalizers(rows, size)
-        for i in active:
-            self._scorer.vocabulary.check_ids([chosen[i]])
-        add_step([self._answers[i] for i in active], rows, active, [chosen[i] for i in active], normalizers[active])
+        self._scores.observe(Step(active, [chosen[i] for i in active], size, rows, active))
         for i in active:
             self._finished[i] = chosen[i] in self._stop_ids
 
@@ -186,22 +182,22 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         with self._lock:
             if sequences is not None:
                 self._take_in_last(getattr(sequences, "sequences", sequences))
-            return [self._running(i) for i in range(len(self._answers))]
+            return [self._running(i) for i in range(len(self._finished))]
 
     def _running(self, i: int) -> Running:
-        answer = self._answers[i]
         if not self._finished[i]:
-            return answer.running()
+            return self._scores.running(i)
         if i not in self._final:
-            scored = answer.finish().uncertainty
-            self._final[i] = Running(scored, (scored, scored), n_settled=len(answer.ids), n_tokens=len(answer.ids))
+            scored = self._scores.result(i)
+            score, length = scored.uncertainty, len(scored.tokens)
+            self._final[i] = Running(score, (score, score), n_settled=length, n_tokens=length)
         return self._final[i]
 
     def _take_in_last(self, ids: torch.Tensor) -> None:
         """Take in the last token of the sequences, unless that was done."""
-        if self._history is None or len(ids) != len(self._answers):
+        if self._history is None or len(ids) != len(self._finished):
             raise BackendError(
-                f"{len(self._answers)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
+                f"{len(self._finished)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
                 f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
             )
         if ids.shape[1] > self._history.shape[1]:
@@ -229,10 +225,10 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             self._take_in_last(ids)
             distribution: Distribution = "processed" if self._masked else "raw"
             results = []
-            for i, answer in enumerate(self._answers):
+            for i in range(len(self._finished)):
                 generated = ids[i, self._prompt_length :].tolist()
-                answer.truncate(self._length(generated) if lengths is None else lengths[i])
-                results.append(answer.finish(distribution))
+                self._scores.truncate(i, self._length(generated) if lengths is None else lengths[i])
+                results.append(self._scores.result(i, distribution))
             self.reset()
         return results
 

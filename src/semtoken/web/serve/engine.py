@@ -1,24 +1,23 @@
-"""One generation, watched step by step: tokens, raw log-probabilities, text and uncertainty as they come."""
+"""Generations for the server, watched step by step: tokens, raw log-probabilities, text and uncertainty as they come.
+
+The requests that wait are answered together, in one batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import torch
-from transformers import StoppingCriteria
 
-from semtoken._arrays import FloatArray, as_rows, log_normalizers
+from semtoken.backends import base
+from semtoken.backends.base import Completion, Decoding, Observer
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import pad
-from semtoken.backends.transformers import STC
-from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.results import Running, ScoredResponse
-from semtoken.scoring import LogitsAnswer, add_step, scorer_for
+from semtoken.statistics.decoding import best_tokens
+from semtoken.stc import STC
 
 FinishReason = Literal["stop", "length"]
 
@@ -30,8 +29,8 @@ class Work:
     prompts: Sequence[Sequence[int]]
     """Token ids of each row's prompt."""
     max_tokens: int
-    sampling: Mapping[str, Any]
-    """Arguments of transformers' `generate`."""
+    sampling: Decoding = field(default_factory=Decoding)
+    """Temperature and the like."""
     seed: int | None = None
     stops: tuple[str, ...] = ()
     """Texts that end an answer; they are not shown."""
@@ -68,8 +67,19 @@ class Ended:
     result: ScoredResponse
 
 
+@dataclass(frozen=True)
+class Order:
+    """Work that somebody waits for."""
+
+    work: Work
+    emit: Callable[[Step | Ended], None]
+    """Called with every step, and with the end of every row."""
+    cancelled: Event
+    """Set by whoever no longer wants the answer."""
+
+
 class Engine:
-    """Generates with a model, one `Work` at a time.
+    """Generates with a model.
 
     Parameters
     ----------
@@ -83,117 +93,96 @@ class Engine:
     def warm_up(self) -> None:
         """Generate a token, so that the first request finds everything ready."""
         token = int(np.argmin(self.stc.clusters.vocabulary.special))
-        self.run(Work([[token]], max_tokens=1, sampling={}), lambda _: None, Event())
+        self.run([Order(Work([[token]], max_tokens=1), lambda _: None, Event())])
 
     @property
     def room(self) -> int | None:
         """Tokens of prompt and answer together that the model can read, if it says."""
-        limit = getattr(self.stc.model.config.get_text_config(), "max_position_embeddings", None)
-        return None if limit is None else int(limit)
+        return self.stc.backend.max_length
 
-    def run(self, work: Work, emit: Callable[[Step | Ended], None], cancelled: Event) -> None:
-        """Generate; blocks until all rows are complete or `cancelled` is set.
-
-        Parameters
-        ----------
-        work
-            What to generate.
-        emit
-            Called with every step, and with the end of every row.
-        cancelled
-            Set by whoever no longer wants the answer.
+    def run(self, orders: Sequence[Order]) -> None:
+        """Generate all that is ordered in one batch; blocks until every row is complete or cancelled.
 
         Raises
         ------
         InvalidLogits
             The model gives NaN.
         """
-        if cancelled.is_set():
+        rows = [_Row(order, row) for order in orders if not order.cancelled.is_set() for row in _rows(order.work)]
+        if not rows:
             return
-        torch.manual_seed(torch.seed() if work.seed is None else work.seed)
-        options = self.stc.generation_options(dict(work.sampling), work.max_tokens, work.stop_at_newline, ())
-        watch = _Watch(self.stc, work, frozenset(options["eos_token_id"] or ()), emit, cancelled)
-        batch = pad(work.prompts, options["pad_token_id"], left=True)
-        device = self.stc.model.get_input_embeddings().weight.device
-        with watch.watching(self.stc.model):
-            self.stc.model.generate(
-                input_ids=torch.from_numpy(batch.ids).to(device),
-                attention_mask=torch.from_numpy(batch.mask).to(device),
-                stopping_criteria=[watch],
-                **options,
-            )
+        decodings = [replace(row.decoding(), batch_size=len(rows)) for row in rows]
+        prompts = [row.order.work.prompts[row.number] for row in rows]
+        self.stc.backend.generate(prompts, decodings, [_Emitter(self.stc, rows)])
 
 
-class _Watch(StoppingCriteria):  # type: ignore[misc]
-    """Sees every step right after its tokens were chosen, and says which rows are complete."""
+def _rows(work: Work) -> range:
+    return range(len(work.prompts))
 
-    def __init__(
-        self,
-        stc: STC,
-        work: Work,
-        stop_ids: frozenset[int],
-        emit: Callable[[Step | Ended], None],
-        cancelled: Event,
-    ) -> None:
-        scorer = scorer_for(stc.clusters, stc.rules)
+
+@dataclass(frozen=True)
+class _Row:
+    """One answer of one order."""
+
+    order: Order
+    number: int
+
+    def decoding(self) -> Decoding:
+        """How it is generated. Rows of one order draw different random numbers."""
+        work = self.order.work
+        seed = None if work.seed is None else (work.seed % 2**32) * 2**32 + self.number
+        return replace(
+            work.sampling, max_new_tokens=work.max_tokens, seed=seed, stop_at_newline=work.stop_at_newline, n=1
+        )
+
+
+class _Emitter(Observer):
+    """Tells those who wait of every step, right after its tokens were chosen, and ends rows at their stop texts."""
+
+    def __init__(self, stc: STC, rows: Sequence[_Row]) -> None:
+        self._stc = stc
+        self._rows = rows
+        self._scores = stc.observer()
         self._vocabulary = stc.clusters.vocabulary
-        self._work = work
-        self._stop_ids = stop_ids
-        self._emit = emit
-        self._cancelled = cancelled
-        self._logits: torch.Tensor | None = None
-        self._answers = [LogitsAnswer(scorer) for _ in work.prompts]
-        stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
-        self._texts = [AnswerText(self._vocabulary, stops) for _ in work.prompts]
-        self._done = [False] * len(work.prompts)
+        self._texts = []
+        for row in rows:
+            work = row.order.work
+            self._texts.append(
+                AnswerText(self._vocabulary, (*work.stops, "\n") if work.stop_at_newline else work.stops)
+            )
+        self._top = max(row.order.work.top for row in rows)
+        self._ended: set[int] = set()
 
-    @contextmanager
-    def watching(self, model: Any) -> Iterator[None]:
-        """Keep the logits of every forward pass, before any processor."""
+    def observe(self, step: base.Step) -> Collection[int]:
+        """Take in one step; returns the rows that are complete, or that nobody waits for."""
+        self._scores.observe(step)
+        log_probs = step.log_probabilities().tolist()
+        best = (step.best or best_tokens(step, self._top)) if self._top else [((), ())] * len(step.answers)
+        ended = set()
+        for answer, token, log_prob, (ids, values) in zip(step.answers, step.tokens, log_probs, best, strict=True):
+            row, text = self._rows[answer], self._texts[answer]
+            work = row.order.work
+            if row.order.cancelled.is_set():
+                ended.add(answer)
+                continue
+            top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
+            gained = text.add(token) if self._is_shown(token, work) else ""
+            row.order.emit(Step(row.number, token, log_prob, top, gained, self._scores.running(answer)))
+            if text.stopped:
+                ended.add(answer)
+        return ended
 
-        def keep(module: Any, args: Any, output: Any) -> None:
-            self._logits = output.logits[:, -1, : self._vocabulary.size].detach()
-
-        with forward_hook(inner_model(model), keep):
-            yield
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
-        """Take in one step; returns which rows are complete (bool [B])."""
-        active = [row for row, done in enumerate(self._done) if not done]
-        if active and not self._cancelled.is_set():
-            self._take_in(active, input_ids[active, -1].tolist())
-        stop = [True] * len(self._done) if self._cancelled.is_set() else self._done
-        return torch.tensor(stop, dtype=torch.bool, device=input_ids.device)
-
-    def _take_in(self, active: list[int], tokens: list[int]) -> None:
-        assert self._logits is not None
-        rows = as_rows(self._logits[active])
-        normalizers = log_normalizers(rows, self._vocabulary.size)
-        add_step([self._answers[row] for row in active], rows, range(len(active)), tokens, normalizers)
-        best = self._best(active, normalizers)
-        for i, (row, token) in enumerate(zip(active, tokens, strict=True)):
-            log_prob = min(float(rows[i, token]) - float(normalizers[i]), 0.0)
-            text = self._texts[row].add(token) if self._is_shown(token) else ""
-            self._emit(Step(row, token, log_prob, best[i], text, self._answers[row].running()))
-            self._end_if_complete(row, token)
-
-    def _is_shown(self, token: int) -> bool:
+    def _is_shown(self, token: int, work: Work) -> bool:
         """A token that ends the answer is not, unless there is text before the newline that it holds."""
-        return token not in self._stop_ids or (self._work.stop_at_newline and "\n" in self._vocabulary.texts[token])
+        text = self._vocabulary.texts[token]
+        return not self._vocabulary.special[token] or (work.stop_at_newline and "\n" in text)
 
-    def _best(self, active: list[int], normalizers: FloatArray) -> list[tuple[tuple[int, float], ...]]:
-        if not self._work.top:
-            return [()] * len(active)
-        assert self._logits is not None
-        best = self._logits[active].float().topk(min(self._work.top, self._vocabulary.size))
-        values = np.minimum(best.values.double().cpu().numpy() - normalizers[:, None], 0.0)
-        ids = best.indices.tolist()
-        return [tuple(zip(ids[i], values[i].tolist(), strict=True)) for i in range(len(active))]
-
-    def _end_if_complete(self, row: int, token: int) -> None:
-        answer, text = self._answers[row], self._texts[row]
-        stopped = token in self._stop_ids or text.stopped
-        if stopped or len(answer.ids) >= self._work.max_tokens:
-            self._done[row] = True
-            rest = text.finish()
-            self._emit(Ended(row, rest, "stop" if stopped else "length", answer.finish("raw")))
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Tell of the end of a row."""
+        row = self._rows[answer]
+        if row.order.cancelled.is_set():
+            return
+        rest = self._texts[answer].finish()
+        reason: FinishReason = "length" if completion.truncated else "stop"
+        result = self._stc.result(self._scores, answer, completion)
+        row.order.emit(Ended(row.number, rest, reason, result))

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_prompt
 from semtoken.errors import SemtokenError
 from semtoken.web.block import running_block, score_block
@@ -178,18 +179,17 @@ class Service:
         return score_block(ended.result, self._stc.clusters.signature, job.request.block)
 
 
-def sampling(request: GenerationRequest) -> dict[str, Any]:
-    """Arguments of transformers' `generate`: greedy unless the request asks for chance."""
+def sampling(request: GenerationRequest) -> Decoding:
+    """How tokens are chosen: greedy unless the request asks for chance."""
     chosen = (request.top_p, request.top_k, request.min_p)
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
-        return {}
-    options = {
-        "do_sample": True,
-        "temperature": 1.0 if request.temperature is None else float(request.temperature),
-        "top_p": 1.0 if request.top_p is None else float(request.top_p),
-        "top_k": request.top_k or 0,
-    }
-    return options if request.min_p is None else options | {"min_p": float(request.min_p)}
+        return Decoding()
+    return Decoding(
+        temperature=1.0 if request.temperature is None else float(request.temperature),
+        top_p=1.0 if request.top_p is None else float(request.top_p),
+        top_k=request.top_k or 0,
+        min_p=float(request.min_p or 0.0),
+    )
 
 
 def shown_of(request: ChatRequest | CompletionRequest) -> Shown:

@@ -1,31 +1,23 @@
-"""Answers of a transformers model as they are written: text and running uncertainty, token by token.
+"""Answers as they are written: text and running uncertainty, token by token, from any backend.
 
-The model generates in a thread of its own, which stops within a token once nobody listens any more.
+The model generates in a thread of its own, which stops within a token once the stream is closed or dropped. (An engine
+that returns whole answers, as vLLM does in this process, gives all tokens at the end.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from threading import Event, Thread, get_ident
+from threading import Event, Thread
 from typing import Any
 
-from semtoken._arrays import as_rows, log_normalizers
-from semtoken._extras import require
+from semtoken.backends.base import Completion, Observer, Prompt, Step
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import Prompt, encode_prompt
-from semtoken.backends.transformers.model import STC
-from semtoken.backends.transformers.observe import forward_hook, inner_model
+from semtoken.backends.scores import AnswerScores
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Running, ScoredResponse
-from semtoken.scoring import LogitsAnswer, scorer_for
-
-require("torch", extra="transformers")
-require("transformers", extra="transformers")
-
-import torch  # noqa: E402
-from transformers import StoppingCriteria  # noqa: E402
+from semtoken.stc import STC
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ def stream_generate(
     stc
         The model with its clusters.
     prompt
-        A string, or a list of chat messages.
+        A string, a list of chat messages, or token ids.
     max_new_tokens, stop_at_newline, stop_strings, **generation_kwargs
         As in `STC.generate`.
 
@@ -120,17 +112,19 @@ def stream_generate(
     BackendError
         Beam search or assisted decoding was asked for.
     """
-    if max_new_tokens < 1:
-        raise InvalidInput(f"max_new_tokens must be positive, got {max_new_tokens}.")
     if generation_kwargs.get("num_return_sequences", 1) != 1:
         raise InvalidInput("A stream holds one answer; num_return_sequences must be 1. Begin several streams instead.")
-    ids = torch.tensor([encode_prompt(stc.tokenizer, prompt, 0)])
-    limit = getattr(stc.model.config.get_text_config(), "max_position_embeddings", None)
-    if limit is not None and ids.shape[1] > limit:
-        raise InvalidInput(f"The prompt has {ids.shape[1]:,} tokens; the model reads {limit:,} at most.")
-    options = stc.generation_options(generation_kwargs, max_new_tokens, stop_at_newline, stop_strings)
+    decoding = stc.decoding(max_new_tokens, 1, stop_at_newline, stop_strings, generation_kwargs)
+    stc.backend.check([prompt], decoding)
     state = _State()
-    return AnswerStream(_tokens(lambda: _generate(stc, ids, options, state), state), state)
+    scores = stc.observer()
+
+    def generate() -> None:
+        [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])
+        if not state.cancelled.is_set():
+            state.result = stc.result(scores, 0, completion)
+
+    return AnswerStream(_tokens(generate, state), state)
 
 
 @dataclass(eq=False)
@@ -163,47 +157,22 @@ def _report(generate: Callable[[], None], state: _State) -> None:
         state.queue.put(error)
 
 
-def _generate(stc: STC, prompt: torch.Tensor, options: dict[str, Any], state: _State) -> None:
-    """The work of the thread."""
-    listener = _Listener(LogitsAnswer(scorer_for(stc.clusters, stc.rules)), state)
-    prompt = prompt.to(stc.model.get_input_embeddings().weight.device)
-    given = list(options.get("stopping_criteria") or ())
-    with forward_hook(inner_model(stc.model), listener.keep):
-        stc.model.generate(
-            input_ids=prompt,
-            attention_mask=torch.ones_like(prompt),
-            **(options | {"stopping_criteria": [*given, listener]}),
-        )
-    if not state.cancelled.is_set():
-        state.result = listener.answer.finish("raw")
+class _Listener(Observer):
+    """Scores the answer and hands out its tokens; ends it once nobody listens."""
 
-
-class _Listener(StoppingCriteria):  # type: ignore[misc]
-    """Sees the logits of every step before any processor, and its token as soon as it is chosen."""
-
-    def __init__(self, answer: LogitsAnswer, state: _State) -> None:
-        self.answer = answer
+    def __init__(self, scores: AnswerScores, state: _State) -> None:
+        self._scores = scores
         self._state = state
-        self._text = AnswerText(answer.scorer.vocabulary)
-        self._thread = get_ident()
-        self._row: torch.Tensor | None = None
+        self._text = AnswerText(scores.scorer.vocabulary)
 
-    def keep(self, module: Any, args: Any, output: Any) -> None:
-        """A forward hook; other threads may use the same model."""
-        if get_ident() == self._thread:
-            self._row = output.logits[:, -1].detach()
+    def observe(self, step: Step) -> Collection[int] | None:
+        """Take in one step."""
+        if self._state.cancelled.is_set():
+            return step.answers
+        self._scores.observe(step)
+        [token] = step.tokens
+        self._state.queue.put(StreamedToken(token, self._text.add(token), self._scores.running(0)))
+        return None
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
-        """Take in one step; returns whether to stop (bool [1])."""
-        cancelled = self._state.cancelled.is_set()
-        if not cancelled:
-            self._take_in(int(input_ids[0, -1]))
-        return torch.tensor([cancelled], device=input_ids.device)
-
-    def _take_in(self, token: int) -> None:
-        assert self._row is not None
-        vocabulary = self.answer.scorer.vocabulary
-        vocabulary.check_ids([token])
-        rows = as_rows(self._row)
-        self.answer.add(rows, 0, token, log_normalizers(rows, vocabulary.size)[0])
-        self._state.queue.put(StreamedToken(token, self._text.add(token), self.answer.running()))
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Nothing is left to hand out: the result is asked for."""

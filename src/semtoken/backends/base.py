@@ -1,0 +1,232 @@
+"""What semtoken asks of a model: the `Backend` protocol, and what goes in and out of one.
+
+A backend turns prompts into *decoding steps*: one row of raw logits and the token chosen from it. `Observer` objects
+listen to these steps and to nothing else; exact STC, log-probabilities, the best alternatives, hidden states and
+text streams are all observers. To bring another model or engine to semtoken, write a class with the members of
+`Backend`; `semtoken.STC`, `semtoken.statistics.record`, the benchmark and the command line then take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, IdArray, Rows, gather, log_normalizers
+from semtoken.errors import InvalidInput
+from semtoken.results import Distribution
+from semtoken.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from semtoken.clusters import TokenClusters
+
+Message: TypeAlias = Mapping[str, Any]
+Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
+"""Text, chat messages (`{"role": ..., "content": ...}`) for the tokenizer's own template, or token ids."""
+Response: TypeAlias = str | Sequence[int]
+"""Text, or the token ids of an answer."""
+Best: TypeAlias = tuple[IdArray, FloatArray]
+"""Ids and log-probabilities [k] of the best tokens of one step, best first."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a backend generates answers. Greedy unless a temperature says otherwise."""
+
+    max_new_tokens: int = 256
+    n: int = 1
+    """Answers to each prompt; samples of it if there is a temperature."""
+    temperature: float = 0.0
+    """0: greedy decoding. Otherwise tokens are drawn from the distribution at this temperature. What observers see is
+    the distribution at temperature 1 either way."""
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    """Of the samples. Each answer has its own stream of random numbers, made from the seed, its prompt and its number,
+    so that it does not depend on what else is generated. None: different answers every time."""
+    stop_at_newline: bool = False
+    """End an answer at the first token with a newline, as the paper's prompts ask for."""
+    stop_strings: tuple[str, ...] = ()
+    """End an answer where one of these is complete. The token that completes it belongs to the answer."""
+    batch_size: int = 8
+    """Prompts decoded together, where the engine does not decide that itself."""
+    share_prefix: bool = False
+    """Read the tokens that all prompts begin with (the examples of a few-shot prompt) once. Prompts of equal length
+    are then decoded together; log-probabilities agree with those of prompts read whole up to rounding."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings of the engine itself: keyword arguments of transformers' `generate`, of vLLM's
+    `SamplingParams` or of llama.cpp's `Llama.generate`."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_new_tokens", "n", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
+        if not 0 <= self.temperature < float("inf"):
+            raise InvalidInput(f"temperature must be a number from 0 on, got {self.temperature!r}.")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One generated answer."""
+
+    token_ids: list[int]
+    """Its tokens, the one that ended it included."""
+    truncated: bool
+    """The limit on new tokens cut it off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One decoding step of n answers: the model's own distribution, and the tokens that were chosen.
+
+    Either `logits` holds whole rows, or, where an engine gives no more than that, `best` the k best tokens.
+    """
+
+    answers: Sequence[int]
+    """[n] numbers of the answers, counted over all prompts of the call: with `n` answers a prompt, those of the first
+    prompt are 0 to n-1."""
+    tokens: Sequence[int]
+    """[n] the chosen tokens."""
+    size: int
+    """V, the number of tokens; further columns of the logits are padding."""
+    logits: Rows | None
+    """[m, columns] raw logits: temperature 1, before any processing. Log-probabilities are logits too."""
+    rows: Sequence[int] = ()
+    """[n] the row of each answer in `logits`."""
+    best: Sequence[Best] = ()
+    """[n] without logits: the best tokens of each answer, the chosen one always among them (perhaps as the last)."""
+    states: Any = None
+    """[m, H] output of the middle layer at the position that predicts the token, if an observer asked for it."""
+
+    @cached_property
+    def log_normalizers(self) -> FloatArray:
+        """[n] log-sum-exp of each answer's row."""
+        rows = list(self.rows)
+        part = self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
+        return log_normalizers(part, self.size)
+
+    def log_probabilities(self) -> FloatArray:
+        """[n] log-probabilities of the chosen tokens, at most 0."""
+        if self.logits is None:
+            found = [values[ids == token][0] for token, (ids, values) in zip(self.tokens, self.best, strict=True)]
+            return np.minimum(np.array(found), 0.0)
+        values = gather(self.logits, np.asarray(self.rows), np.asarray(self.tokens))
+        return np.asarray(np.minimum(values - self.log_normalizers, 0.0))
+
+
+class Observer:
+    """Listens to the decoding steps of a backend. Override what you need."""
+
+    top_k: int | None = None
+    """How many best tokens of each step it reads, 0 for the chosen one only; None for the whole row of logits. An
+    engine that charges for whole rows gives no more than what its observers ask for."""
+    reads_states: bool = False
+    """Whether it reads `Step.states`."""
+
+    def observe(self, step: Step) -> Collection[int] | None:
+        """Take in one step.
+
+        Returns
+        -------
+        collection of int or None
+            Numbers of answers to end after this step. An engine that returns whole answers cannot end them.
+        """
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A model with its tokenizer. Prompts go in, answers come out, observers see every step."""
+
+    @property
+    def name(self) -> str:
+        """For messages and provenance: "transformers", "vllm", "llama-cpp"."""
+
+    @property
+    def model(self) -> Any:
+        """The engine's own model."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's tokenizer; it is called like those of transformers."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens."""
+
+    @property
+    def distribution(self) -> Distribution:
+        """What the log-probabilities are that observers see."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of prompt and answer together that the model can read, if it says."""
+
+    @property
+    def has_states(self) -> bool:
+        """Whether observers can have hidden states."""
+
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise what `generate` would raise before its first step, if it would."""
+
+    def generate(
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt `decoding.n` times.
+
+        Parameters
+        ----------
+        prompts
+            Text, messages or token ids.
+        decoding
+            For all prompts, or one for each. In one for each, `n`, `batch_size` and `options` must be the same.
+        observers
+            See every step as soon as the engine shows it, in the order given.
+
+        Returns
+        -------
+        list of Completion
+            Those of the first prompt, then those of the second, and so on.
+        """
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
+        *,
+        batch_size: int = 8,
+    ) -> None:
+        """Read replies that exist, as if they had been generated: observers see the same steps.
+
+        Parameters
+        ----------
+        prompts, replies
+            One reply for each prompt. Text is read as it stands: no terminator is added.
+        observers
+            See every step.
+        batch_size
+            Replies read together, where the engine does not decide that itself.
+
+        Raises
+        ------
+        InvalidInput
+            Numbers of prompts and replies differ, or one of them cannot be used.
+        """
+
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation (token ids) after each prompt, of shape [prompts, continuations]."""
+
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for this model, or computed from its token table and cached."""
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless these are the model's tokens."""

@@ -1,0 +1,59 @@
+"""The observer that scores answers: STC, exact from whole rows of logits, an interval from the k best tokens."""
+
+from __future__ import annotations
+
+from semtoken._arrays import log_normalizers
+from semtoken.backends.base import Observer, Step
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.scoring import LogitsAnswer, Scorer, TopkAnswer, add_step
+
+
+class AnswerScores(Observer):
+    """Scores every answer of a call while its tokens come, and keeps a few numbers a token.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules; see `semtoken.scoring.scorer_for`.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.answers: dict[int, LogitsAnswer | TopkAnswer] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        if step.logits is None:
+            for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
+                listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
+                chosen = next(entry for entry in listed if entry.id == token)
+                self._top(answer).add(TopStep(chosen=chosen, top=tuple(listed)))
+            return
+        self.scorer.vocabulary.check_ids(step.tokens)
+        answers = [self._exact(answer) for answer in step.answers]
+        # Not `step.log_normalizers`: what scoring costs is to be seen apart from what other observers compute.
+        normalizers = log_normalizers(step.logits, self.scorer.vocabulary.size)
+        add_step(answers, step.logits, step.rows, step.tokens, normalizers[list(step.rows)])
+
+    def _exact(self, answer: int) -> LogitsAnswer:
+        found = self.answers.setdefault(answer, LogitsAnswer(self.scorer))
+        assert isinstance(found, LogitsAnswer)
+        return found
+
+    def _top(self, answer: int) -> TopkAnswer:
+        found = self.answers.setdefault(answer, TopkAnswer(self.scorer))
+        assert isinstance(found, TopkAnswer)
+        return found
+
+    def running(self, answer: int) -> Running:
+        """What is known so far of an answer."""
+        return self.answers.get(answer, LogitsAnswer(self.scorer)).running()
+
+    def truncate(self, answer: int, length: int) -> None:
+        """Forget the steps of an answer from `length` on."""
+        self._exact(answer).truncate(length)
+
+    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
+        """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""
+        return self.answers.get(answer, LogitsAnswer(self.scorer)).finish(distribution)

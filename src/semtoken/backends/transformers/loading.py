@@ -1,0 +1,136 @@
+"""Loading a transformers model, with everything that transformers takes and nothing that it does not."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from inspect import Parameter, signature
+from typing import Any
+
+from safetensors import SafetensorError
+
+from semtoken._extras import require
+from semtoken.backends.transformers.model import TransformersBackend, check_model
+from semtoken.errors import InvalidInput, ModelError
+
+require("torch", extra="transformers")
+require("transformers", extra="transformers")
+
+import torch  # noqa: E402
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel  # noqa: E402
+
+FURTHER_OPTIONS = frozenset(
+    {
+        *("adapter_kwargs", "allow_all_kernels", "attn_implementation", "code_revision", "device_map", "device_mesh"),
+        *("distributed_config", "experts_implementation", "generation_config", "gguf_file", "kernel_config"),
+        *("key_mapping", "max_memory", "offload_buffers", "offload_folder", "proxies", "quantization_config"),
+        *("state_dict", "subfolder", "tp_plan", "tp_size", "use_kernels", "variant"),
+    }
+)
+"""Options that `PreTrainedModel.from_pretrained` documents and takes, but does not name in its signature."""
+
+HUB_OPTIONS = ("cache_dir", "force_download", "local_files_only", "token", "proxies", "subfolder", "gguf_file")
+"""Options that say where files are, for tokenizer and configuration too."""
+
+
+def load_transformers(
+    model_or_path: str,
+    *,
+    device: str | None = None,
+    dtype: Any = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    **options: Any,
+) -> TransformersBackend:
+    """A causal language model and its tokenizer, from a directory or the hub.
+
+    Parameters
+    ----------
+    model_or_path
+        Directory or hub id.
+    device
+        A torch device ("cuda:0"). Default: the first CUDA device if there is one, else the CPU; with a `device_map`,
+        the model stays where transformers puts it.
+    dtype
+        Of the weights: a torch type, its name, or "auto" for that of the checkpoint.
+    revision, trust_remote_code
+        As in transformers.
+    **options
+        Anything else that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
+        `attn_implementation`, `max_memory`, ...), and attributes of the model's configuration.
+
+    Raises
+    ------
+    InvalidInput
+        An option that transformers does not know, or a device together with a `device_map`. Nothing was loaded.
+    ModelError
+        There is no such model or device, the model cannot be read, or its weights hold no output head.
+    """
+    if device is not None and options.get("device_map") is not None:
+        raise InvalidInput("Give either device or device_map: the map says where each part of the model goes.")
+    target = check_device(device)
+    source = {"revision": revision, "trust_remote_code": trust_remote_code}
+    files = {name: options[name] for name in HUB_OPTIONS if name in options}
+    try:
+        check_options(model_or_path, options, source | files)
+        tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            model_or_path, dtype=dtype, output_loading_info=True, **source, **options
+        )
+    except (OSError, ValueError, ImportError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
+    _check_head(model_or_path, model, loaded["missing_keys"])
+    if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
+        model = model.to(target)
+    return TransformersBackend(model.eval(), tokenizer)
+
+
+def check_device(device: str | None) -> torch.device:
+    """The device of that name; by default the first CUDA device, or the CPU if there is none.
+
+    Raises
+    ------
+    ModelError
+        It is not there.
+    """
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise ModelError(f"{device!r} is no device of torch; give 'cpu', 'cuda' or 'cuda:1', for example.") from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"The device {device!r} is not available: torch sees no CUDA device here. Use 'cpu'.")
+    if found.type == "cuda" and found.index is not None and found.index >= torch.cuda.device_count():
+        raise ModelError(f"The device {device!r} is not available: there are {torch.cuda.device_count()} CUDA devices.")
+    if found.type == "mps" and not torch.backends.mps.is_available():
+        raise ModelError(f"The device {device!r} is not available on this machine. Use 'cpu'.")
+    return found
+
+
+def check_options(model_or_path: str, options: dict[str, Any], source: dict[str, Any]) -> None:
+    """Raise `InvalidInput` for an option that transformers does not take, before any weights are read."""
+    named = signature(PreTrainedModel.from_pretrained).parameters.values()
+    known = {p.name for p in named if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)}
+    known = known - {"pretrained_model_name_or_path"} | FURTHER_OPTIONS
+    unknown = set(options) - known
+    if not unknown:
+        return
+    config = AutoConfig.from_pretrained(model_or_path, **source)
+    for name in sorted(unknown):
+        if not hasattr(config, name):
+            near = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise InvalidInput(f"{name!r} is no option of STC, of transformers' from_pretrained or of the model.{hint}")
+
+
+def _check_head(model_or_path: str, model: Any, missing: Any) -> None:
+    """Raise `ModelError` for a model without an output head; transformers would make one up at random."""
+    check_model(model)
+    head = model.get_output_embeddings()
+    own = {name for name, weight in model.named_parameters(remove_duplicate=False) if weight is head.weight}
+    if own and own <= set(missing):
+        raise ModelError(
+            f"{model_or_path} has no output head: its weights hold no {', '.join(sorted(own))}. "
+            "Use the checkpoint that generates text."
+        )

@@ -1,0 +1,304 @@
+"""`STC`: a model of any backend whose answers come with an uncertainty, from the one generation made anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response
+from semtoken.backends.load import BackendName, load_backend
+from semtoken.backends.prompts import as_prompts, as_responses
+from semtoken.backends.scores import AnswerScores
+from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput
+from semtoken.results import ScoredResponse
+from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
+
+OnResult = Callable[[int, ScoredResponse], None]
+
+
+class STC:
+    """A model whose answers come with an uncertainty, from the one generation made anyway.
+
+    Parameters
+    ----------
+    model
+        A causal language model of transformers with an output head, or any `Backend`.
+    tokenizer
+        The tokenizer of a transformers model; a `Backend` brings its own.
+    clusters
+        `TokenClusters`, or a directory or hub id of some. None: those cached for this model, or computed
+        (minutes for a vocabulary of 150k) and cached, when a score is first asked for.
+    preset, function_words, clustering, prefix_matching
+        As in `score_logits`.
+    progress
+        Called with the progress of clustering; see `semtoken.clustering`.
+
+    Raises
+    ------
+    ModelError
+        The model is an encoder-decoder or has no output head.
+    VocabularyMismatch
+        The clusters are those of another tokenizer, or the model has fewer logits than the tokenizer has tokens.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        clusters: TokenClusters | str | Path | None = None,
+        *,
+        preset: Preset = "default",
+        function_words: FunctionWords = "paper",
+        clustering: bool = True,
+        prefix_matching: bool = True,
+        progress: Callable[..., None] | None = None,
+    ) -> None:
+        self.backend = _as_backend(model, tokenizer)
+        self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        self._progress = progress
+        if clusters is not None:
+            self.__dict__["clusters"] = load_clusters(clusters, self.backend)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_or_path: str | Path = "almanac",
+        *,
+        backend: BackendName = "transformers",
+        device: str | None = None,
+        dtype: Any = "auto",
+        clusters: TokenClusters | str | Path | None = None,
+        revision: str | None = None,
+        trust_remote_code: bool = False,
+        preset: Preset = "default",
+        function_words: FunctionWords = "paper",
+        clustering: bool = True,
+        prefix_matching: bool = True,
+        progress: Callable[..., None] | None = None,
+        **options: Any,
+    ) -> STC:
+        """Load a model and its tokenizer.
+
+        Parameters
+        ----------
+        model_or_path
+            "almanac" (the embedded model), a directory, or a hub id.
+        backend : {"transformers", "vllm", "llama-cpp"}
+            The engine that runs it.
+        device
+            A torch device ("cuda:0"). Default: the first CUDA device if there is one.
+        dtype
+            Precision of the weights; "auto" is that of the checkpoint.
+        clusters, preset, function_words, clustering, prefix_matching, progress
+            As for `STC`.
+        revision, trust_remote_code
+            As in transformers.
+        **options
+            Of the engine: anything that transformers' `from_pretrained` takes (`device_map`, `quantization_config`,
+            `attn_implementation`, ...), or arguments of `vllm.LLM` or `llama_cpp.Llama`.
+
+        Raises
+        ------
+        InvalidInput
+            An option that the engine does not know. Nothing was loaded.
+        ModelError
+            There is no such model or device, or the model cannot be loaded.
+        """
+        name = str(model_or_path)
+        loaded = load_backend(
+            backend, name, device=device, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code, **options
+        )
+        return cls(
+            loaded,
+            clusters="almanac" if name == "almanac" and clusters is None else clusters,
+            preset=preset,
+            function_words=function_words,
+            clustering=clustering,
+            prefix_matching=prefix_matching,
+            progress=progress,
+        )
+
+    @cached_property
+    def clusters(self) -> TokenClusters:
+        """The clusters in use."""
+        return load_clusters(None, self.backend, self._progress)
+
+    @property
+    def model(self) -> Any:
+        """The engine's own model: of transformers, `vllm.LLM`, or `llama_cpp.Llama`."""
+        return self.backend.model
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model."""
+        return self.backend.tokenizer
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        max_new_tokens: int = 256,
+        *,
+        batch_size: int = 8,
+        stop_at_newline: bool = False,
+        stop_strings: str | Sequence[str] = (),
+        on_result: OnResult | None = None,
+        **generation_kwargs: Any,
+    ) -> list[ScoredResponse]:
+        """Generate one answer a prompt and score it on the way, keeping a few numbers a token.
+
+        Parameters
+        ----------
+        prompts
+            A string, a list of chat messages (rendered by the tokenizer's template), or a list of either.
+        max_new_tokens
+            Tokens an answer may have.
+        batch_size
+            Prompts decoded together (padded on the left).
+        stop_at_newline
+            End an answer at the first token with a newline, as the paper's prompts ask for.
+        stop_strings
+            End an answer where one of these is complete. The token that completes it belongs to the answer.
+        on_result
+            Called with (number of the answer, answer), in this order, as soon as it is there.
+        **generation_kwargs
+            Anything of transformers' `generate`, of vLLM's `SamplingParams`, or of llama.cpp's `Llama.generate`.
+            Decoding is greedy unless they say otherwise (`do_sample=True` in transformers); the distribution scored
+            is the model's own at temperature 1, before any processor, either way.
+
+        Returns
+        -------
+        list of ScoredResponse
+            In the order of the prompts; with `num_return_sequences=k`, k in a row for each.
+
+        Raises
+        ------
+        InvalidInput
+            An empty prompt, chat messages without a template, or no room for an answer.
+        BackendError
+            Beam search or assisted decoding was asked for.
+        """
+        decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
+        scores = self.observer()
+        results = _InOrder(self, scores, on_result)
+        self.backend.generate(as_prompts(prompts), decoding, [scores, results])
+        return results.found
+
+    def score(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        responses: Response | Sequence[Response],
+        *,
+        batch_size: int = 8,
+        on_result: OnResult | None = None,
+        **reading_kwargs: Any,
+    ) -> list[ScoredResponse]:
+        """Score text that already exists, in one teacher-forced pass a response.
+
+        Parameters
+        ----------
+        prompts
+            As in `generate`.
+        responses
+            One text, or list of token ids, for each prompt. Text is scored as it stands: no terminator is added.
+        batch_size
+            Responses scored together.
+        on_result
+            Called with (number of the response, result), in this order, as soon as it is there.
+        **reading_kwargs
+            Of the engine. With transformers, `chunk_size` is the number of response tokens whose logits exist at one
+            time (32): batch_size x chunk_size x V numbers at most.
+
+        Returns
+        -------
+        list of ScoredResponse
+            In the order of the prompts. An empty response has uncertainty 1.
+
+        Raises
+        ------
+        InvalidInput
+            Numbers of prompts and responses differ, or one of them cannot be used.
+        """
+        listed = as_prompts(prompts)
+        scores = self.observer()
+        results = _InOrder(self, scores, on_result)
+        self.backend.read(
+            listed, as_responses(responses, len(listed)), [scores, results], batch_size=batch_size, **reading_kwargs
+        )
+        return results.found
+
+    def decoding(
+        self,
+        max_new_tokens: int,
+        batch_size: int,
+        stop_at_newline: bool,
+        stop_strings: str | Sequence[str],
+        options: Mapping[str, Any],
+    ) -> Decoding:
+        """Arguments of `generate` as a `Decoding`."""
+        if max_new_tokens < 1 or batch_size < 1:
+            raise InvalidInput(
+                f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
+            )
+        own = dict(options)
+        return Decoding(
+            max_new_tokens=max_new_tokens,
+            n=int(own.pop("num_return_sequences", None) or 1),
+            stop_at_newline=stop_at_newline,
+            stop_strings=(stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings),
+            batch_size=batch_size,
+            options=own,
+        )
+
+    def observer(self) -> AnswerScores:
+        """An observer that scores the answers of one call of the backend."""
+        return AnswerScores(scorer_for(self.clusters, self.rules))
+
+    def result(self, scores: AnswerScores, answer: int, completion: Completion) -> ScoredResponse:
+        """The score of a complete answer."""
+        return scores.result(answer, self.backend.distribution)
+
+
+class _InOrder(Observer):
+    """Keeps the results of a call and reports them in the order of the answers."""
+
+    top_k = 0
+
+    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None) -> None:
+        self.found: list[ScoredResponse] = []
+        self._stc = stc
+        self._scores = scores
+        self._on_result = on_result
+        self._waiting: dict[int, ScoredResponse] = {}
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Report the answer, if those before it were."""
+        self._waiting[answer] = self._stc.result(self._scores, answer, completion)
+        while len(self.found) in self._waiting:
+            result = self._waiting.pop(len(self.found))
+            if self._on_result is not None:
+                self._on_result(len(self.found), result)
+            self.found.append(result)
+
+
+def load_clusters(
+    clusters: TokenClusters | str | Path | None, backend: Backend, progress: Callable[..., None] | None = None
+) -> TokenClusters:
+    """Clusters that fit the backend: those given, those of a directory or the hub, or the cached ones of the model."""
+    if clusters is None:
+        return backend.default_clusters(progress)
+    found = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+    backend.check_vocabulary(found.vocabulary)
+    return found
+
+
+def _as_backend(model: Any, tokenizer: Any) -> Backend:
+    if isinstance(model, Backend):
+        if tokenizer is not None:
+            raise InvalidInput("A backend brings its own tokenizer; leave the tokenizer out.")
+        return model
+    from semtoken.backends.transformers.model import TransformersBackend
+
+    return TransformersBackend(model, tokenizer)
