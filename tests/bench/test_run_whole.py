@@ -16,7 +16,7 @@ import pytest
 
 import semtoken
 from semtoken._files import WORKING
-from semtoken.bench.answering import TransformersBackend
+from semtoken.backends.transformers import TransformersBackend
 from semtoken.bench.collecting import collect
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
@@ -283,7 +283,7 @@ def usage(path: Path) -> dict[str, int]:
 
 
 def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransformersBackend, "_has_layers", lambda self: False)  # as of an unknown architecture
+    monkeypatch.setattr(TransformersBackend, "has_states", False)  # as of an unknown architecture
     settings = {**deepcopy(made[0]), "methods": ["perplexity", "ln_entropy", "eigenscore"], "sensitivity": {}}
     for _ in range(2):  # a second attempt tells it again
         (failure,) = start(settings, tmp_path / "run")

@@ -99,6 +99,8 @@ class Step:
     """[n] the row of each answer in `logits`."""
     best: Sequence[Best] = ()
     """[n] without logits: the best tokens of each answer, the chosen one always among them (perhaps as the last)."""
+    ends: Sequence[bool] = ()
+    """[n] whether the token is one that ends its answer, such as an end-of-sequence token."""
     states: Any = None
     """[m, H] output of the middle layer at the position that predicts the token, if an observer asked for it."""
 
@@ -107,7 +109,8 @@ class Step:
         """[n] log-sum-exp of each answer's row."""
         rows = list(self.rows)
         part = self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
-        return log_normalizers(part, self.size)
+        found: FloatArray = log_normalizers(part, self.size)
+        return found
 
     def log_probabilities(self) -> FloatArray:
         """[n] log-probabilities of the chosen tokens, at most 0."""

@@ -1,4 +1,4 @@
-"""llama.cpp in this process, through llama-cpp-python: generate with exact scores, or score text that exists.
+"""llama.cpp in this process, through llama-cpp-python, as a `Backend`: exact scores in bounded memory.
 
 After each token the context still holds the logits that it was chosen from, before any sampler. They are read there, a
 row at a time, so `logits_all=True` is not needed. Tested with llama-cpp-python 0.3.36.
@@ -8,25 +8,267 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, log_normalizers
 from semtoken._extras import require
-from semtoken.backends.prompts import Prompt, Response, as_prompts, newline_ids
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
+from semtoken.backends.seeds import draw_key
+from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InvalidInput, VocabularyMismatch
-from semtoken.results import ScoredResponse
-from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
-from semtoken.vocabulary import Vocabulary
+from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
+from semtoken.results import Distribution, ScoredResponse
+from semtoken.scoring import FunctionWords, Preset
+from semtoken.stc import STC, OnResult
+from semtoken.stopwords import english_stopwords
+from semtoken.vocabulary import Vocabulary, neutral_mask
 
-OnResult = Callable[[int, ScoredResponse], None]
+
+def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
+    """Load a .gguf file.
+
+    Parameters
+    ----------
+    model
+        The file.
+    **options
+        Of `llama_cpp.Llama` (`n_ctx`, `n_gpu_layers`, ...). By default the context is as long as the model was trained
+        for, at most 4,096 tokens, and nothing is printed.
+
+    Raises
+    ------
+    InvalidInput
+        An option that `llama_cpp.Llama` does not know.
+    ModelError
+        There is no such file, or llama.cpp cannot read it.
+    MissingExtra
+        llama-cpp-python is not installed.
+    """
+    llama_cpp = require("llama_cpp", extra="llama-cpp")
+    if unknown := sorted(set(options) - set(signature(llama_cpp.Llama.__init__).parameters)):
+        raise InvalidInput(f"{unknown[0]!r} is no option of llama_cpp.Llama.")
+    path = Path(model).expanduser()
+    if not path.is_file():
+        raise ModelError(f"llama.cpp reads a .gguf file; there is no file {model!r}.")
+    try:
+        return LlamaCppBackend(llama_cpp.Llama(str(path), **({"n_ctx": 4096, "verbose": False} | options)))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"llama.cpp cannot load {model!r}: {' '.join(str(error).split())}") from error
 
 
-class LlamaCppScorer:
-    """A llama.cpp model whose answers come with an uncertainty, exact and in bounded memory.
+class LlamaTokenizer:
+    """The tokenizer of a model's file, called like those of transformers."""
+
+    def __init__(self, llama: Any) -> None:
+        self._llama = llama
+        self.chat_template = llama.metadata.get("tokenizer.chat_template")
+        self.eos_token_id = int(llama.token_eos())
+        self.pad_token_id = self.eos_token_id
+
+    @cached_property
+    def eos_token(self) -> str:
+        """The text of the token that ends a sequence."""
+        return self._special(self._llama.token_eos())
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        """Token ids of a text; special tokens that it spells are taken as such."""
+        return {"input_ids": list(self._llama.tokenize(text.encode(), add_bos=add_special_tokens, special=True))}
+
+    def apply_chat_template(self, messages: list[Any], tokenize: bool, add_generation_prompt: bool) -> str:
+        """Chat messages as the text that the template in the model's file makes of them."""
+        formats = require("llama_cpp.llama_chat_format", extra="llama-cpp")
+        bos = self._special(self._llama.token_bos())
+        formatter = formats.Jinja2ChatFormatter(self.chat_template, eos_token=self.eos_token, bos_token=bos)
+        return str(formatter(messages=messages).prompt)
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        """The texts of some tokens, special ones as they are spelled."""
+        return [self._special(token) for token in ids]
+
+    def _special(self, token: int) -> str:
+        return str(self._llama.detokenize([token], special=True).decode("utf-8", "replace")) if token >= 0 else ""
+
+
+class LlamaCppBackend:
+    """A `llama_cpp.Llama`; see `semtoken.backends.base.Backend`. Prompts are answered one after the other.
+
+    Parameters
+    ----------
+    llama
+        The model.
+    """
+
+    name = "llama-cpp"
+    distribution: Distribution = "raw"
+    has_states = False
+
+    def __init__(self, llama: Any) -> None:
+        self.model = llama
+        self.tokenizer = LlamaTokenizer(llama)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the model's file. (Those of clusters that fit take their place in scores.)"""
+        llama_cpp = require("llama_cpp", extra="llama-cpp")
+        own = _vocabulary(self.model)
+        pieces = tuple(_piece(self.model, token) for token in range(self.model.n_vocab()))
+        texts = tuple(piece.decode("utf-8", "replace") for piece in pieces)
+        kinds = np.array([llama_cpp.llama_vocab_get_attr(own, token) for token in range(len(pieces))])
+        byte_tokens = (kinds & llama_cpp.LLAMA_TOKEN_ATTR_BYTE) != 0
+        return Vocabulary(
+            texts=texts,
+            pieces=pieces,
+            neutral=neutral_mask(texts, english_stopwords()),
+            byte_tokens=byte_tokens,
+            byte_errors="run" if byte_tokens.any() else "replace",
+        )
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens that the context holds."""
+        return int(self.model.n_ctx())
+
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for the model's file, or computed from it and cached."""
+        return clusters_for_model(self.model.model_path, progress=progress)
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless the model's tokens are spelled as those of the vocabulary."""
+        check_spelling(self.model, vocabulary)
+
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise what `generate` would raise before its first step, if it would."""
+        self._encoded(prompts, 1)
+
+    def generate(
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt; see `Backend.generate`.
+
+        `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further
+        tokens that end an answer.
+        """
+        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        completions: list[Completion] = []
+        for ids, each in zip(self._encoded(prompts, 1), decodings, strict=True):
+            for sample in range(each.n):
+                completions.append(self._generate_one(ids, each, sample, len(completions), observers))
+        return completions
+
+    def _generate_one(
+        self, prompt: list[int], decoding: Decoding, sample: int, answer: int, observers: Sequence[Observer]
+    ) -> Completion:
+        llama_cpp = require("llama_cpp", extra="llama-cpp")
+        options: dict[str, Any] = {"temp": decoding.temperature}
+        if decoding.temperature > 0:
+            options |= {"top_k": decoding.top_k, "top_p": decoding.top_p, "min_p": decoding.min_p}
+        options |= decoding.options
+        stop_ids = set(options.pop("stop_token_ids", ())) | (self._newlines if decoding.stop_at_newline else set())
+        limit = min(decoding.max_new_tokens, self.model.n_ctx() - len(prompt))
+        text = AnswerText(self.vocabulary, decoding.stop_strings) if decoding.stop_strings else None
+        if decoding.seed is not None:
+            key = draw_key(decoding.seed, prompt, sample)
+            self.model.set_seed(int(np.random.default_rng(key).integers(2**31)))
+        self.model.reset()
+        ids: list[int] = []
+        stopped = False
+        for token in self.model.generate(prompt, **options):
+            ids.append(int(token))
+            ends = token in stop_ids or bool(llama_cpp.llama_vocab_is_eog(_vocabulary(self.model), token))
+            ended = self._show(answer, ids[-1], observers, ends=ends)
+            if text is not None:
+                text.add(ids[-1])
+            stopped = ended or ends or (text is not None and text.stopped)
+            if stopped or len(ids) >= limit:
+                break
+        return self._finish(answer, Completion(ids, truncated=not stopped), observers)
+
+    @cached_property
+    def _newlines(self) -> set[int]:
+        return set(newline_ids(self.vocabulary))
+
+    def _show(self, answer: int, token: int, observers: Sequence[Observer], *, ends: bool = False) -> bool:
+        """Show a step; returns whether an observer ends the answer."""
+        step = Step([answer], [token], self.model.n_vocab(), self._logits()[None], [0], ends=[ends])
+        ended = {stopped for observer in observers for stopped in observer.observe(step) or ()}
+        return answer in ended
+
+    def _finish(self, answer: int, completion: Completion, observers: Sequence[Observer]) -> Completion:
+        for observer in observers:
+            observer.finish(answer, completion)
+        return completion
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
+        *,
+        batch_size: int = 8,
+    ) -> None:
+        """Read replies token by token; see `Backend.read`."""
+        listed = as_responses(replies, len(prompts))
+        encoded = self._encoded(prompts, 0)
+        answers = [
+            encode_response(self.tokenizer, prompt, ids, reply, number)
+            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
+        ]
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            self.vocabulary.check_ids(reply)
+            self._check_length(ids, len(reply), number)
+        for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
+            self.model.reset()
+            self.model.eval(ids)
+            for step, token in enumerate(reply):
+                self._show(number, token, observers)
+                if step + 1 < len(reply):
+                    self.model.eval([token])
+            self._finish(number, Completion(reply, truncated=False), observers)
+
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
+        found = np.zeros((len(prompts), len(continuations)))
+        for row, ids in enumerate(self._encoded(prompts, max(map(len, continuations), default=0))):
+            for column, continuation in enumerate(continuations):
+                self.model.reset()
+                self.model.eval(ids)
+                for token in continuation:
+                    logits = self._logits()[None]
+                    found[row, column] += float(logits[0, token]) - float(log_normalizers(logits, logits.shape[1])[0])
+                    self.model.eval([token])
+        return found
+
+    def _logits(self) -> FloatArray:
+        """Logits [V] of the last token that was read, in the context's own memory: valid until the next one."""
+        llama_cpp = require("llama_cpp", extra="llama-cpp")
+        pointer = llama_cpp.llama_get_logits_ith(self.model.ctx, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self.model.n_vocab(),))
+
+    def _encoded(self, prompts: Sequence[Prompt], more: int) -> list[list[int]]:
+        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        for number, ids in enumerate(encoded):
+            self._check_length(ids, more, number)
+        return encoded
+
+    def _check_length(self, prompt: list[int], more: int, number: int) -> None:
+        if len(prompt) + more > self.model.n_ctx():
+            raise InvalidInput(
+                f"Prompt {number} and its answer take {len(prompt) + more} tokens or more, the context holds "
+                f"{self.model.n_ctx()}. Shorten the prompt or load the model with a larger n_ctx."
+            )
+
+
+class LlamaCppScorer(STC):
+    """`STC` over a `llama_cpp.Llama`, with llama.cpp's names of arguments.
 
     Parameters
     ----------
@@ -46,19 +288,24 @@ class LlamaCppScorer:
     def __init__(
         self,
         llama: Any,
-        clusters: TokenClusters | str,
+        clusters: TokenClusters | str | Path,
         *,
         preset: Preset = "default",
         function_words: FunctionWords = "paper",
         clustering: bool = True,
         prefix_matching: bool = True,
     ) -> None:
+        super().__init__(
+            LlamaCppBackend(llama),
+            clusters=clusters,
+            preset=preset,
+            function_words=function_words,
+            clustering=clustering,
+            prefix_matching=prefix_matching,
+        )
         self.llama = llama
-        self.clusters = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
-        self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        check_spelling(llama, self.clusters.vocabulary)
 
-    def generate(
+    def generate(  # type: ignore[override]
         self,
         prompts: Prompt | Sequence[Prompt],
         max_tokens: int = 256,
@@ -93,132 +340,8 @@ class LlamaCppScorer:
         """
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be positive, got {max_tokens}.")
-        encoded = [self._encode(prompt, number) for number, prompt in enumerate(as_prompts(prompts))]
-        for number, ids in enumerate(encoded):
-            self._check_length(ids, 1, number)
-        ends = set(stop_token_ids) | set(newline_ids(self.clusters.vocabulary) if stop_at_newline else ())
-        results: list[ScoredResponse] = []
-        for ids in encoded:
-            result = self._generate_one(ids, min(max_tokens, self.llama.n_ctx() - len(ids)), ends, sampling)
-            if on_result is not None:
-                on_result(len(results), result)
-            results.append(result)
-        return results
-
-    def _generate_one(self, prompt: list[int], length: int, ends: set[int], sampling: dict[str, Any]) -> ScoredResponse:
-        llama_cpp = require("llama_cpp", extra="llama-cpp")
-        vocabulary = _vocabulary(self.llama)
-        answer = LogitsAnswer(scorer_for(self.clusters, self.rules))
-        self.llama.reset()
-        for token in self.llama.generate(prompt, **({"temp": 0.0} | sampling)):
-            self.clusters.vocabulary.check_ids([token])
-            self._add(answer, token)
-            if token in ends or len(answer.ids) >= length or llama_cpp.llama_vocab_is_eog(vocabulary, token):
-                break
-        return answer.finish("raw")
-
-    def score(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        responses: Response | Sequence[Response],
-        *,
-        on_result: OnResult | None = None,
-    ) -> list[ScoredResponse]:
-        """Score text that already exists, token by token.
-
-        Parameters
-        ----------
-        prompts
-            As in `generate`.
-        responses
-            One text, or list of token ids, for each prompt. Text is scored as it stands: no terminator is added.
-        on_result
-            Called with (number of the response, result) as soon as it is there.
-
-        Raises
-        ------
-        InvalidInput
-            Numbers of prompts and responses differ, or one of them cannot be used.
-        """
-        listed = as_prompts(prompts)
-        answers: list[Any] = [responses] if isinstance(responses, str) else list(responses)
-        if len(listed) != len(answers):
-            raise InvalidInput(f"There are {len(listed)} prompts and {len(answers)} responses; each prompt needs one.")
-        encoded = [self._encode(prompt, number) for number, prompt in enumerate(listed)]
-        replies = [
-            self._encode_response(prompt, ids, response, number)
-            for number, (prompt, ids, response) in enumerate(zip(listed, encoded, answers, strict=True))
-        ]
-        for number, (ids, reply) in enumerate(zip(encoded, replies, strict=True)):
-            self.clusters.vocabulary.check_ids(reply)
-            self._check_length(ids, len(reply), number)
-        results: list[ScoredResponse] = []
-        for ids, reply in zip(encoded, replies, strict=True):
-            result = self._score_one(ids, reply)
-            if on_result is not None:
-                on_result(len(results), result)
-            results.append(result)
-        return results
-
-    def _score_one(self, prompt: list[int], reply: list[int]) -> ScoredResponse:
-        answer = LogitsAnswer(scorer_for(self.clusters, self.rules))
-        self.llama.reset()
-        self.llama.eval(prompt)
-        for step, token in enumerate(reply):
-            self._add(answer, token)
-            if step + 1 < len(reply):
-                self.llama.eval([token])
-        return answer.finish("raw")
-
-    def _add(self, answer: LogitsAnswer, token: int) -> None:
-        row = self._logits()[None]
-        answer.add(row, 0, token, log_normalizers(row, self.clusters.vocabulary.size)[0])
-
-    def _logits(self) -> FloatArray:
-        """Logits [V] of the last token that was read, in the context's own memory: valid until the next one."""
-        llama_cpp = require("llama_cpp", extra="llama-cpp")
-        pointer = llama_cpp.llama_get_logits_ith(self.llama.ctx, -1)
-        return np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),))
-
-    def _encode(self, prompt: Prompt, number: int) -> list[int]:
-        """Token ids of a prompt; a chat template writes its special tokens itself."""
-        text, add_bos = self._text(prompt, number)
-        if not text.strip():
-            raise InvalidInput(f"Prompt {number} is empty.")
-        return list(self.llama.tokenize(text.encode(), add_bos=add_bos, special=True))
-
-    def _text(self, prompt: Prompt, number: int) -> tuple[str, bool]:
-        """The text that the model sees, and whether it still needs its opening token."""
-        if isinstance(prompt, str):
-            return prompt, True
-        template = self.llama.metadata.get("tokenizer.chat_template")
-        if template is None:
-            raise InvalidInput(f"Prompt {number} is a list of chat messages, but the model's file has no template.")
-        formats = require("llama_cpp.llama_chat_format", extra="llama-cpp")
-        spell = self.llama.detokenize
-        bos, eos = (spell([i], special=True).decode() for i in (self.llama.token_bos(), self.llama.token_eos()))
-        try:
-            formatted = formats.Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)(messages=list(prompt))
-        except Exception as error:  # templates are programs of the model's authors and raise what they like
-            raise InvalidInput(f"The chat template refuses the messages of prompt {number}: {error}") from error
-        return str(formatted.prompt), False
-
-    def _encode_response(self, prompt: Prompt, ids: list[int], response: Response, number: int) -> list[int]:
-        """Ids of a response: tokenised with its prompt where that leaves the prompt's ids as they are."""
-        if not isinstance(response, str):
-            return [int(token) for token in response]
-        text, add_bos = self._text(prompt, number)
-        together = list(self.llama.tokenize((text + response).encode(), add_bos=add_bos, special=True))
-        if together[: len(ids)] == ids:
-            return together[len(ids) :]
-        return list(self.llama.tokenize(response.encode(), add_bos=False, special=True))
-
-    def _check_length(self, prompt: list[int], more: int, number: int) -> None:
-        if len(prompt) + more > self.llama.n_ctx():
-            raise InvalidInput(
-                f"Prompt {number} and its answer take {len(prompt) + more} tokens or more, the context holds "
-                f"{self.llama.n_ctx()}. Shorten the prompt or load the model with a larger n_ctx."
-            )
+        options = sampling | {"stop_token_ids": tuple(stop_token_ids)}
+        return super().generate(prompts, max_tokens, stop_at_newline=stop_at_newline, on_result=on_result, **options)
 
 
 def check_spelling(llama: Any, vocabulary: Vocabulary) -> None:

@@ -84,7 +84,7 @@ def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     if isinstance(prompt, str):
         text = prompt
     elif prompt and all(isinstance(message, Mapping) for message in prompt):
-        text = _rendered(tokenizer, prompt, number)
+        text = _rendered(tokenizer, prompt, number)  # type: ignore[arg-type]
     else:
         raise InvalidInput(
             f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."
@@ -165,7 +165,7 @@ def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> Padd
 
 
 def in_batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Positions of texts in batches of similar length: little padding, and longest first, so that memory is short at once.
+    """Positions of texts in batches of similar length, longest first: memory is short at once if ever.
 
     >>> in_batches_by_length([3, 9, 4], batch_size=2)
     [[1, 2], [0]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from semtoken._arrays import log_normalizers
 from semtoken.backends.base import Observer, Step
-from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, TopkAnswer, add_step
 
 

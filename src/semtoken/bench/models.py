@@ -6,13 +6,12 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
 
-from semtoken.bench.answering import GenerationBackend, TransformersBackend
-from semtoken.bench.clusterings import PlannedClustering, load_clustering
+from semtoken.backends.load import load_backend
+from semtoken.bench.answering import Answering
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.errors import ModelError
 
@@ -28,23 +27,20 @@ class Models:
 
     Parameters
     ----------
-    run
-        The run's folder, which holds the clusterings.
     settings
         Of the run.
     """
 
-    def __init__(self, run: Path, settings: RunSettings) -> None:
-        self._run = run
+    def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
         self._held: tuple[str, Any] | None = None
         self._failed: dict[str, str] = {}
         self._tokenizers: dict[str, Any] = {}
 
-    def answering(self, label: str, clustering: PlannedClustering) -> GenerationBackend:
-        """The model of that label, with its main clustering."""
+    def answering(self, label: str) -> Answering:
+        """The model of that label."""
         choice = self.choice(label)
-        return self._take(f"model {label}", lambda: self._load(choice, clustering))
+        return self._take(f"model {label}", lambda: _load(choice))
 
     def nli(self) -> EntailmentModel:
         """The NLI classifier."""
@@ -83,42 +79,6 @@ class Models:
         if torch is not None and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
 
-    def _load(self, choice: ModelSettings, clustering: PlannedClustering) -> GenerationBackend:
-        if choice.backend == "vllm":
-            return self._load_vllm(choice, clustering)
-        from semtoken.backends.transformers import STC
-
-        stc = STC.from_pretrained(
-            choice.source,
-            device=choice.device,
-            dtype=choice.dtype,
-            clusters=load_clustering(self._run, clustering),
-            revision=choice.revision,
-            trust_remote_code=choice.trust_remote_code,
-            preset=self._settings.preset,
-            function_words=self._settings.function_words,
-        )
-        return TransformersBackend(stc, choice.batch_size)
-
-    def _load_vllm(self, choice: ModelSettings, clustering: PlannedClustering) -> GenerationBackend:
-        from semtoken.backends.vllm import VLLMScorer
-        from semtoken.bench.answering_vllm import VLLMBackend, load_engine
-
-        engine = load_engine(
-            choice.source,
-            dtype=choice.dtype,
-            revision=choice.revision,
-            trust_remote_code=choice.trust_remote_code,
-            **choice.engine,
-        )
-        scorer = VLLMScorer(
-            engine,
-            load_clustering(self._run, clustering),
-            preset=self._settings.preset,
-            function_words=self._settings.function_words,
-        )
-        return VLLMBackend(scorer)
-
     def _take(self, name: str, load: Callable[[], T]) -> T:
         """What is held under this name, or what `load` gives; a model that failed once is not tried again."""
         if name in self._failed:
@@ -135,3 +95,16 @@ class Models:
                 raise ModelError(self._failed[name]) from error
         found: T = self._held[1]
         return found
+
+
+def _load(choice: ModelSettings) -> Answering:
+    backend = load_backend(
+        choice.backend,
+        choice.source,
+        device=choice.device,
+        dtype=choice.dtype,
+        revision=choice.revision,
+        trust_remote_code=choice.trust_remote_code,
+        **(choice.engine if choice.backend == "vllm" else {}),
+    )
+    return Answering(backend, choice.batch_size)

@@ -174,7 +174,7 @@ def run_benchmark(
             by_label = {dataset.label: dataset for dataset in datasets}
             for cell in plan.cells:
                 store_questions(run, cell, by_label[cell.dataset])
-            session = _Session(run, settings, engine or LocalEngine(Models(run, settings)), watcher, plan)
+            session = _Session(run, settings, engine or LocalEngine(Models(settings)), watcher, plan)
             failures = session.go()
             facts["failures"] = [str(failure) for failure in failures]
     return failures

@@ -48,6 +48,8 @@ def clustered_log_scores(
         Name of a scorer -> one log score for each answer.
     """
     backend = backend_of(model)
+    for scorer in scorers.values():
+        backend.check_vocabulary(scorer.vocabulary)
     encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
     lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
     order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]

@@ -84,7 +84,7 @@ def best_tokens(step: Step, k: int) -> list[tuple[IdArray, FloatArray]]:
     import torch
 
     rows = list(step.rows)
-    logits = step.logits if is_tensor(step.logits) else torch.from_numpy(np.asarray(step.logits))
+    logits: Any = step.logits if is_tensor(step.logits) else torch.from_numpy(np.asarray(step.logits))
     found = logits[rows, : step.size].float().topk(min(k, step.size))
     values = found.values.double().cpu().numpy() - step.log_normalizers[:, None]
     return list(zip(found.indices.cpu().numpy(), values, strict=True))

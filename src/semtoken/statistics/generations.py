@@ -92,14 +92,14 @@ def record_greedy(
     best = BestTokens(decoding.top_k) if {"top_ids", "top_texts", "top_log_probs"} & set(needs) else None
     if best is not None:
         observers.append(Timed(best, "alternatives", timings))
-    scores = {step: _scores(model, step, timings) for step in STC_STEPS if set(step.fills) & set(needs)}
-    observers += [Timed(observer, step.name, timings) for step, observer in scores.items()]
+    scores = [(step, _scores(model, step, timings)) for step in STC_STEPS if set(step.fills) & set(needs)]
+    observers += [Timed(observer, step.name, timings) for step, observer in scores]
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.greedy(), observers, "greedy", timings, progress)
     records: dict[int, Generation] = {}
     for place, (i, completion) in enumerate(zip(order, completions, strict=True)):
         fields: dict[str, Any] = {}
-        for step, observer in scores.items():
+        for step, observer in scores:
             with timings.measure(step.name):
                 fields[step.fills[0]] = observer.result(place).log_score
         found = None if best is None else best.of(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from semtoken._extras import require
 from semtoken.backends.base import Decoding
+from semtoken.backends.seeds import draw_key
 from semtoken.errors import InvalidInput
 
 require("torch", extra="transformers")
@@ -58,12 +58,6 @@ class SeededDraws:
         numbers = torch.tensor([stream.random() for stream in self._streams], dtype=sums.dtype, device=sums.device)
         passed = torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True)[:, 0]
         return passed.clamp(max=logits.shape[1] - 1)
-
-
-def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
-    """Key of one sample for `SeededDraws`, made from the prompt: the order of the questions cannot matter."""
-    digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
-    return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]

@@ -162,6 +162,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             size=self._vocabulary.size,
             logits=as_rows(self.logits),
             rows=active,
+            ends=[token in self._rows[row].stop_ids for row, token in zip(active, tokens, strict=True)],
             states=self._states,
         )
         return {answer for observer in self._observers for answer in observer.observe(step) or ()}

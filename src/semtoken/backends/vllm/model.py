@@ -1,260 +1,319 @@
-"""vLLM in this process: score what `LLM.generate` returns.
-
->>> from semtoken.backends.vllm import VLLMScorer, sampling_params  # doctest: +SKIP
->>> scorer = VLLMScorer(LLM("model/", max_logprobs=-1), "clusters/")  # doctest: +SKIP
->>> answers = scorer.generate(prompts, sampling_params(exact=True, temperature=0, max_tokens=64))  # doctest: +SKIP
-
-Three ways, from cheap to exact: the k best log-probabilities a token (an interval), the engine's own reduction
-(`semtoken.backends.vllm.processor`), and the log-probabilities of the whole vocabulary. docs/vllm.md compares them.
-Importing this module does not import vLLM. Tested with vLLM 0.32.
-"""
+"""A vLLM engine in this process as a `Backend`."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from semtoken._arrays import FloatArray
 from semtoken._extras import require
-from semtoken.backends.prompts import Prompt, Response, as_prompts, encode_prompt, encode_response
-from semtoken.backends.vllm.channel import read_channel
-from semtoken.backends.vllm.outputs import LogprobsMode, completions, score_outputs, score_steps
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
+from semtoken.backends.seeds import draw_key
+from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
+from semtoken.backends.vllm.scorer import MEMORY_BUDGET, memory_groups, sampling_params
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InsufficientMemory, InvalidInput
-from semtoken.results import ScoredResponse
-from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.errors import BackendError, InvalidInput, ModelError
+from semtoken.results import Distribution
+from semtoken.vocabulary import Vocabulary
 
-__all__ = ["VLLMScorer", "read_channel", "sampling_params", "score_outputs"]
-
-BYTES_PER_NUMBER = 112  # of a log-probability in vLLM's lists: four references, two ints and a float object
-MEMORY_BUDGET = 2 << 30
+Sequences = Sequence[Sequence[int]]
 
 
-def sampling_params(*, exact: bool = False, top_k: int = 20, **kwargs: Any) -> Any:
-    """Sampling parameters for vLLM whose outputs can be scored.
+def load_vllm(
+    model: str,
+    *,
+    device: str | None = None,
+    dtype: Any = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    **options: Any,
+) -> VLLMBackend:
+    """Start a vLLM engine that gives log-probabilities of the whole vocabulary, and so exact scores.
 
     Parameters
     ----------
-    exact
-        Ask for the whole vocabulary, in vLLM's flat form and without texts: exact scores. The engine must allow it
-        (`LLM(max_logprobs=-1)`).
-    top_k
-        Otherwise, the best log-probabilities a token: scores with an interval. More than 20 need
-        `LLM(max_logprobs=...)`.
-    **kwargs
-        Anything else of `SamplingParams`.
+    model
+        Directory or hub id.
+    device
+        Must be None: vLLM takes the device that it was built for.
+    dtype, revision, trust_remote_code
+        As in vLLM.
+    **options
+        Further ones of `vllm.LLM` (`max_model_len`, `tensor_parallel_size`, ...).
 
     Raises
     ------
+    InvalidInput
+        A device, or an option that vLLM does not know.
+    ModelError
+        vLLM cannot load the model.
     MissingExtra
         vLLM is not installed.
     """
     vllm = require("vllm", extra="vllm")
-    options = {"logprobs": -1, "flat_logprobs": True, "detokenize": False} if exact else {"logprobs": top_k}
-    return vllm.SamplingParams(**(options | kwargs))
+    if device is not None:
+        raise InvalidInput("vLLM chooses its device itself; leave the device out.")
+    known = {field.name for field in fields(require("vllm.engine.arg_utils", extra="vllm").EngineArgs)}
+    if unknown := sorted(set(options) - known):
+        raise InvalidInput(f"{unknown[0]!r} is no option of vllm.LLM.")
+    # Prompts are read in one piece: on a CPU, vLLM's first runner cannot seed an answer whose prompt comes in several.
+    needed = {"max_logprobs": -1, "logprobs_mode": "raw_logprobs", "enable_chunked_prefill": False}
+    given = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
+    try:
+        return VLLMBackend(vllm.LLM(model=model, **(given | needed | options)))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"vLLM cannot load {model!r}: {' '.join(str(error).split())}") from error
 
 
-class VLLMScorer:
-    """A vLLM `LLM` whose answers come with an uncertainty.
+class VLLMBackend:
+    """A `vllm.LLM`; see `semtoken.backends.base.Backend`.
+
+    vLLM returns whole answers: observers see their steps once they are complete, one answer after the other, and cannot
+    end them. Observers that read no more than the best tokens of each step are given these. For others the
+    log-probabilities of the whole vocabulary are asked for, or, of an engine that does not give them, the `top_k` best.
 
     Parameters
     ----------
     llm
         A `vllm.LLM` for generation.
-    clusters
-        `TokenClusters`, or a directory or hub id of some. None: those cached for the engine's checkpoint, or computed
-        from it (minutes for a vocabulary of 150k) and cached.
-    preset, function_words, clustering, prefix_matching
-        As in `score_logits`.
-    channel
-        The folder of an engine that runs `semtoken.backends.vllm.processor.ClusterProcessor`: answers are then scored
-        by the engine, exactly and without log-probabilities in its output.
+    top_k
+        Best tokens a step to score by, where the engine does not give the whole vocabulary.
     memory_budget
         Bytes that log-probabilities of the whole vocabulary may take at one time; prompts are generated in groups that
         fit.
-
-    Raises
-    ------
-    VocabularyMismatch
-        The clusters are those of another tokenizer.
     """
 
-    def __init__(
-        self,
-        llm: Any,
-        clusters: TokenClusters | str | None = None,
-        *,
-        preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
-        channel: str | Path | None = None,
-        memory_budget: int = MEMORY_BUDGET,
-    ) -> None:
-        self.llm = llm
+    name = "vllm"
+    has_states = False
+
+    def __init__(self, llm: Any, *, top_k: int = 20, memory_budget: int = MEMORY_BUDGET) -> None:
+        self.model = llm
         self.tokenizer = llm.get_tokenizer()
-        self.clusters = self._clusters(clusters)
-        self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
-        self.logprobs_mode: LogprobsMode = llm.model_config.logprobs_mode
-        self.channel = channel
+        self.top_k = top_k
         self.memory_budget = memory_budget
 
-    def _clusters(self, given: TokenClusters | str | None) -> TokenClusters:
-        if given is None:
-            config = self.llm.model_config
-            return clusters_for_model(config.model, self.tokenizer, revision=config.revision)
-        if isinstance(given, TokenClusters):
-            given.check(self.tokenizer)
-            return given
-        return TokenClusters.from_pretrained(given, tokenizer=self.tokenizer)
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens of the tokenizer."""
+        return Vocabulary.from_tokenizer(self.tokenizer)
+
+    @property
+    def distribution(self) -> Distribution:
+        """As the engine's `logprobs_mode` says."""
+        return DISTRIBUTIONS[self.model.model_config.logprobs_mode]
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens of prompt and answer together that the engine was started for."""
+        return int(self.model.model_config.max_model_len)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the engine gives log-probabilities of the whole vocabulary."""
+        limit = self.model.model_config.max_logprobs
+        return bool(limit == -1 or limit >= self.vocabulary.size)
+
+    def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
+        """The clusters cached for the engine's checkpoint, or computed from it and cached."""
+        config = self.model.model_config
+        return clusters_for_model(config.model, self.tokenizer, revision=config.revision, progress=progress)
+
+    def check_vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Raise `VocabularyMismatch` unless these are the tokens of the tokenizer."""
+        vocabulary.require_same(self.vocabulary, mine="These clusters were made for", theirs="the tokenizer has")
+
+    def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
+        """Raise what `generate` would raise before its first step, if it would."""
+        self._encoded(prompts)
 
     def generate(
-        self, prompts: Prompt | Sequence[Prompt], sampling_params: Any = None, **generate_kwargs: Any
-    ) -> list[list[ScoredResponse]]:
-        """Generate and score.
-
-        Parameters
-        ----------
-        prompts
-            A string, a list of chat messages (rendered by the tokenizer's template), or a list of either.
-        sampling_params
-            vLLM's, for all prompts. Default: the engine's own for this model. Without a request for log-probabilities
-            the 20 best a token are asked for, unless there is a channel.
-        **generate_kwargs
-            Of `LLM.generate`, such as `lora_request`; `use_tqdm` is off by default.
-
-        Returns
-        -------
-        list of lists of ScoredResponse
-            For each prompt its `n` answers; see `score_outputs`.
+        self, prompts: Sequence[Prompt], decoding: Decoding | Sequence[Decoding], observers: Sequence[Observer] = ()
+    ) -> list[Completion]:
+        """Answer each prompt; see `Backend.generate`. `Decoding.options` are those of vLLM's `SamplingParams`.
 
         Raises
         ------
         InsufficientMemory
-            The whole vocabulary was asked for, and one answer alone may take more than `memory_budget`.
+            The whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
         """
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(as_prompts(prompts))]
-        params = (sampling_params or self.llm.get_default_sampling_params()).clone()
-        if self.channel is not None:
-            return self._through_channel(encoded, params, generate_kwargs)
-        if params.logprobs is None:
-            params.logprobs = 20
-        tokens = [(params.max_tokens or self.llm.model_config.max_model_len) * params.n] * len(encoded)
-        results: list[list[ScoredResponse]] = []
-        for group in self.groups(tokens, whole=params.logprobs == -1):
-            outputs = self._run([encoded[i] for i in group], params, generate_kwargs)
-            for answers in map(completions, outputs):
-                results.append(
-                    [
-                        score_steps(
-                            list(answer.token_ids), answer.logprobs, self.clusters, self.rules, self.logprobs_mode
-                        )
-                        for answer in answers
-                    ]
-                )
-        return results
+        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        best = self._best(observers)
+        jobs, params = [], []
+        for ids, each in zip(self._encoded(prompts), decodings, strict=True):
+            for sample in range(each.n):
+                jobs.append(ids)
+                params.append(self._params(each, ids, sample, best))
+        completions: list[Completion] = []
+        tokens = [each.max_new_tokens for each in decodings for _ in range(each.n)]
+        for group in self._groups(tokens, whole=best is None):
+            outputs = self._run([jobs[i] for i in group], [params[i] for i in group])
+            for i, output in zip(group, outputs, strict=True):
+                [answer] = output.outputs
+                completion = Completion([int(t) for t in answer.token_ids], answer.finish_reason == "length")
+                stopped = not completion.truncated and not isinstance(answer.stop_reason, str)
+                self._show(i, completion.token_ids, answer.logprobs, 0, observers, whole=best is None, stopped=stopped)
+                self._finish(i, completion, observers)
+                completions.append(completion)
+        return completions
 
-    def _run(self, prompts: list[list[int]], params: Any, options: dict[str, Any]) -> list[Any]:
-        inputs = [{"prompt_token_ids": ids} for ids in prompts]
-        outputs: list[Any] = self.llm.generate(inputs, params, **({"use_tqdm": False} | options))
+    def _best(self, observers: Sequence[Observer]) -> int | None:
+        """How many best tokens of each step to ask for; None for the whole vocabulary."""
+        wanted = [observer.top_k for observer in observers]
+        if any(k is None for k in wanted):
+            if self.is_exact:
+                return None
+            if not self.model.model_config.logprobs_mode.endswith("_logprobs"):
+                raise BackendError(
+                    f"With logprobs_mode={self.model.model_config.logprobs_mode!r} the k best values are logits, whose "
+                    "sum over the vocabulary is unknown. Start the engine with logprobs_mode='raw_logprobs' or "
+                    "max_logprobs=-1."
+                )
+        return max([self.top_k if k is None else k for k in wanted], default=0)
+
+    def _params(self, decoding: Decoding, ids: Sequence[int], sample: int, best: int | None) -> Any:
+        options: dict[str, Any] = {
+            "temperature": decoding.temperature,
+            "max_tokens": decoding.max_new_tokens,
+            "detokenize": bool(decoding.stop_strings),
+            "flat_logprobs": True,
+        }
+        if decoding.temperature > 0:
+            options |= {"top_p": decoding.top_p, "top_k": decoding.top_k, "min_p": decoding.min_p}
+        if decoding.seed is not None and decoding.temperature > 0:
+            key = draw_key(decoding.seed, ids, sample)
+            options["seed"] = int(np.random.default_rng(key).integers(2**63))
+        if decoding.stop_at_newline:
+            options["stop_token_ids"] = self._newlines
+        if decoding.stop_strings:
+            options["stop"] = list(decoding.stop_strings)
+        options |= decoding.options
+        return sampling_params(exact=True, **options) if best is None else sampling_params(top_k=best, **options)
+
+    @cached_property
+    def _newlines(self) -> list[int]:
+        return newline_ids(self.vocabulary)
+
+    def _show(
+        self,
+        answer: int,
+        ids: Sequence[int],
+        logprobs: Any,
+        first: int,
+        observers: Sequence[Observer],
+        *,
+        whole: bool,
+        stopped: bool = False,
+    ) -> None:
+        """Show the steps of an answer, of which that of the first token stands at position `first` of vLLM's lists."""
+        if not observers:
+            return
+        self.vocabulary.check_ids(ids)
+        size = self.vocabulary.size
+        for number, token in enumerate(ids):
+            found, values = position_of(logprobs, first + number)
+            ends = [stopped and number == len(ids) - 1]
+            if whole:
+                row = whole_row(found, values, size, number)
+                step = Step([answer], [token], size, row, [0], ends=ends)
+            else:
+                step = Step([answer], [token], size, None, best=[_best_first(token, found, values)], ends=ends)
+            self._observe(step, observers)
+
+    def _observe(self, step: Step, observers: Sequence[Observer]) -> None:
+        for observer in observers:
+            observer.observe(step)
+
+    def _finish(self, answer: int, completion: Completion, observers: Sequence[Observer]) -> None:
+        for observer in observers:
+            observer.finish(answer, completion)
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        replies: Sequence[Response],
+        observers: Sequence[Observer],
+        *,
+        batch_size: int = 8,
+    ) -> None:
+        """Read replies; see `Backend.read`.
+
+        Where whole rows are needed, each step of a reply is a request for one token after all that comes before it:
+        vLLM would give the whole vocabulary for the prompt too otherwise. The engine's prefix cache makes that cheap.
+        """
+        encoded = self._encoded(prompts)
+        listed = as_responses(replies, len(prompts))
+        answers = [
+            encode_response(self.tokenizer, prompt, ids, reply, number)
+            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
+        ]
+        for ids in answers:
+            self.vocabulary.check_ids(ids)
+        best = self._best(observers)
+        if best is None:
+            for step in self._rows(encoded, answers):
+                self._observe(step, observers)
+        else:
+            params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
+            params.prompt_logprobs, params.logprobs = best, None
+            read = [i for i, ids in enumerate(answers) if ids]
+            outputs = self._run([encoded[i] + answers[i] for i in read], params)
+            for i, output in zip(read, outputs, strict=True):
+                self._show(i, answers[i], output.prompt_logprobs, len(encoded[i]), observers, whole=False)
+        for i, ids in enumerate(answers):
+            self._finish(i, Completion(ids, truncated=False), observers)
+
+    def _rows(self, prompts: list[list[int]], answers: list[list[int]]) -> Iterator[Step]:
+        """Step after step of each answer."""
+        steps = [(number, step) for number, answer in enumerate(answers) for step in range(len(answer))]
+        params = sampling_params(exact=True, temperature=0, max_tokens=1)
+        size = self.vocabulary.size
+        for group in self._groups([1] * len(steps), whole=True):
+            jobs = [steps[i] for i in group]
+            outputs = self._run([[*prompts[number], *answers[number][:step]] for number, step in jobs], params)
+            for (number, step), output in zip(jobs, outputs, strict=True):
+                row = whole_row(*position_of(output.outputs[0].logprobs, 0), size, step)
+                yield Step([number], [answers[number][step]], size, row, [0])
+
+    def next_log_probs(
+        self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
+    ) -> FloatArray:
+        """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
+        jobs = [[*prompt, *ids] for prompt in self._encoded(prompts) for ids in continuations]
+        params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
+        params.logprobs, params.prompt_logprobs = None, 0
+        sums: list[float] = []
+        for ids, output in zip(jobs, self._run(jobs, params), strict=True):
+            added = len(continuations[len(sums) % len(continuations)])
+            chosen = [position_of(output.prompt_logprobs, i)[1][0] for i in range(len(ids) - added, len(ids))]
+            sums.append(float(np.sum(chosen)))
+        return np.array(sums).reshape(len(prompts), len(continuations))
+
+    def _groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:
+        if not whole:
+            return iter([list(range(len(tokens)))])
+        return memory_groups(tokens, self.model.model_config.get_vocab_size(), self.memory_budget)
+
+    def _run(self, prompts: Sequences, params: Any) -> list[Any]:
+        inputs = [{"prompt_token_ids": list(ids)} for ids in prompts]
+        outputs: list[Any] = self.model.generate(inputs, params, use_tqdm=False)
         return outputs
 
-    def _through_channel(
-        self, prompts: list[list[int]], params: Any, options: dict[str, Any]
-    ) -> list[list[ScoredResponse]]:
-        assert self.channel is not None
-        names = [uuid.uuid4().hex for _ in prompts]
-        each = []
-        for name in names:
-            own = params.clone()
-            own.extra_args = (own.extra_args or {}) | {"semtoken_id": name}
-            each.append(own)
-        outputs = self._run(prompts, each, options)
-        return [
-            [read_channel(self.channel, name, list(answer.token_ids), self.clusters) for answer in output.outputs]
-            for name, output in zip(names, outputs, strict=True)
-        ]
+    def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        for number, ids in enumerate(encoded):
+            if len(ids) > (self.max_length or len(ids)):
+                raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}.")
+        return encoded
 
-    def score(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        responses: Response | Sequence[Response],
-        *,
-        exact: bool = False,
-        top_k: int = 20,
-        **generate_kwargs: Any,
-    ) -> list[ScoredResponse]:
-        """Score text that already exists, by the log-probabilities that vLLM gives for a prompt.
 
-        vLLM returns those of the prompt too, which are dropped: with `exact` a text takes about
-        112 bytes x (tokens of prompt and response) x V at one time.
-
-        Parameters
-        ----------
-        prompts
-            As in `generate`.
-        responses
-            One text, or list of token ids, for each prompt. Text is scored as it stands: no terminator is added.
-        exact
-            Use the whole vocabulary (`LLM(max_logprobs=-1)`).
-        top_k
-            Otherwise, the best log-probabilities a token.
-        **generate_kwargs
-            As in `generate`.
-
-        Raises
-        ------
-        InvalidInput
-            Numbers of prompts and responses differ, or one of them cannot be used.
-        InsufficientMemory
-            As in `generate`.
-        """
-        listed = as_prompts(prompts)
-        answers: list[Any] = [responses] if isinstance(responses, str) else list(responses)
-        if len(listed) != len(answers):
-            raise InvalidInput(f"There are {len(listed)} prompts and {len(answers)} responses; each prompt needs one.")
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(listed)]
-        replies = [
-            encode_response(self.tokenizer, prompt, ids, response, number)
-            for number, (prompt, ids, response) in enumerate(zip(listed, encoded, answers, strict=True))
-        ]
-        params = sampling_params(exact=exact, temperature=0, max_tokens=1, detokenize=False)
-        params.prompt_logprobs, params.logprobs = -1 if exact else top_k, None
-        texts = [prompt + reply for prompt, reply in zip(encoded, replies, strict=True)]
-        mode = self.logprobs_mode.replace("processed", "raw")  # nothing is processed before a prompt
-        results: list[ScoredResponse] = []
-        for group in self.groups([len(ids) for ids in texts], whole=exact):
-            outputs = self._run([texts[i] for i in group], params, generate_kwargs)
-            for i, output in zip(group, outputs, strict=True):
-                if not replies[i]:
-                    results.append(LogitsAnswer(scorer_for(self.clusters, self.rules)).finish())
-                    continue
-                found, first = output.prompt_logprobs, len(encoded[i])
-                results.append(score_steps(replies[i], found, self.clusters, self.rules, mode, first))
-        return results
-
-    def groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:
-        """Numbers of the prompts that may run together, given the tokens that each has log-probabilities of."""
-        if not whole:
-            yield list(range(len(tokens)))
-            return
-        group: list[int] = []
-        room = self.memory_budget
-        for i, count in enumerate(tokens):
-            need = count * self.llm.model_config.get_vocab_size() * BYTES_PER_NUMBER
-            if need > self.memory_budget:
-                raise InsufficientMemory(
-                    f"Log-probabilities of the whole vocabulary for {count} tokens (number {i}) take about "
-                    f"{need / 2**30:.1f} GiB in vLLM's lists, more than memory_budget={self.memory_budget / 2**30:.1f} "
-                    "GiB. Lower max_tokens, raise the budget, or score by the top-k or by the logits processor."
-                )
-            if need > room:
-                yield group
-                group, room = [], self.memory_budget
-            group.append(i)
-            room -= need
-        if group:
-            yield group
+def _best_first(token: int, found: Any, values: FloatArray) -> tuple[Any, FloatArray]:
+    """The best tokens of a step in their order, the chosen one among them; vLLM lists it first, and perhaps again."""
+    if token in found[1:]:
+        return found[1:], values[1:]
+    return np.append(found[1:], found[0]), np.append(values[1:], values[0])

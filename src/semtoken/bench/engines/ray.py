@@ -90,7 +90,7 @@ class ShardMaker:
         self._make: Callable[[int], None] | None = None
         self._failure = ""
         try:
-            self._make = work.open(Models(work.run, work.settings))
+            self._make = work.open(Models(work.settings))
         except Exception as error:  # told by the driver, as the local engine's caller does
             self._failure = _told(error)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.backends.prompts import Prompt
-from semtoken.bench.answering import GenerationBackend
+from semtoken.bench.answering import Answering
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.plan import Step, clustering_of
@@ -26,8 +26,8 @@ from semtoken.statistics.steps import STEP
 Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings], list[Generation]]
 
 
-def _backend(context: Context) -> GenerationBackend:
-    return context.models.answering(context.cell.model, context.cell.clusterings[0])
+def _backend(context: Context) -> Answering:
+    return context.models.answering(context.cell.model)
 
 
 def greedy(context: Context) -> Recorder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -151,31 +151,34 @@ class _Emitter(Observer):
                 AnswerText(self._vocabulary, (*work.stops, "\n") if work.stop_at_newline else work.stops)
             )
         self._top = max(row.order.work.top for row in rows)
-        self._ended: set[int] = set()
 
     def observe(self, step: base.Step) -> Collection[int]:
         """Take in one step; returns the rows that are complete, or that nobody waits for."""
         self._scores.observe(step)
         log_probs = step.log_probabilities().tolist()
-        best = (step.best or best_tokens(step, self._top)) if self._top else [((), ())] * len(step.answers)
+        best: Sequence[Any] = [((), ())] * len(step.answers)
+        if self._top:
+            best = step.best or best_tokens(step, self._top)
         ended = set()
-        for answer, token, log_prob, (ids, values) in zip(step.answers, step.tokens, log_probs, best, strict=True):
+        ends = step.ends or [False] * len(step.answers)
+        for answer, token, end, log_prob, (ids, values) in zip(
+            step.answers, step.tokens, ends, log_probs, best, strict=True
+        ):
             row, text = self._rows[answer], self._texts[answer]
             work = row.order.work
             if row.order.cancelled.is_set():
                 ended.add(answer)
                 continue
             top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
-            gained = text.add(token) if self._is_shown(token, work) else ""
+            gained = text.add(token) if not end or self._holds_newline(token, work) else ""
             row.order.emit(Step(row.number, token, log_prob, top, gained, self._scores.running(answer)))
             if text.stopped:
                 ended.add(answer)
         return ended
 
-    def _is_shown(self, token: int, work: Work) -> bool:
-        """A token that ends the answer is not, unless there is text before the newline that it holds."""
-        text = self._vocabulary.texts[token]
-        return not self._vocabulary.special[token] or (work.stop_at_newline and "\n" in text)
+    def _holds_newline(self, token: int, work: Work) -> bool:
+        """Whether a token that ends the answer may have text of the answer before its newline."""
+        return work.stop_at_newline and "\n" in self._vocabulary.texts[token]
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Tell of the end of a row."""
