@@ -16,8 +16,9 @@ import numpy as np
 import typer
 
 import semtoken as st
+from semtoken import STC
 from semtoken.almanac import is_correct
-from semtoken.backends.transformers import STC
+from semtoken.backends.base import Decoding, Observer, Step
 from semtoken.bench.datasets import read_dataset
 from semtoken.metrics import auroc
 
@@ -34,19 +35,25 @@ class Answer:
 
 def answers(stc: STC, prompts: list[Any], max_new_tokens: int, stop_at_newline: bool) -> list[Answer]:
     """Greedy answers with the whole distribution of every step, one after another."""
-    import torch
-
-    options = stc.generation_options({}, max_new_tokens, stop_at_newline, ())
-    size = stc.clusters.vocabulary.size
+    decoding = Decoding(max_new_tokens=max_new_tokens, stop_at_newline=stop_at_newline, batch_size=1)
     found = []
     for prompt in prompts:
-        ids = torch.tensor([stc.tokenizer(prompt)["input_ids"]])
-        output = stc.model.generate(
-            ids, attention_mask=torch.ones_like(ids), return_dict_in_generate=True, output_logits=True, **options
-        )
-        rows = torch.cat(output.logits)[:, :size].double().log_softmax(-1).numpy()
-        found.append(Answer(rows, output.sequences[0, ids.shape[1] :].tolist()))
+        rows = Rows()
+        [answer] = stc.backend.generate([prompt], decoding, [rows])
+        found.append(Answer(np.stack(rows.log_probs), answer.token_ids))
     return found
+
+
+class Rows(Observer):
+    """Keeps the whole distribution of every step of one answer."""
+
+    def __init__(self) -> None:
+        self.log_probs: list[np.ndarray[Any, Any]] = []
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        assert step.logits is not None
+        self.log_probs.append(step.logits[0, : step.size].astype(np.float64) - step.log_normalizers[0])
 
 
 def best(answer: Answer, k: int) -> list[tuple[int, dict[int, float]]]:

@@ -115,10 +115,11 @@ class Step:
     def log_probabilities(self) -> FloatArray:
         """[n] log-probabilities of the chosen tokens, at most 0."""
         if self.logits is None:
-            found = [values[ids == token][0] for token, (ids, values) in zip(self.tokens, self.best, strict=True)]
-            return np.minimum(np.array(found), 0.0)
+            chosen = [values[ids == token][0] for token, (ids, values) in zip(self.tokens, self.best, strict=True)]
+            return np.minimum(np.array(chosen, dtype=np.float64), 0.0)
         values = gather(self.logits, np.asarray(self.rows), np.asarray(self.tokens))
-        return np.asarray(np.minimum(values - self.log_normalizers, 0.0))
+        found: FloatArray = np.minimum(values - self.log_normalizers, 0.0)
+        return found
 
 
 class Observer:

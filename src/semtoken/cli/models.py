@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from semtoken.almanac import ALMANAC as ALMANAC
 from semtoken.bench.prompts import PROMPTS, PromptFormat
@@ -14,6 +14,7 @@ from semtoken.models.sources import resolve
 
 if TYPE_CHECKING:
     from semtoken import STC
+    from semtoken.scoring import FunctionWords, Preset
 
 HUB_TIMEOUT = 10.0
 _BARE = PromptFormat("{question}", stop_at_newline=False, normalization=None)
@@ -67,8 +68,8 @@ class ModelChoice:
                     clusters=self.clusters,
                     revision=self.revision,
                     trust_remote_code=self.trust_remote_code,
-                    preset=self.preset,
-                    function_words=self.function_words,
+                    preset=cast("Preset", self.preset),
+                    function_words=cast("FunctionWords", self.function_words),
                     progress=progress,
                 )
             except (OSError, ValueError, RuntimeError) as error:

@@ -95,16 +95,17 @@ def check_device(device: str | None) -> torch.device:
     """
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    where = f"The model cannot be loaded on {device!r}"
     try:
         found = torch.device(device)
     except RuntimeError as error:
-        raise ModelError(f"{device!r} is no device of torch; give 'cpu', 'cuda' or 'cuda:1', for example.") from error
+        raise ModelError(f"{where}, which is no device of torch. Use 'cpu', 'cuda' or 'cuda:1'.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"The device {device!r} is not available: torch sees no CUDA device here. Use 'cpu'.")
+        raise ModelError(f"{where}: torch sees no CUDA device here. Use 'cpu'.")
     if found.type == "cuda" and found.index is not None and found.index >= torch.cuda.device_count():
-        raise ModelError(f"The device {device!r} is not available: there are {torch.cuda.device_count()} CUDA devices.")
+        raise ModelError(f"{where}: torch sees {torch.cuda.device_count()} CUDA devices.")
     if found.type == "mps" and not torch.backends.mps.is_available():
-        raise ModelError(f"The device {device!r} is not available on this machine. Use 'cpu'.")
+        raise ModelError(f"{where}: this machine has no such device. Use 'cpu'.")
     return found
 
 
