@@ -13,6 +13,7 @@ from semtoken.backends.prompts import as_prompts, as_responses
 from semtoken.backends.scores import AnswerScores
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
+from semtoken.models.sources import resolve
 from semtoken.results import ScoredResponse
 from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
 
@@ -85,7 +86,7 @@ class STC:
         Parameters
         ----------
         model_or_path
-            "almanac" (the embedded model), a directory, or a hub id.
+            "almanac" (the embedded model), a name that `semtoken fetch` has got, a GGUF file, a directory, or a hub id.
         backend : {"transformers", "vllm", "llama-cpp"}
             The engine that runs it.
         device
@@ -107,13 +108,18 @@ class STC:
         ModelError
             There is no such model or device, or the model cannot be loaded.
         """
-        name = str(model_or_path)
         loaded = load_backend(
-            backend, name, device=device, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code, **options
+            backend,
+            model_or_path,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            **options,
         )
         return cls(
             loaded,
-            clusters="almanac" if name == "almanac" and clusters is None else clusters,
+            clusters=resolve(model_or_path).clusters if clusters is None else clusters,
             preset=preset,
             function_words=function_words,
             clustering=clustering,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from semtoken.backends.base import Backend
 from semtoken.errors import InvalidInput
+from semtoken.models.sources import resolve
 
 BackendName = Literal["transformers", "vllm", "llama-cpp"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
@@ -13,7 +15,7 @@ BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 
 def load_backend(
     name: str,
-    model: str = "almanac",
+    model: str | Path = "almanac",
     *,
     device: str | None = None,
     dtype: Any = "auto",
@@ -28,7 +30,7 @@ def load_backend(
     name : {"transformers", "vllm", "llama-cpp"}
         The engine.
     model
-        "almanac" (the embedded model), a directory, or a hub id; for llama.cpp a .gguf file.
+        As in `STC.from_pretrained`; for llama.cpp a GGUF file.
     device, dtype, revision, trust_remote_code
         As in `STC.from_pretrained`. llama.cpp reads none of them.
     **options
@@ -43,20 +45,19 @@ def load_backend(
     ModelError
         There is no such model, or it cannot be loaded.
     """
-    from semtoken.almanac import almanac_path
-
     if name not in BACKENDS:
         raise InvalidInput(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}.")
-    path = str(almanac_path()) if model == "almanac" else str(model)
+    source = resolve(model)
     if name == "llama-cpp":
         from semtoken.backends.llama_cpp import load_llama_cpp
 
-        return load_llama_cpp(path, **options)
+        return load_llama_cpp(source.path, **options)
     common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
     if name == "vllm":
         from semtoken.backends.vllm.model import load_vllm
 
-        return load_vllm(path, device=device, **common, **options)
+        return load_vllm(source.path, device=device, **common, **options)
     from semtoken.backends.transformers.loading import load_transformers
 
-    return load_transformers(path, device=device, **common, **options)
+    name_or_path, file = source.pretrained
+    return load_transformers(name_or_path, device=device, **common, **file, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
@@ -11,6 +12,7 @@ from safetensors import SafetensorError
 from semtoken._extras import require
 from semtoken.backends.transformers.model import TransformersBackend, check_model
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.models.gguf import load_tokenizer
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -72,7 +74,12 @@ def load_transformers(
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
     try:
         check_options(model_or_path, options, source | files)
-        tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
+        if gguf_file := options.get("gguf_file"):
+            for package in ("gguf", "accelerate"):
+                require(package, extra="gguf")
+            tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
+        else:
+            tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
         model, loaded = AutoModelForCausalLM.from_pretrained(
             model_or_path, dtype=dtype, output_loading_info=True, **source, **options
         )
