@@ -25,7 +25,7 @@ LAYERS = (
     "scoring methods",
     "top_logprobs streaming",
     "payloads",
-    "backends stc",
+    "backends stc probing",
     "statistics",
     "bench score_file",
     "view cli web",

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from semtoken.parts import By, Finder, Part
+    from semtoken.probing import Dispute
+    from semtoken.stc import STC
 
 Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
@@ -84,6 +86,23 @@ class Borrowed:
 
 
 @dataclass(frozen=True)
+class ValueEnds:
+    """How probable it was that a value which comes before a token ends there, in [0, 1]: lower and upper bound.
+
+    Both are the same where all tokens were known. None where no such value can end.
+    """
+
+    number: tuple[float, float] | None = None
+    """Of a number in JSON: no digit and none of . e E + - follows."""
+    digits: tuple[float, float] | None = None
+    """Of a number in prose: no digit follows."""
+    quote: tuple[float, float] | None = None
+    """Of a string: a quotation mark follows."""
+    array: tuple[float, float] | None = None
+    """Of an array: a bracket follows, not a comma."""
+
+
+@dataclass(frozen=True)
 class ScoredToken:
     """One token of an answer."""
 
@@ -114,6 +133,8 @@ class ScoredToken:
     """Further mass of neutral tokens."""
     alternatives: tuple[Alternative, ...]
     """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
+    value_ends: ValueEnds | None = None
+    """Where a number, a string or an array comes before: how probable it was that it ends here."""
     log_clustered_bounds: tuple[float, float] | None = None
     """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
     log_surface_bounds: tuple[float, float] | None = None
@@ -286,6 +307,20 @@ class ScoredResponse:
         from semtoken.parts import parts_of
 
         return parts_of(self, by, **options)
+
+    def disputed(self, stc: STC, prompt: Any, **options: Any) -> list[Dispute]:
+        """Where the model could have said something else, the greatest disagreement first; see `semtoken.probing`.
+
+        Parameters
+        ----------
+        stc
+            The `STC` that gave this answer: it is asked to go on in other ways.
+        prompt
+            What it was asked.
+        **options
+            `n`, `max_steps`, `doubtful`, `branch_tokens`; see `semtoken.probing.disputed`.
+        """
+        return stc.disputed(prompt, self, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity."""

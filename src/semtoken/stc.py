@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response
 from semtoken.backends.load import BackendName, load_backend
@@ -16,6 +16,9 @@ from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.results import ScoredResponse
 from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
+
+if TYPE_CHECKING:
+    from semtoken.probing import Dispute
 
 OnResult = Callable[[int, ScoredResponse], None]
 
@@ -234,6 +237,12 @@ class STC:
             listed, as_responses(responses, len(listed)), [scores, results], batch_size=batch_size, **reading_kwargs
         )
         return results.found
+
+    def disputed(self, prompt: Prompt, answer: ScoredResponse, **options: Any) -> list[Dispute]:
+        """Where an answer of this model could have said something else; see `semtoken.probing.disputed`."""
+        from semtoken.probing import disputed
+
+        return disputed(self, prompt, answer, **options)
 
     def decoding(
         self,

@@ -36,7 +36,7 @@ def part_of(answer: AnswerTokens, found: Found, *, complete: bool = True) -> Par
     inside = closing_token is not None and closing_token in tokens
     if inside:
         flags.append(ENDS_INSIDE)
-    known = None if inside or closing_token is None else answer.endings.get(found.ending or "", {}).get(closing_token)
+    known = None if inside or closing_token is None else _known_end(answer, found, closing_token)
     counts = known is not None and (found.closing_in_confidence or not len(tokens))
     low, high = (_masses(answer, equality, scored, side) for side in (0, 1))
     return Part(
@@ -74,6 +74,10 @@ def _tokens(answer: AnswerTokens, found: Found) -> IdArray:
     if not found.members:
         return np.empty(0, dtype=np.int64)
     return np.unique(np.concatenate([answer.touching(start, end) for start, end in found.members]))
+
+
+def _known_end(answer: AnswerTokens, found: Found, step: int) -> tuple[float, float] | None:
+    return None if found.ending is None else answer.endings.get(found.ending, {}).get(step)
 
 
 def _masses(answer: AnswerTokens, equality: Equality, tokens: IdArray, side: int | None = None) -> FloatArray:

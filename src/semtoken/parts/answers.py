@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from semtoken.parts.records import AnswerTokens, FloatArray
+from semtoken.parts.records import AnswerTokens, Ending, Equality, FloatArray
 from semtoken.results import ScoredResponse, ScoredToken
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""
 CONSTRAINED = "constrained"
 """Code of the flag of an answer that a grammar or a list of allowed tokens shaped."""
+_ENDS: tuple[Ending, ...] = ("number", "digits", "quote", "array")
 
 
 def answer_tokens(answer: ScoredResponse, *, constrained: bool | None = None) -> AnswerTokens:
@@ -29,42 +30,55 @@ def answer_tokens(answer: ScoredResponse, *, constrained: bool | None = None) ->
     if constrained is None:
         constrained = any(flag.code == CONSTRAINED for flag in answer.flags)
     exact = _floats(token.log_probability for token in tokens)
-    surface = _floats(token.log_surface_probability for token in tokens)
-    bounds = {}
-    if any(token.log_meaning_bounds for token in tokens):
-        bounds["meaning"] = _bounds([token.log_meaning_bounds for token in tokens], tokens, "log_meaning_probability")
-        bounds["surface"] = _bounds([token.log_surface_bounds for token in tokens], tokens, "log_surface_probability")
     return AnswerTokens(
         text=answer.text,
         starts=np.array([token.start for token in tokens], dtype=np.int64),
         ends=np.array([token.end for token in tokens], dtype=np.int64),
         exact=exact,
-        surface=np.maximum(surface, exact),
+        surface=_floats(token.log_surface_probability for token in tokens),
         meaning=_floats(token.log_meaning_probability for token in tokens),
-        neutral=np.array([token.function_word for token in tokens], dtype=bool),
+        neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
         digits=np.array([any(map(str.isdigit, token.text)) for token in tokens], dtype=bool),
         forced=(exact >= CERTAIN) & constrained,
-        bounds=bounds,
+        prose=_equality_of_rules(answer.signature),
+        bounds=_bounds(tokens),
         endings=_endings(tokens),
     )
+
+
+def _equality_of_rules(signature: str) -> Equality:
+    """The equality that the rules of an answer come nearest to, from the line that names them."""
+    switches = signature.split("|")
+    if "clustering:off" not in switches:
+        return "meaning"
+    return "exact" if "prefix:off" in switches else "surface"
 
 
 def _floats(values: Iterable[float]) -> FloatArray:
     return np.fromiter(values, dtype=np.float64)
 
 
-def _bounds(
-    pairs: list[tuple[float, float] | None], tokens: tuple[ScoredToken, ...], name: str
-) -> tuple[FloatArray, FloatArray]:
-    known = [pair or (getattr(token, name),) * 2 for pair, token in zip(pairs, tokens, strict=True)]
-    return _floats(low for low, _ in known), _floats(high for _, high in known)
+def _bounds(tokens: Sequence[ScoredToken]) -> dict[Equality, tuple[FloatArray, FloatArray]]:
+    """Intervals around the masses where only the best tokens are known."""
+    known: dict[Equality, list[tuple[float, float] | None]] = {
+        "surface": [token.log_surface_bounds for token in tokens],
+        "meaning": [token.log_meaning_bounds for token in tokens],
+    }
+    values = {"surface": "log_surface_probability", "meaning": "log_meaning_probability"}
+    found: dict[Equality, tuple[FloatArray, FloatArray]] = {}
+    for name, pairs in known.items():
+        if any(pairs):
+            points = ((getattr(token, values[name]),) * 2 for token in tokens)
+            told = [pair or point for pair, point in zip(pairs, points, strict=True)]
+            found[name] = _floats(low for low, _ in told), _floats(high for _, high in told)
+    return found
 
 
-def _endings(tokens: tuple[ScoredToken, ...]) -> dict[str, dict[int, tuple[float, float]]]:
-    found: dict[str, dict[int, tuple[float, float]]] = {}
+def _endings(tokens: Sequence[ScoredToken]) -> dict[Ending, dict[int, tuple[float, float]]]:
+    found: dict[Ending, dict[int, tuple[float, float]]] = {}
     for step, token in enumerate(tokens):
-        ends = getattr(token, "value_ends", None)
-        for name in ("number", "digits", "quote", "array") if ends is not None else ():
+        ends = token.value_ends
+        for name in _ENDS if ends is not None else ():
             bounds = getattr(ends, name)
             if bounds is not None:
                 found.setdefault(name, {})[step] = bounds

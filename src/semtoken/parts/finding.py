@@ -83,7 +83,8 @@ def parts_of(
     )
     parts: list[Part] = []
     for one in found:
-        one = replace(one, equality=equality or one.equality)
+        own = tokens.prose if one.equality == "meaning" else one.equality
+        one = replace(one, equality=equality or own)
         if not aligned or UNALIGNED in one.flags:
             parts.append(_without_confidence(one, said))
             continue

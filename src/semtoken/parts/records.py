@@ -18,7 +18,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 Equality = Literal["exact", "surface", "meaning", "mixed"]
 """What counts as the same token: itself only; any token of the same spelling up to case and blanks; any token that
-the scorer's own rules count. `mixed`: digits exactly, the other tokens of the part by their spelling."""
+means the same by the paper's rules. `mixed`: digits exactly, the other tokens of the part by their spelling."""
 Aggregate = Literal["product", "weakest"]
 Ending = Literal["number", "digits", "quote", "array", "literal"]
 """What ends: a JSON number, a number in prose, a JSON string, a JSON array (these are the fields of `ValueEnds`); true,
@@ -70,16 +70,18 @@ class AnswerTokens:
     surface: FloatArray
     """Log mass of the tokens of its spelling [n]."""
     meaning: FloatArray
-    """Log mass that the scorer's own rules count [n]."""
+    """Log mass of the tokens that mean the same [n]."""
     neutral: BoolArray
     """Counted as certain under `meaning`: function words, blanks, special tokens [n]."""
     digits: BoolArray
     """The token's text holds a digit [n]."""
     forced: BoolArray
     """A grammar left no choice [n]: left out of aggregates, counted."""
-    bounds: Mapping[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    prose: Equality = "meaning"
+    """The equality of words, phrases, sentences and longer texts: that of the rules the answer was scored under."""
+    bounds: Mapping[Equality, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
     """By equality: lower and upper log masses, where only the best tokens of a step are known."""
-    endings: Mapping[str, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
+    endings: Mapping[Ending, Mapping[int, tuple[float, float]]] = field(default_factory=dict)
     """By `Ending`, then by step: lower and upper probability that a value which came before ends at that step."""
 
     def __len__(self) -> int:

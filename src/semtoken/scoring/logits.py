@@ -32,6 +32,7 @@ from semtoken._arrays import (
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
+from semtoken.scoring.endings import exact_ends
 from semtoken.scoring.masses import (
     LEAST_LISTED,
     LISTED,
@@ -182,7 +183,8 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         else:  # a blank, or a piece of a character: anything may follow
             needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
         opening = self._opens(len(self.ids))
-        return step_request(self.scorer, token, candidates, opening=opening, needs_row=needs_row)
+        before = self.ids[-1] if self.ids else None
+        return step_request(self.scorer, token, candidates, before=before, opening=opening, needs_row=needs_row)
 
     def accept(
         self,
@@ -264,6 +266,7 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
             neutral_probability=min(math.exp(found.neutral), 1.0),
             alternatives=self._alternatives(position),
             function_word=bool(self.scorer.vocabulary.neutral[step.token]),
+            value_ends=exact_ends(step.ends),
         )
 
     def _alternatives(self, position: int) -> tuple[Alternative, ...]:

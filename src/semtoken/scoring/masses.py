@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_sum_exp
+from semtoken.scoring.endings import EndRequest, endings_of
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer
 
@@ -29,6 +31,8 @@ class StepRequest:
     """All tokens that the paper calls neutral."""
     neutral_members: IdArray
     """Those of them that are in y_i's cluster."""
+    end: EndRequest
+    """Which values may end here, and the tokens that tell."""
     candidates: IdArray
     """Ascending ids of tokens that may turn out to spell the beginning of what follows."""
     needs_row: bool
@@ -38,7 +42,7 @@ class StepRequest:
     def columns(self) -> IdArray:
         """Column ids to take from the row: the token's own, then the groups in the order of the fields."""
         own = np.array([self.token], dtype=np.int64)
-        return np.concatenate([own, self.members, self.neutrals, self.neutral_members, self.candidates])
+        return np.concatenate([own, self.members, self.neutrals, self.neutral_members, self.end.ids, self.candidates])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +63,8 @@ class StepMass:
     """All neutral tokens."""
     meaning: float
     """What agrees under the paper's rules, prefixes left out: 0 if y_i is neutral there."""
+    ends: Mapping[str, float]
+    """How probable it was that a value ends here, by what it ends."""
     likely: tuple[tuple[int, float], ...]
     """Other tokens of at least `LEAST_LISTED`, the most probable first, with their log-probabilities."""
 
@@ -88,8 +94,10 @@ class Masses(NamedTuple):
     """What agrees under the paper's rules."""
 
 
-def step_request(scorer: Scorer, token: int, candidates: IdArray, *, opening: bool, needs_row: bool) -> StepRequest:
-    """What is needed of the row from which `token` was chosen."""
+def step_request(
+    scorer: Scorer, token: int, candidates: IdArray, *, before: int | None, opening: bool, needs_row: bool
+) -> StepRequest:
+    """What is needed of the row from which `token` was chosen, after the token `before`."""
     paper = scorer.paper
     members = paper.cluster_of(token)
     members = members[members != token]
@@ -100,6 +108,7 @@ def step_request(scorer: Scorer, token: int, candidates: IdArray, *, opening: bo
         members=members[~neutral],
         neutrals=paper.neutral_ids(opening),
         neutral_members=members[neutral],
+        end=endings_of(scorer.vocabulary).request(before, token),
         candidates=candidates,
         needs_row=needs_row,
     )
@@ -113,6 +122,7 @@ def reduce_step(
     first = 1 + len(request.members)  # log_probs[0] is the chosen token's own
     second = first + len(request.neutrals)
     third = second + len(request.neutral_members)
+    fourth = third + len(request.end.ids)
     own = float(log_probs[0])
     if scorer is scorer.paper:
         cluster, neutrals = log_sum_exp(log_probs[1:first]), log_sum_exp(log_probs[first:second])
@@ -131,6 +141,7 @@ def reduce_step(
         cluster_neutral=cluster_neutral,
         neutrals=neutrals,
         meaning=0.0 if scorer.paper.neutral_mask(opening)[token] else meaning,
+        ends=endings_of(scorer.vocabulary).from_row(request.end, log_probs[third:fourth]),
         likely=likely,
     )
 

@@ -19,7 +19,8 @@ from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
-from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken
+from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken, ValueEnds
+from semtoken.scoring.endings import endings_of
 from semtoken.scoring.masses import LEAST_LISTED, LISTED
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
@@ -206,12 +207,20 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
             neutral_probability=found.neutral,
             alternatives=self._alternatives(position),
             function_word=bool(self.scorer.vocabulary.neutral[step.token]),
+            value_ends=self._value_ends(position),
             log_clustered_bounds=(found.lower, found.upper),
             log_surface_bounds=(surface.lower, surface.upper),
             log_meaning_bounds=(meaning.lower, meaning.upper),
             ambiguous_probability=found.ambiguous,
             unmapped_probability=step.unmapped,
         )
+
+    def _value_ends(self, position: int) -> ValueEnds | None:
+        step = self._steps[position]
+        endings = endings_of(self.scorer.vocabulary)
+        request = endings.request(self.ids[position - 1] if position else None, step.token)
+        unseen = 0.0 if step.complete else max(0.0, 1.0 - float(step.probabilities.sum()))
+        return endings.from_list(request, step.ids, step.probabilities, unseen)
 
     def _alternatives(self, position: int) -> tuple[Alternative, ...]:
         step = self._steps[position]

@@ -1,0 +1,15 @@
+"""Questions to the model about an answer that it gave, on demand: what else it could have meant, and with what chance.
+
+`competing` groups the tokens that compete at one step by meaning; `disputed` lets the model go on with the best of
+each and leads with what the branches disagree on; `with_choices` asks for the whole distribution over the allowed
+values of a field. All of it is computed by further passes of the model that gave the answer, so it works in process.
+"""
+
+from __future__ import annotations
+
+from semtoken.probing.branches import disputed
+from semtoken.probing.choices import with_choices
+from semtoken.probing.competing import competing, competing_in_record
+from semtoken.probing.records import Competitor, Dispute
+
+__all__ = ["Competitor", "Dispute", "competing", "competing_in_record", "disputed", "with_choices"]

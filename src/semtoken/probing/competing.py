@@ -1,0 +1,174 @@
+"""The meanings that compete at one step: probabilities of tokens, summed over groups of one meaning each.
+
+Groups are clusters with three exceptions, each of them needed. Function words, blanks and special tokens form one
+group. Numerals are alone, since clusters hold all digits. Tokens that spell the beginning of what the answer goes on
+with join the chosen token's group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from semtoken._arrays import FloatArray, IdArray
+from semtoken.backends.base import Backend, Observer, Step
+from semtoken.backends.prompts import encode_prompt
+from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput
+from semtoken.probing.records import Competitor
+from semtoken.results import ScoredResponse
+from semtoken.scoring.rules import PAPER_RULES
+from semtoken.scoring.scorer import Scorer, scorer_for
+
+SHOWN = 3  # tokens of a group that are shown
+
+
+class StepRows(Observer):
+    """Keeps the log-probabilities of some steps of one answer (float64 [V] each)."""
+
+    def __init__(self, steps: Sequence[int], size: int) -> None:
+        self.rows: dict[int, FloatArray] = {}
+        self._wanted = frozenset(steps)
+        self._size = size
+        self._position = 0
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        if self._position in self._wanted:
+            if step.logits is None:
+                raise InvalidInput("This engine shows the best tokens of a step only: competing meanings need all.")
+            row = np.asarray(step.logits[step.rows[0]], dtype=np.float64)[: self._size]
+            self.rows[self._position] = row - float(step.log_normalizers[0])
+        self._position += 1
+
+
+def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
+    """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass."""
+    for step in steps:
+        if not 0 <= step < len(answer.tokens):
+            raise InvalidInput(f"There is no step {step}: the answer has {len(answer.tokens)} tokens.")
+    rows = StepRows(steps, backend.vocabulary.size)
+    backend.read([prompt_ids(backend, prompt)], [answer.token_ids[: max(steps) + 1]], [rows])
+    return rows.rows
+
+
+def prompt_ids(backend: Backend, prompt: Any) -> list[int]:
+    """Token ids of a prompt: text, chat messages, or ids."""
+    return encode_prompt(backend.tokenizer, prompt, 0)
+
+
+def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int = 4) -> list[Competitor]:
+    """The n most probable meanings at a step of an answer.
+
+    Parameters
+    ----------
+    stc
+        The `STC` that gave the answer.
+    prompt
+        What it was asked: text, chat messages or token ids.
+    answer
+        The answer.
+    step
+        Index of one of its tokens.
+    n
+        How many meanings.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such step, or the engine does not show all tokens.
+    """
+    row = step_rows(stc.backend, prompt, answer, [step])[step]
+    return groups_of(row, answer.token_ids, step, stc.clusters, n)
+
+
+def competing_in_record(answer: ScoredResponse, step: int, clusters: TokenClusters, n: int = 4) -> list[Competitor]:
+    """The same from the tokens that the answer's record lists for the step: what is not listed is left out.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such step.
+    """
+    if not 0 <= step < len(answer.tokens):
+        raise InvalidInput(f"There is no step {step}: the answer has {len(answer.tokens)} tokens.")
+    token = answer.tokens[step]
+    known = {token.id: token.probability} | {other.id: other.probability for other in token.alternatives}
+    ids = np.array(list(known), dtype=np.int64)
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(np.array(list(known.values())))
+    return groups_of(log_probs, answer.token_ids, step, clusters, n, ids=ids)
+
+
+def groups_of(
+    log_probs: FloatArray,
+    token_ids: Sequence[int],
+    step: int,
+    clusters: TokenClusters,
+    n: int,
+    *,
+    ids: IdArray | None = None,
+) -> list[Competitor]:
+    """Groups of one meaning at a step, the most probable first.
+
+    Parameters
+    ----------
+    log_probs
+        Of all V tokens, or of `ids`.
+    token_ids, step
+        The answer, and which of its tokens the step chose.
+    clusters
+        Clusters of its vocabulary.
+    n
+        How many groups.
+    ids
+        The tokens that `log_probs` is about. Default: all.
+    """
+    scorer = scorer_for(clusters, PAPER_RULES)
+    groups, n_groups = _group_numbers(scorer, list(token_ids), step)
+    ids = np.arange(len(groups)) if ids is None else ids
+    probabilities = np.exp(log_probs)
+    totals = np.bincount(groups[ids], weights=probabilities, minlength=n_groups)
+    best = [group for group in np.argsort(-totals, kind="stable")[:n].tolist() if totals[group] > 0]
+    texts = clusters.vocabulary.texts
+    found = []
+    for group in best:
+        members = np.flatnonzero(groups[ids] == group)
+        top = members[np.argsort(-probabilities[members], kind="stable")[:SHOWN]]
+        shown = tuple((texts[ids[i]], float(probabilities[i])) for i in top if probabilities[i] > 0)
+        chosen = group == groups[token_ids[step]]
+        found.append(
+            Competitor(min(float(totals[group]), 1.0), shown, tuple(int(ids[i]) for i in top[: len(shown)]), chosen)
+        )
+    return found
+
+
+def _group_numbers(scorer: Scorer, token_ids: list[int], step: int) -> tuple[IdArray, int]:
+    """The group of every token of the vocabulary at a step (int64 [V]), and how many numbers there are."""
+    base, n_groups = _plain_groups(scorer)
+    groups = base.copy()
+    chosen = token_ids[step]
+    if not scorer.vocabulary.neutral[chosen]:
+        prefixes = scorer.index.prefix_set(token_ids, step)
+        groups[prefixes[~scorer.vocabulary.neutral[prefixes]]] = groups[chosen]
+    return groups, n_groups
+
+
+_PLAIN: dict[int, tuple[Scorer, IdArray, int]] = {}
+
+
+def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
+    """Clusters with function words together and numerals alone; computed once for some clusters."""
+    known = _PLAIN.get(id(scorer))
+    if known is None:
+        vocabulary = scorer.vocabulary
+        labels = np.asarray(scorer.clusters.labels, dtype=np.int64)
+        first = int(labels.max(initial=0)) + 2
+        groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
+        groups[vocabulary.neutral] = first - 1
+        known = scorer, groups, first + len(labels)
+        _PLAIN.clear()
+        _PLAIN[id(scorer)] = known
+    return known[1], known[2]
