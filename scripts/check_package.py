@@ -20,6 +20,7 @@ NEEDED = (
     "semtoken/almanac/clusters/clusters.safetensors",
     "semtoken/almanac/questions/test.jsonl.gz",
     "semtoken/models/clusters/smollm2/clusters.safetensors",
+    "semtoken/web/page/files/app.js",
     "semtoken/data/stopwords_english.txt",
 )
 UNWANTED = ("tests/", "benchmarks/", "experiments/", "training/", ".gguf")

@@ -24,6 +24,7 @@ from semtoken.cli import (
     proxy,
     score,
     serve,
+    view,
 )
 from semtoken.cli.console import tell
 from semtoken.errors import SemtokenError
@@ -93,3 +94,4 @@ app.command()(doctor.doctor)
 app.command()(demo.demo)
 app.command()(fetch.fetch)
 app.command()(fetch.models)
+app.command()(view.view)

@@ -1,0 +1,56 @@
+"""The page as routes of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from semtoken._extras import require
+from semtoken.web.page.static import page_file
+
+require("fastapi", extra="serve")
+
+from fastapi import FastAPI, Response  # noqa: E402
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+TYPES = {
+    "app.js": "text/javascript",
+    "preact.js": "text/javascript",
+    "strings.js": "text/javascript",
+    "app.css": "text/css",
+}
+
+
+def add_page(app: FastAPI, info: Callable[[], dict[str, Any]]) -> None:
+    """Serve the page at `/`, its files under `/page/`, and its facts at `/semtoken/info`.
+
+    Parameters
+    ----------
+    app
+        The server; it has to answer `/v1/chat/completions`.
+    info
+        What the page says of the model: `model`, `clusters`, and `calibrator` if there is one.
+    """
+
+    @app.get("/")
+    async def page() -> Response:
+        return Response(page_file("index.html"), media_type="text/html", headers=HEADERS)
+
+    @app.get("/page/{name}")
+    async def file(name: str) -> Response:
+        if name not in TYPES:
+            return Response("There is no such file.", status_code=404, media_type="text/plain", headers=HEADERS)
+        return Response(page_file(name), media_type=TYPES[name], headers=HEADERS)
+
+    @app.get("/semtoken/info")
+    async def facts() -> dict[str, Any]:
+        return info()

@@ -1,0 +1,85 @@
+"""The page with scored answers inside, as one HTML file that makes no request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from semtoken.errors import InvalidInput
+
+MOST_BYTES = 20_000_000
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script} data:; style-src {style}; \
+img-src data:; base-uri 'none'; form-action 'none'">
+<title>semtoken</title>
+<link rel="icon" href="data:,">
+"""
+
+
+def static_page(
+    answers: Sequence[Mapping[str, Any]], name: str = "answers", info: Mapping[str, Any] | None = None
+) -> str:
+    """One HTML file that shows scored answers, riskiest first.
+
+    Parameters
+    ----------
+    answers
+        Scored answers as plain values, as `semtoken score` writes them: each with an `uncertainty`.
+    name
+        What to call them, such as the name of their file.
+    info
+        What is known of the model and the calibrator.
+
+    Raises
+    ------
+    InvalidInput
+        There is nothing to show, or more than a browser opens with ease.
+    """
+    if not answers:
+        raise InvalidInput("There are no scored answers to show.")
+    data = json.dumps({"name": name, "info": info or {}, "rows": list(answers)}, ensure_ascii=False, allow_nan=False)
+    # Inside a script element "<" could end it or open a comment; JSON has another spelling for it.
+    data = data.replace("<", "\\u003c")
+    if len(data.encode(errors="surrogatepass")) > MOST_BYTES:
+        raise InvalidInput(
+            f"The answers take {len(data) / 1e6:.0f} MB, more than a page can hold ({MOST_BYTES / 1e6:.0f} MB). Score "
+            "without --tokens, or cut the file: head -n 1000 scored.jsonl | semtoken view - -o page.html"
+        )
+    script, style = _script(), page_file("app.css")
+    head = HEAD.format(script=_source(script), style=_source(style))
+    return (
+        f'{head}<style>{style}</style>\n</head>\n<body>\n<div id="app"></div>\n'
+        f'<script type="application/json" id="data">{data}</script>\n'
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+    )
+
+
+@cache
+def page_file(name: str) -> str:
+    """Text of a file of the page."""
+    return files("semtoken.web.page").joinpath("files", name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    """The page's script with its imports inside: from a file, a browser loads no modules beside it."""
+    script = page_file("app.js")
+    for module in ("preact.js", "strings.js"):
+        encoded = base64.b64encode(page_file(module).encode()).decode()
+        script = script.replace(f'"./{module}"', f'"data:text/javascript;base64,{encoded}"')
+    return script
+
+
+def _source(text: str) -> str:
+    """An inline script or style sheet, as a content security policy allows it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
