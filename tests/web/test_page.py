@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import semtoken as st
 from semtoken.almanac import load_questions
+from semtoken.almanac.questions import PROMPT
 from semtoken.web.page import static_page
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -156,3 +158,51 @@ def test_a_dropped_file_that_is_not_scored_is_refused(
     page.locator("input[type=file]").set_input_files(tmp_path / "good.jsonl")
     page.get_by_text("1 to 1 of 1").wait_for()
     assert rows(page)[0][1:3] == ["a", "x"]
+
+
+# ---- served -----------------------------------------------------------------------------------------------------
+
+
+def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> None:
+    page = browser.new_context().new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith("data:") else None)
+    page.on("console", lambda m: complaints.append(m.text))
+    page.goto(served)
+    page.get_by_role("textbox", name="Ask").fill("Which city is the capital of Peru?")
+    page.keyboard.press("Enter")
+    page.get_by_text("a ranking, not a chance").wait_for()
+    [expected] = almanac.generate(
+        PROMPT.format(question="Which city is the capital of Peru?"), 24, stop_at_newline=True
+    )
+    card = page.locator("article.card")
+    assert expected.text.strip() in card.inner_text()
+    assert f"Uncertainty {expected.uncertainty:.3f}" in card.inner_text()
+    assert all(url.startswith(served) for url in asked)  # nothing from anywhere else
+    # The page asks for parts first, which a server without them answers with 400; nothing else is to complain about.
+    assert all("400" in text for text in complaints)
+    page.get_by_role("tab", name="Ask").focus()
+    for name in ("File", "Calibration", "History", "Ask"):
+        page.keyboard.press("ArrowRight")
+        assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
+    page.get_by_role("tab", name="History").click()
+    assert "Which city is the capital of Peru?" in page.get_by_role("tabpanel").inner_text()
+
+
+def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:
+    page = browser.new_context().new_page()
+    page.goto(served)
+    page.get_by_role("textbox", name="Ask").fill("What?")
+    page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
+    page.keyboard.press("Enter")
+    assert "does not answer" in page.get_by_role("alert").inner_text()
+
+
+def test_the_page_may_load_nothing_but_itself(served: str) -> None:
+    reply = httpx.get(served)
+    policy = reply.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert httpx.get(f"{served}/page/app.js").headers["content-type"].startswith("text/javascript")
+    for name in ("..%2Fstatic.py", "__init__.py", "nothing.js"):
+        assert httpx.get(f"{served}/page/{name}").status_code == 404

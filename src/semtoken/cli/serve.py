@@ -47,10 +47,12 @@ def serve(
     revision: RevisionOption = None,
     trust_remote_code: TrustRemoteCodeOption = False,
     grace: GraceOption = 10.0,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
     verbose: VerboseOption = False,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
 
+    Open the address in a browser to ask questions on a page. Programs use
     POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed), GET /v1/models
     and /health. Decoding is greedy unless a request asks for a temperature; log-probabilities are the model's own,
     before temperature. There is no password: keep it on this machine, or put one in front.
@@ -74,7 +76,7 @@ def serve(
     offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs)
     engine = Engine(stc)
     engine.warm_up()
-    run(serve_app(engine, offer), listener, lambda address: _announce(address, offer.name), grace=grace)
+    run(serve_app(engine, offer, page=page), listener, lambda address: _announce(address, offer.name), grace=grace)
 
 
 def _name_of(model: str) -> str:
@@ -83,7 +85,7 @@ def _name_of(model: str) -> str:
 
 
 def _announce(address: Address, name: str) -> None:
-    tell(f"semtoken serves '{name}' at {address.url}/v1 (stop with Ctrl-C). Try:")
+    tell(f"semtoken serves '{name}' at {address.url}/v1 (stop with Ctrl-C). Open {address.url} in a browser, or try:")
     tell(
         f"""  curl {address.url}/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{{"model": "{name}", "messages": [{{"role": "user", "content": "What is the capital of Japan?"}}]}}'"""

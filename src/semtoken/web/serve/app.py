@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse, StreamingResponse  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
+from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
@@ -26,7 +27,7 @@ MOST_BYTES = 2**25
 STREAM_HEADERS = {"content-type": EVENT_STREAM, "cache-control": "no-cache"}
 
 
-def serve_app(engine: Engine, offer: Offer) -> FastAPI:
+def serve_app(engine: Engine, offer: Offer, *, page: bool = True) -> FastAPI:
     """An OpenAI-compatible API over a model.
 
     Parameters
@@ -35,6 +36,8 @@ def serve_app(engine: Engine, offer: Offer) -> FastAPI:
         The model.
     offer
         Its name and what requests may ask for.
+    page
+        Show the page for people at `/`.
     """
     worker = Worker(engine)
     service = Service(worker, offer)
@@ -69,6 +72,8 @@ def serve_app(engine: Engine, offer: Offer) -> FastAPI:
     async def completions(request: Request) -> Response:
         return await _answered(request, offer, CompletionRequest, service.completion, service)
 
+    if page:
+        add_page(app, lambda: {"model": offer.name, "clusters": engine.stc.clusters.signature})
     return app
 
 
