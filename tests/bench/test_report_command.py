@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet
 import pytest
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner, Result
 
 from semtoken.bench.collecting import collect
+from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.bench.storage import read_json
 from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
+from tests.bench.report_runs import cell, clustering, results
 from tests.bench.runs import TINY_QUESTIONS, same, tiny_settings
 from tests.bench.test_report_writing import contents
 
@@ -150,7 +156,40 @@ def test_a_damaged_table_is_left_out(run: Path, place: float) -> None:
         i = int(len(whole) * place)
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])
         found = collect(run)
-        for cell in found.cells:
-            for name, numbers in cell.uncertainty.items():
+        for one in found.cells:
+            for name, numbers in one.uncertainty.items():
                 assert same(numbers.tolist(), before.cells[0].uncertainty[name].tolist()), (path, name)
         path.write_bytes(whole)
+
+
+def test_the_table_of_all_answers_gives_the_same_report_again(tmp_path: Path) -> None:
+    run = results(
+        cell(variants=("metric=euclidean",), controls={"shuffled": np.random.default_rng(0).normal(size=(2, 120))}),
+        cell(dataset="TQA", methods=("stc", "sequence_probability"), seed=1),
+        clusterings=[clustering()],
+        notes=("Beware.",),
+        settings={"methods": ["stc"], "limit": 120},
+    )
+    run.cells[1].uncertainty["stc"][:3] = [np.nan, np.inf, -np.inf]
+    first = build_report(run, n_resamples=50)
+    (tmp_path / "answers.parquet").write_bytes(first.answers)
+    back = collect(tmp_path / "answers.parquet")
+    again = build_report(back, n_resamples=50)
+    assert again.csv == first.csv
+    assert [section.lines for section in again.sections] == [section.lines for section in first.sections]
+    assert [one.uncertainty.keys() for one in back.cells] == [one.uncertainty.keys() for one in run.cells]
+    np.testing.assert_array_equal(back.cells[1].uncertainty["stc"], run.cells[1].uncertainty["stc"])
+
+
+def test_texts_are_kept_unless_asked_not_to() -> None:
+    one = results(cell(methods=("stc",), n=40, texts=tuple((f"question {i}?", f"answer {i}") for i in range(40))))
+    for texts in (True, False):
+        content = build_report(one, n_resamples=20, texts=texts).answers
+        names = pyarrow.parquet.read_table(io.BytesIO(content)).column_names
+        assert ("question" in names and "answer" in names) is texts
+
+
+def test_another_table_is_refused(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(InvalidInput, match="holds no answers of a benchmark run"):
+        collect(tmp_path / "other.parquet")

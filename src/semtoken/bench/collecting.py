@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.bench.answers_table import read_answers
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.bench.controls import PREFIX, control_of
@@ -37,7 +38,8 @@ def collect(path: str | Path) -> RunResults:
     Parameters
     ----------
     path
-        The run's folder. It is only read, also while a run is at work in it.
+        The run's folder, or the table of all answers that its report kept (`semtoken.bench.answers_table`). It is only
+        read, also while a run is at work in it.
 
     Raises
     ------
@@ -45,6 +47,8 @@ def collect(path: str | Path) -> RunResults:
         The folder holds no run, or one of another release.
     """
     run = Path(path)
+    if run.is_file():
+        return read_answers(run)
     plan = _plan(run)
     settings = read_json(run / SETTINGS)
     manifest, lost = _manifest(run)

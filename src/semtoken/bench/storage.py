@@ -110,7 +110,7 @@ def _read(
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             facts = _files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
-            if not _files.is_sealed(facts) or facts["columns"] != opened.schema_arrow.names:
+            if not (_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != opened.schema_arrow.names:
                 return None  # what is written of a file and the names in it lie outside the pages
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
@@ -118,6 +118,11 @@ def _read(
         return None  # cut off, overwritten, or of another program: as good as missing
     described = isinstance(facts, dict) and (facts.get("key"), facts.get("shard")) == (key, number)
     return (table, facts) if described and table.num_rows == rows and "seconds" in facts else None
+
+
+def _is_former(facts: Any) -> bool:
+    """Whether the facts are those of a shard of release 0.1, which had no checksum of their own."""
+    return isinstance(facts, dict) and facts.keys() <= {"key", "shard", "columns", "seconds", "usage"}
 
 
 def problem_path(folder: Path, number: int) -> Path:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.cli.console import counting, out, tell
+from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.bench.report.content import Report
@@ -27,7 +28,7 @@ class Against(str, Enum):
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder.", file_okay=False)],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
     out_folder: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False)
     ] = None,
@@ -37,23 +38,32 @@ def report(
     judge: Annotated[
         str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
     ] = None,
-    n_resamples: Annotated[int, typer.Option(min=1, help="Resamples of the bootstrap.")] = 1000,
+    n_resamples: Annotated[
+        int, typer.Option(min=1, help="Resamples of the bootstrap, and exchanges of the tests.")
+    ] = 1000,
+    texts: Annotated[
+        bool, typer.Option(help="Keep questions and answers in answers.parquet, the table of every answer's scores.")
+    ] = True,
 ) -> None:
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
 
     Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
     PRR with 95 % intervals and paired tests, overheads, ablations, the sensitivity study, clusters, judges. A run that
     is not finished gives a report of what is complete. A former report is replaced when the new one is whole.
+    The scores of every answer are kept in answers.parquet, from which the same report can be made again.
 
     For example:
 
     - `semtoken bench report runs/almanac`
     - `semtoken bench report runs/qwen --against paper --judge llm`
+    - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
     from semtoken.bench.collecting import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.report.writing import check_replaceable, write_report
 
+    if run.is_file() and out_folder is None:
+        raise InvalidInput("Name the folder of the new report with --out.")
     target = out_folder or run / "report"
     check_replaceable(target)
     results = collect(run)
@@ -66,7 +76,12 @@ def report(
             shown[0](done)
 
         made = build_report(
-            results, judge=judge, paper=against is Against.paper, n_resamples=n_resamples, progress=progress
+            results,
+            judge=judge,
+            paper=against is Against.paper,
+            n_resamples=n_resamples,
+            texts=texts,
+            progress=progress,
         )
     page = write_report(made, target)
     _show(made)

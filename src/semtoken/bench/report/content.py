@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from semtoken.bench.answers_table import answers_table
 from semtoken.bench.collected import RunResults
 from semtoken.bench.report import plain
 from semtoken.bench.report.against import against_paper
@@ -53,6 +54,8 @@ class Report:
     manifest: Mapping[str, Any]
     csv: Mapping[str, str]
     """Name of a file without its suffix -> content."""
+    answers: bytes = b""
+    """See `semtoken.bench.answers_table`."""
 
     @property
     def tables(self) -> list[Table]:
@@ -71,6 +74,7 @@ def build_report(
     judge: str | None = None,
     paper: bool = False,
     n_resamples: int = 1000,
+    texts: bool = True,
     progress: Progress | None = None,
 ) -> Report:
     """Measure a run and put it into tables, figures and sentences.
@@ -85,6 +89,8 @@ def build_report(
         Set the paper's published figures beside the measured ones.
     n_resamples
         Of the bootstrap.
+    texts
+        Keep questions and answers in the table of all answers.
     progress
         Called with (uncertainties measured, of how many).
 
@@ -119,6 +125,7 @@ def build_report(
         settings=results.settings,
         manifest=results.manifest,
         csv=csv,
+        answers=answers_table(results, texts=texts),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from semtoken._extras import require
 from semtoken._files import replacing_folder
+from semtoken.bench.answers_table import FILE as ANSWERS
 from semtoken.bench.report.content import Report, Section
 from semtoken.bench.report.latex import latex_document, latex_table
 from semtoken.bench.report.markdown import escaped, markdown_table
@@ -76,6 +77,8 @@ def _files(report: Report) -> Iterator[tuple[str, bytes]]:
     yield MARKDOWN, markdown_text(report).encode()
     for name, content in report.csv.items():
         yield f"csv/{name}.csv", content.encode()
+    if report.answers:
+        yield ANSWERS, report.answers
     for table in report.tables:
         yield f"latex/{table.name}.tex", latex_table(table).encode()
     yield "latex/all.tex", latex_document(report.tables, report.title).encode()
