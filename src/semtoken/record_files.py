@@ -15,8 +15,8 @@ next one reads. A field that a command does not know is carried through.
     line, error         a line of the input that could not be used, and why
 
 CSV knows texts only, so a cell is read by the name of its column: scores are numbers, `answers`, `messages` and
-`tokens` are JSON, everything else is text; an empty cell is a field that is not there. A text that a spreadsheet would
-take for a formula is written with an apostrophe before it, which is taken away on reading.
+`tokens` are JSON, everything else is text; an empty cell is null, as if the field were not there. A text that a
+spreadsheet would take for a formula is written with an apostrophe before it, which is taken away on reading.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def _read_csv(path: Path) -> Iterator[Record]:
                 elif len(row) > len(names):
                     yield Record(reader.line_num, {}, f"there are {len(row)} cells for {len(names)} columns")
                 elif any(row):
-                    yield _record_of_cells(reader.line_num, dict(zip(names, row, strict=False)))
+                    cells = row + [""] * (len(names) - len(row))
+                    yield _record_of_cells(reader.line_num, dict(zip(names, cells, strict=True)))
         except csv.Error as error:
             raise InvalidInput(f"{path}, line {reader.line_num}: not CSV: {error}.") from error
         except UnicodeDecodeError as error:
@@ -183,10 +184,8 @@ def _header(row: list[str], path: Path) -> list[str]:
 def _record_of_cells(number: int, cells: Mapping[str, str]) -> Record:
     fields: dict[str, Any] = {}
     for name, cell in cells.items():
-        if cell == "":
-            continue
         try:
-            fields[name] = _value_of_cell(name, cell)
+            fields[name] = None if cell == "" else _value_of_cell(name, cell)
         except (ValueError, KeyError):
             return Record(number, {}, f"the field {name!r} holds {cell[:40]!r}, which is {_wanted(name)}")
     return Record(number, fields)
@@ -202,7 +201,7 @@ def _value_of_cell(name: str, cell: str) -> Any:
     if name in JSON_CELLS:
         return parse_json(cell)
     if name == "correct":
-        return VERDICTS[cell.strip().lower()]
+        return VERDICTS.get(cell.strip().lower(), cell)
     return _unescaped(cell)
 
 
@@ -222,7 +221,7 @@ def _read_parquet(path: Path) -> Iterator[Record]:
             for batch in table.iter_batches(ROWS_AT_ONCE):
                 for row in batch.to_pylist():
                     number += 1
-                    yield _plain_record(number, {name: value for name, value in row.items() if value is not None})
+                    yield _plain_record(number, row)
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path} is no Parquet file, or it is damaged after row {number}: {error}") from error
 
@@ -343,7 +342,7 @@ def _write_csv(lines: Path, target: Path) -> None:
     names = list(dict.fromkeys(name for rows in _chunks(lines) for row in rows for name in row))
     with replacing_file(target) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; Python quotes what holds a part of it
         writer.writerow([_escaped(name) for name in names])
         for rows in _chunks(lines):
             writer.writerows([_cell(row.get(name)) for name in names] for row in rows)

@@ -221,10 +221,10 @@ def test_a_mark_at_the_start_and_blank_lines_are_no_matter(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("not json", "line 2: expected"),
-        ("\udcff", "line 2: expected .* no JSON in UTF-8"),
+        ("not json", "line 2: not JSON: .* at column 1"),
+        ("\udcff", "line 2: not UTF-8 at byte 0"),
         ('{"question": "Who?"}', "line 2: expected"),
-        ('["Who?"]', "line 2: expected"),
+        ('["Who?"]', "line 2: a JSON object is needed, not a list"),
         ('{"question": " ", "answers": ["a"]}', "line 2: the question must be"),
         ('{"question": 1, "answers": ["a"]}', "line 2: the question must be"),
         ('{"question": "Who?", "answers": []}', "line 2: answers must be"),
@@ -232,7 +232,7 @@ def test_a_mark_at_the_start_and_blank_lines_are_no_matter(tmp_path: Path) -> No
         ('{"question": "Who?", "answers": null}', "line 2: answers must be"),
         ('{"id": 1.5, "question": "Who?", "answers": ["a"]}', "line 2: the id must be"),
         ('{"id": "one", "question": "Who?", "answers": ["a"]}', "the id 'one' stands more than once"),
-        ("[" * 100_000, "line 2: expected"),
+        ("[" * 100_000, "line 2: not usable JSON: nested too deeply"),
     ],
 )
 def test_bad_lines_are_refused_with_their_number(tmp_path: Path, line: str, message: str) -> None:

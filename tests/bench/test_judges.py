@@ -133,7 +133,7 @@ def test_verdicts_from_elsewhere(tmp_path: Path, name: str, text: str) -> None:
         ("v.csv", "id,correct\na,1\na,1\n", "line 3: the id 'a' stands more than once"),
         ("v.csv", "id,correct\na,0.5\n", "line 2: correct must be 1 or 0 .* got '0.5'"),
         ("v.csv", "id,right\na,1\n", "line 2: the column 'correct' is missing; there are id, right"),
-        ("v.csv", 'id,correct\na,"1\n', "cannot be read as CSV"),
+        ("v.csv", 'id,correct\na,"1\n', "line 2: not CSV"),
         ("v.jsonl", '{"id": "a", "correct": "maybe"}', "line 1: correct must be 1 or 0"),
         ("v.jsonl", '{"id": "b", "correct": 1, "answer": "Rob"}', "of the answer 'Rob', but the answer here is 'Bob'"),
         ("v.jsonl", "nonsense", "line 1"),
@@ -276,6 +276,11 @@ ROWS = (
 )
 
 
+def asked(row: int) -> dict[str, Any]:
+    """What a row says of its question."""
+    return {name: ROWS[row][name] for name in ("id", "question", "answers")}
+
+
 def run(*arguments: Any) -> Any:
     root = typer.Typer()
     root.add_typer(app, name="bench")
@@ -290,9 +295,9 @@ def test_the_command_judges_writes_and_compares(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     written = [json.loads(line) for line in (tmp_path / "in.judged.jsonl").read_text().splitlines()]
     assert written == [
-        {"id": "a", "answer": "Ann\n", "exact": 1, "contains": 1, "imported": 1},
-        {"id": "b", "answer": "it is Ann", "exact": 0, "contains": 1, "imported": 1},
-        {"id": "c", "answer": "", "exact": 0, "contains": 0, "imported": None},
+        {**asked(0), "response": "Ann\n", "correct": 1, "exact": 1, "contains": 1, "imported": 1},
+        {**asked(1), "response": "it is Ann", "correct": 0, "exact": 0, "contains": 1, "imported": 1},
+        {**asked(2), "response": "", "correct": 0, "exact": 0, "contains": 0, "imported": None},
     ]
     lines = [line.split() for line in result.output.splitlines()]
     assert ["exact", "1", "2", "0", "33.3%"] in lines and ["imported", "2", "0", "1", "100.0%"] in lines
@@ -317,7 +322,7 @@ def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
         (["-j", "exat"], "There is no judge 'exat'"),
         (["-j", "{nope"], "is no JSON"),
         (["-j", "exact", "-j", '{"kind": "rouge", "name": "exact"}'], "Two judges have the name 'exact'"),
-        (["-o", "out.parquet"], "must end in .jsonl or .csv"),
+        (["-o", "out.txt"], "must end in .jsonl, .csv or .parquet"),
         (["-o", "in.jsonl"], "is the input"),
         (["-o", "there.csv"], "there.csv exists"),
         (["--rouge-threshold", "7"], "less than or equal to 1"),
@@ -341,7 +346,10 @@ def test_the_command_refuses_and_leaves_everything_as_it_was(
     [
         ({"id": "d", "question": "who?", "answers": ["Ann"]}, "line 4: the answer to judge must be a text"),
         ({**ROWS[0]}, "line 4: the id 'a' stands more than once"),
-        ({"id": "d", "question": "who?", "answers": ["Ann"], "answer": "\ud800"}, "line 4: expected"),
+        (
+            {"id": "d", "question": "who?", "answers": ["Ann"], "answer": "\ud800"},
+            "line 4: a text holds half a character",
+        ),
     ],
 )
 def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
@@ -354,6 +362,6 @@ def test_answers_that_cannot_be_judged_are_named(tmp_path: Path, row: dict[str, 
 def test_a_failed_write_keeps_the_former_file(tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     target.write_text("before")
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(ValueError, match="half a character"):
         write_verdicts(target, [item("\ud800", "a")], {"exact": [Verdict(1.0)]})
     assert target.read_text() == "before" and list(tmp_path.iterdir()) == [target]

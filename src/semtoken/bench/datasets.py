@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +16,7 @@ from semtoken._extras import require
 from semtoken.almanac import Question, load_questions
 from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
+from semtoken.record_files import read_rows
 
 if TYPE_CHECKING:
     from semtoken.backends.prompts import Prompt
@@ -222,7 +221,7 @@ def _question_of_row(known: _KnownSet, number: int, row: Mapping[str, Any], sour
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Questions of a file of JSON lines, `.gz` or not; lines without an id are named after file and line.
+    """Questions of a file (see `semtoken.record_files`); those without an id are named after file and line.
 
     Raises
     ------
@@ -235,49 +234,19 @@ def read_questions(path: Path) -> list[Question]:
     return questions
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Number, place for messages ("FILE, line 7") and object of each line of JSON that is not blank.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be read, or a line is not a JSON object.
-    """
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield number, where, _row(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-
-
-def _row(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line.decode("utf-8"))
-        json.dumps(row, ensure_ascii=False).encode("utf-8")  # refuses half characters, which no file could hold
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: expected {LINE_FORM}, this is no JSON in UTF-8.") from error
-    if not isinstance(row, dict):
-        raise InvalidInput(f"{where}: expected {LINE_FORM}.")
-    return row
-
-
 def question_of_line(row: Mapping[str, Any], where: str, default_id: str) -> Question:
-    """A question from the object of a line; `answers` may be one text.
+    """A question from the fields of a record; `prompt` stands in for `question`, and `answers` may be one text.
 
     Raises
     ------
     InvalidInput
         A field is missing or of another kind.
     """
-    if not {"question", "answers"} <= row.keys():
+    asked = next((row[name] for name in ("question", "prompt") if row.get(name) is not None), None)
+    if asked is None or "answers" not in row:
         raise InvalidInput(f"{where}: expected {LINE_FORM}.")
-    answers = row["answers"]
-    return _checked(
-        row.get("id", default_id), row["question"], [answers] if isinstance(answers, str) else answers, where
-    )
+    answers, id = row["answers"], row.get("id")
+    return _checked(default_id if id is None else id, asked, [answers] if isinstance(answers, str) else answers, where)
 
 
 def _checked(id: Any, question: Any, answers: Any, where: str) -> Question:

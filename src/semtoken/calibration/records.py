@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken._files import read_json_lines, reading_errors
 from semtoken.errors import InvalidInput
+from semtoken.record_files import read_rows
 
 _LABELS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 _NO_LABEL = ("", "nan", "none", "null")
@@ -79,33 +77,10 @@ def read_answers(path: Path, label: str = "correct") -> list[Answer]:
     InvalidInput
         The file cannot be read or holds no answers, or a line cannot be used; the message names it.
     """
-    rows = _csv_rows(path) if path.suffix == ".csv" else _json_rows(path)
-    answers = [_answer(where, record, label) for where, record in rows]
+    answers = [_answer(where, record, label) for _, where, record in read_rows(path)]
     if not answers:
         raise InvalidInput(f"{path} holds no answers.")
     return answers
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for line in read_json_lines(path):
-        where = f"{path}, line {line.number}"
-        if line.fault:
-            raise InvalidInput(f"{where}: {line.fault}.")
-        if not isinstance(line.value, dict):
-            raise InvalidInput(f'{where}: an object is needed, such as {{"log_score": -0.3, "correct": true}}.')
-        yield where, line.value
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with reading_errors(path):
-        content = path.read_bytes()
-    try:
-        for row in (reader := csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)):
-            if None in row:
-                raise InvalidInput(f"{path}, line {reader.line_num}: there are more values than columns.")
-            yield f"{path}, line {reader.line_num}", row
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} cannot be read as CSV in UTF-8: {error}.") from error
 
 
 def _answer(where: str, record: Mapping[str, Any], label: str) -> Answer:

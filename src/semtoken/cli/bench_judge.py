@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.console import counting, out, still, tell
+from semtoken.cli.console import counting, err, out, still, tell
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,9 +22,11 @@ def judge(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="ANSWERS.jsonl",
+            metavar="ANSWERS",
             dir_okay=False,
-            help='One answer a line: {"id": "...", "question": "...", "answers": ["...", ...], "answer": "..."}.',
+            allow_dash=True,
+            help="Answers with `question`, `answers` (the accepted ones) and `response`, as `semtoken score` writes "
+            "them: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
         ),
     ],
     judges: Annotated[
@@ -42,7 +44,8 @@ def judge(
             "--output",
             "-o",
             dir_okay=False,
-            help="A .jsonl or .csv file. Default: ANSWERS.judged.jsonl beside the input.",
+            help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
+            "the input.",
         ),
     ] = None,
     rouge_threshold: Annotated[float | None, typer.Option(help="ROUGE-L above which it is correct [0.3].")] = None,
@@ -81,6 +84,7 @@ def judge(
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.files import read_answers, write_verdicts
     from semtoken.bench.judges.similarity import SimilarityJudge
+    from semtoken.record_files import STANDARD, stored
 
     options: dict[str, dict[str, Any]] = {
         "rouge": {"threshold": rouge_threshold},
@@ -95,9 +99,10 @@ def judge(
         },
         "imported": {"path": verdicts_file and str(verdicts_file), "column": column},
     }
-    target = output or source.with_suffix(".judged.jsonl")
+    target = output or (source if str(source) == STANDARD else source.with_suffix(".judged.jsonl"))
     _check_target(target, source, overwrite=overwrite)
-    items = read_answers(source)
+    with stored(source) as readable:
+        items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
     if any(isinstance(one, SimilarityJudge) for one in chosen):
         still(verbose=False)
@@ -106,12 +111,14 @@ def judge(
         with counting(f"judging: {one.name}", len(items)) as progress:
             verdicts[one.name] = one.judge(items, progress)
     write_verdicts(target, items, verdicts)
-    out.print(_counts_table(verdicts))
+    console = err if str(target) == STANDARD else out
+    console.print(_counts_table(verdicts))
     if len(chosen) > 1:
-        out.print()
-        out.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
+        console.print()
+        console.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
     _tell_spent(chosen)
-    tell(f"{len(items):,} answers in {target}.")
+    if str(target) != STANDARD:
+        tell(f"{len(items):,} answers in {target}.")
 
 
 def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
@@ -138,8 +145,11 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse before the work begins what would fail after it."""
-    if target.suffix not in (".jsonl", ".csv"):
-        raise InvalidInput(f"The output must end in .jsonl or .csv, got {target.name!r}.")
+    from semtoken.record_files import STANDARD, format_of
+
+    if str(target) == STANDARD:
+        return
+    format_of(target)
     if target.exists() and source.exists() and target.samefile(source):
         raise InvalidInput(f"{target} is the input; give the output another name.")
     if target.exists() and not overwrite:

@@ -38,7 +38,6 @@ def score(
         Path,
         typer.Argument(
             metavar="INPUT",
-            exists=True,
             dir_okay=False,
             allow_dash=True,
             help="Questions or prompts: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
@@ -102,6 +101,8 @@ def score(
     )
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
+    if str(source) != STANDARD and not source.exists():
+        raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
     with stored(source) as readable:
         job = ScoringJob(
             source=readable,

@@ -75,22 +75,24 @@ def item_of(record: Record) -> Item | BadLine:
 
 
 def _item(number: int, record: Mapping[str, Any]) -> Item:
-    if "error" in record and not {"prompt", "messages", "question"}.intersection(record):
+    there = {name for name, value in record.items() if value is not None}
+    if "error" in there and not {"prompt", "messages", "question"} & there:
         raise InvalidInput(f"an earlier command could not use it: {record['error']}")
     carried = {name: value for name, value in record.items() if name not in REPLACED}
-    asks = not {"prompt", "messages"}.intersection(record) and "question" in record
+    asks = "question" in there and not {"prompt", "messages"} & there
     return Item(number, carried, _prompt(record), _response(record), asks)
 
 
 def _prompt(record: Mapping[str, Any]) -> Prompt:
-    if "prompt" in record and "messages" in record:
+    there = [name for name in ("messages", "prompt", "question") if record.get(name) is not None]
+    if {"prompt", "messages"} <= set(there):
         raise InvalidInput("both 'prompt' and 'messages' are given; keep one")
-    if "messages" in record:
+    if there[:1] == ["messages"]:
         return _messages(record["messages"])
-    name = "prompt" if "prompt" in record else "question"
-    if name not in record:
+    if not there:
         present = ", ".join(map(repr, record)) or "none"
         raise InvalidInput(f"the field 'prompt' (or 'question', or 'messages') is missing; the fields are: {present}")
+    name = there[0]
     prompt = record[name]
     if not isinstance(prompt, str):
         raise InvalidInput(f"{name!r} must be text, not {kind_of(prompt)}; chat messages go into 'messages'")

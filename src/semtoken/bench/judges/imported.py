@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from semtoken.bench.datasets import read_rows
 from semtoken.bench.judges.records import Judged, OnJudged, Verdict
 from semtoken.errors import InvalidInput
-
-_VERDICTS = {"1": 1.0, "1.0": 1.0, "true": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0, "": math.nan, "nan": math.nan}
+from semtoken.record_files import VERDICTS, read_rows
 
 
 @dataclass(frozen=True)
@@ -30,10 +26,11 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ImportedJudge:
-    """Verdicts of a file, `.csv` or JSON lines (also `.gz`), with a column `id` and one of verdicts.
+    """Verdicts of a file, with a column `id` and one of verdicts; see `semtoken.record_files`.
 
-    A verdict is 1 or true, 0 or false; empty, null or NaN where there is none. A column `answer` is compared with the
-    answers that are judged, so that verdicts on another model's answers are noticed. Other columns are ignored.
+    A verdict is 1 or true, 0 or false; empty, null or NaN where there is none. A column `response` (or `answer`) is
+    compared with the answers that are judged, so that verdicts on another model's answers are found out. Other columns
+    are ignored.
     """
 
     path: Path
@@ -108,31 +105,21 @@ class ImportedJudge:
     @cached_property
     def _entries(self) -> Mapping[str, _Entry]:
         found: dict[str, _Entry] = {}
-        for where, row in self._rows():
+        for _, where, row in read_rows(self.path):
             id, entry = self._entry(row, where)
             if id in found:
                 raise InvalidInput(f"{where}: the id {id!r} stands more than once.")
             found[id] = entry
         return found
 
-    def _rows(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if self.path.suffix != ".csv":
-            yield from ((where, row) for _, where, row in read_rows(self.path))
-            return
-        content = self._content
-        try:
-            text = io.StringIO(content.decode("utf-8-sig"), newline="")
-            for row in (reader := csv.DictReader(text, strict=True)):
-                yield f"{self.path}, line {reader.line_num}", row
-        except (ValueError, csv.Error) as error:
-            raise InvalidInput(f"{self.path} cannot be read as CSV in UTF-8: {error}.") from error
-
     def _entry(self, row: Mapping[str, Any], where: str) -> tuple[str, _Entry]:
         missing = [name for name in ("id", self.column) if name not in row]
         if missing:
             raise InvalidInput(f"{where}: the column {missing[0]!r} is missing; there are {', '.join(map(str, row))}.")
-        value, answer = row[self.column], row.get("answer")
-        correct = _VERDICTS.get("" if value is None else str(value).strip().lower())
-        if correct is None:
+        value, answer = row[self.column], row.get("response", row.get("answer"))
+        spelled = "" if value is None else str(value).strip().lower()
+        if spelled not in VERDICTS:
             raise InvalidInput(f"{where}: {self.column} must be 1 or 0 (true or false), or empty; got {value!r}.")
-        return str(row["id"]), _Entry(where, correct, answer.strip() if isinstance(answer, str) else None)
+        known = VERDICTS[spelled]
+        verdict = math.nan if known is None else float(known)
+        return str(row["id"]), _Entry(where, verdict, answer.strip() if isinstance(answer, str) else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -23,6 +23,8 @@ class Judged:
     question: Question
     """With its id and all accepted answers."""
     answer: str
+    record: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The record of a file that it was read from."""
 
 
 @dataclass(frozen=True)

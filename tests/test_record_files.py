@@ -1,0 +1,110 @@
+"""What one command writes the next one reads: the same records come back from every kind of file."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken.errors import InvalidInput
+from semtoken.record_files import SUFFIXES, read_records, read_rows, write_records
+
+pytest.importorskip("pyarrow")
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
+formulas = st.builds(lambda sign, rest: sign + rest, st.sampled_from("=+-@\t\r'"), texts)
+records = st.fixed_dictionaries(
+    {
+        "id": texts | formulas,
+        "question": texts | formulas,
+        "answers": st.lists(texts | formulas, min_size=1, max_size=3),
+        "response": texts | formulas,
+        "correct": st.sampled_from([0, 1, None]),
+        "uncertainty": st.floats(0, 1) | st.none(),
+        "log_score": st.floats(-1e6, 0),
+        "neutral_only": st.booleans(),
+        "mine": texts | formulas | st.none(),
+    }
+)
+
+
+@pytest.mark.parametrize("ending", SUFFIXES)
+@settings(max_examples=12, deadline=None)
+@given(rows=st.lists(records, min_size=1, max_size=4))
+def test_records_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"records{ending}"
+    write_records(path, rows)
+    assert [fields for _, _, fields in read_rows(path)] == rows
+
+
+@settings(max_examples=15, deadline=None)
+@given(text=texts | formulas)
+def test_no_cell_is_a_formula(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """As a spreadsheet reads the file, by Python's own reader of CSV."""
+    path = tmp_path_factory.getbasetemp() / "formulas.csv"
+    write_records(path, [{"id": text, text: text}])
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert not [cell for cell in cells if cell[:1] in tuple("=+-@\t\r")]
+
+
+def test_numbers_below_zero_stay_numbers(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.csv", [{"log_score": -0.5}])
+    assert (tmp_path / "a.csv").read_bytes() == b"log_score\r\n-0.5\r\n"
+
+
+def test_records_with_different_fields_make_one_table(tmp_path: Path) -> None:
+    for ending in (".csv", ".parquet"):
+        write_records(tmp_path / f"a{ending}", [{"id": "1"}, {"response": "x"}])
+        found = [dict(record.fields) for record in read_records(tmp_path / f"a{ending}")]
+        assert found == [{"id": "1", "response": None}, {"id": None, "response": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("id,id\n1,2\n", "two columns have the name 'id'"),
+        ("id,question\n1,2,3\n", "line 2: there are 3 cells for 2 columns"),
+        ('id\n"a\n', "not CSV"),
+        ("log_score\nhigh\n", "line 2: the field 'log_score' holds 'high', which is no number"),
+        ("uncertainty\nNaN\n", "which is no number"),
+        ("empty\nmaybe\n", "neither true nor false"),
+        ("messages\n[{]\n", "line 2: the field 'messages' holds .* not JSON"),
+        ("id\n\udcff\n", "is not UTF-8"),
+    ],
+)
+def test_a_table_that_cannot_be_read_says_where(tmp_path: Path, content: str, fault: str) -> None:
+    path = tmp_path / "in.csv"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InvalidInput, match=fault):
+        list(read_rows(path))
+
+
+def test_a_damaged_parquet_file_is_one_message(tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "in.parquet"
+    path.write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InvalidInput, match=r"in\.parquet is no Parquet file"):
+        list(read_rows(path))
+    pyarrow.parquet.write_table(pyarrow.table({"id": [datetime.date(2026, 1, 1)]}), path)
+    with pytest.raises(InvalidInput, match="line 1: the field 'id' holds 2026-01-01, which JSON cannot hold"):
+        list(read_rows(path))
+
+
+def test_a_failed_write_leaves_the_former_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    path.write_text("before")
+    with pytest.raises(InvalidInput, match="one kind"):
+        write_records(path, [{"a": 1}, {"a": "one"}])
+    with pytest.raises(ValueError, match="half a character"):
+        write_records(path, [{"a": "\ud800"}])
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
