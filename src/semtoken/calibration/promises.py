@@ -7,6 +7,7 @@ the labels are right.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ def upper_error_bound(wrong: int, accepted: int, delta: float) -> float:
     return float(require("scipy.stats", extra="calibrate").beta.ppf(1 - delta, wrong + 1, accepted - wrong))
 
 
+@functools.cache
 def labels_needed(wrong: int, alpha: float, delta: float) -> int:
     """The least number of accepted answers with which so many wrong ones still pass the test.
 
