@@ -3,8 +3,8 @@
     semtoken score questions.jsonl --questions --model MODEL -o answers.jsonl
     python experiments/calibration/real.py answers.jsonl NAME >> experiments/calibration/real.csv
 
-The file has `log_score`, `question`, `response` and `answers` (accepted ones) in each line. One split decides the figures of
-the chances; promises are also tried on 200 further splits, to see how often the checked half breaks them.
+The file has `log_score`, `question`, `response` and `answers` (accepted ones) in each line. One split decides the
+figures of the chances; promises are also tried on 200 further splits, to see how often the checked half breaks them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def judged(answers: list[Answer], judge: ExactJudge | ContainsJudge) -> np.ndarr
 def promise(
     scores: np.ndarray, correct: np.ndarray, alpha: float, order: np.ndarray
 ) -> tuple[st.Threshold, np.ndarray]:
-    """A threshold from the first half of an order, with the scores of the other half to place it; its accepted there."""
+    """A threshold from the first half of an order, placed by the scores of the other; what it accepts there."""
     half = order.size // 2
     fit, check = order[:half], order[half:]
     threshold = st.Threshold.fit(scores[fit], correct[fit], alpha=alpha, unlabelled=scores[check])

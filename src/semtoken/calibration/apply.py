@@ -41,9 +41,11 @@ class Applied:
         ArtifactError
             The file cannot be used.
         CalibratorMismatch
-            It belongs to other clusters.
+            It belongs to other clusters, rules, or a kind of probabilities.
         """
-        return cls(Calibrator.load(directory, clusters), known, abstain_text)
+        calibrator = Calibrator.load(directory, clusters)
+        calibrator.fingerprint.require_same(known)
+        return cls(calibrator, known, abstain_text)
 
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
         """Chance, bounds, number of labels, decision and promise of an answer, as plain values.

@@ -6,10 +6,11 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import out
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
@@ -32,6 +33,9 @@ from semtoken.cli.options import (
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
+if TYPE_CHECKING:
+    from semtoken.calibration.apply import Applied
+
 
 def ask(
     questions: Annotated[
@@ -49,6 +53,8 @@ def ask(
         bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
     ] = False,
     as_json: JsonOption = False,
+    calibrator: CalibratorOption = None,
+    abstain_text: AbstainTextOption = None,
     device: DeviceOption = None,
     dtype: DTypeOption = DType.auto,
     revision: RevisionOption = None,
@@ -73,15 +79,18 @@ def ask(
         model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
     )
     stc = choice.load()
+    applied = applied_to(stc, calibrator, model, abstain_text)
     asking = how_to_ask(model, stc.tokenizer, raw=raw_prompt)
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
             scores = result.to_dict()
             record = {"question": asked[number], "response": scores.pop("text"), **scores}
+            if applied is not None:
+                record |= applied.block(result) | {"response": applied.shown(result)}
             typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
         else:
-            _print(asked[number], result, tokens=tokens)
+            _print(asked[number], result, applied, tokens=tokens)
 
     stc.generate(
         [asking.prompt(question) for question in asked],
@@ -94,6 +103,8 @@ def ask(
         from semtoken.view import legend
 
         out.print(legend())
+        if applied is not None and applied.calibrator.threshold is not None:
+            out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
 
 
 def _read(questions: Sequence[str] | None) -> list[str]:
@@ -109,14 +120,20 @@ def _read(questions: Sequence[str] | None) -> list[str]:
     return given
 
 
-def _print(question: str, result: ScoredResponse, *, tokens: bool) -> None:
+def _print(question: str, result: ScoredResponse, applied: Applied | None, *, tokens: bool) -> None:
     from rich.text import Text
 
     from semtoken.view import shaded_text, token_table
 
     out.print(Text(question, style="bold"))
-    out.print(Text("  ").append_text(shaded_text(result)))
+    hidden = applied is not None and applied.shown(result) != result.text
+    shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
+    out.print(Text("  ").append_text(shown))
     out.print(Text(f"  {summary(result)}", style="dim"))
+    if applied is not None:
+        out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
+    if hidden:
+        tokens = False
     if tokens:
         from rich.padding import Padding
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from semtoken import STC
     from semtoken.calibration.apply import Applied
     from semtoken.clusters import TokenClusters
 
@@ -26,6 +27,25 @@ AbstainTextOption = Annotated[
 ]
 
 
+def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> Applied | None:
+    """The calibrator of the option for a model that was loaded; None without one.
+
+    Raises
+    ------
+    InvalidInput, ArtifactError, CalibratorMismatch
+        See `applied`.
+    """
+    if directory is None:
+        return applied(None, None, abstain_text)
+    return applied(directory, stc.clusters, abstain_text, scores="exact", **origin(stc, model))
+
+
+def origin(stc: STC, model: str) -> dict[str, str]:
+    """Model, precision and engine of answers, as fields of `Fingerprint`."""
+    dtype = str(getattr(stc.model, "dtype", "")).removeprefix("torch.")
+    return {"model": model, "dtype": dtype or "unknown", "engine": type(stc.model).__module__.partition(".")[0]}
+
+
 def applied(
     directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
 ) -> Applied | None:
@@ -38,7 +58,7 @@ def applied(
     clusters
         Those in use; a calibrator of others is refused.
     **known
-        Fields of `Fingerprint` of what will answer: `model`, `dtype`, `engine`, `k`.
+        Fields of `Fingerprint` of what will answer: `signature`, `scores`, `k`, `model`, `dtype`, `engine`.
 
     Raises
     ------
@@ -57,3 +77,15 @@ def applied(
     from semtoken.calibration.fingerprint import Fingerprint
 
     return Applied.load(directory, clusters, Fingerprint(**known), abstain_text)
+
+
+def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
+    """What decides the lines of a file written with a calibrator: the hash of its file, None without one."""
+    import hashlib
+
+    if directory is None:
+        return {"calibrator": None}
+    from semtoken.calibration import Calibrator
+    from semtoken.calibration.files import to_bytes
+
+    return {"calibrator": hashlib.sha256(to_bytes(Calibrator.load(directory))).hexdigest()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.cli.calibration_options import CalibratorOption, applied_to, calibrator_settings
 from semtoken.cli.console import counting, tell
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
@@ -73,6 +74,7 @@ def score(
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+    calibrator: CalibratorOption = None,
     device: DeviceOption = None,
     dtype: DTypeOption = DType.auto,
     revision: RevisionOption = None,
@@ -107,7 +109,7 @@ def score(
         job = ScoringJob(
             source=readable,
             target=target,
-            settings=choice.settings | generation | {"questions": questions},
+            settings=choice.settings | generation | {"questions": questions} | calibrator_settings(calibrator),
             batch_size=batch_size,
             tokens=tokens,
             skip_bad_lines=skip_bad_lines,
@@ -115,13 +117,21 @@ def score(
         )
         if str(target) == STANDARD:
             job.check_input()
-            scorer = _scorer(choice.load(), model, generation, questions=questions)
+            stc = choice.load()
+            job = _annotating(job, stc, calibrator, model)
+            scorer = _scorer(stc, model, generation, questions=questions)
             job.stream(scorer, lambda lines: typer.echo(lines, nl=False))
         else:
-            _run(job, choice, lambda stc: _scorer(stc, model, generation, questions=questions))
+            _run(job, choice, calibrator, lambda stc: _scorer(stc, model, generation, questions=questions))
 
 
-def _run(job: ScoringJob, choice: ModelChoice, scorer_of: Callable[[STC], ScoreItems]) -> None:
+def _annotating(job: ScoringJob, stc: STC, calibrator: Path | None, model: str) -> ScoringJob:
+    """The job with chances and decisions in its lines, if there is a calibrator."""
+    found = applied_to(stc, calibrator, model)
+    return job if found is None else replace(job, annotate=found.block)
+
+
+def _run(job: ScoringJob, choice: ModelChoice, calibrator: Path | None, scorer_of: Callable[[STC], ScoreItems]) -> None:
     """Do what is left of a job, with a bar."""
     found = job.check()
     if job.is_finished(found):
@@ -130,7 +140,7 @@ def _run(job: ScoringJob, choice: ModelChoice, scorer_of: Callable[[STC], ScoreI
     if found.done:
         tell(f"Going on after line {found.done:,} of {found.total:,} in {job.target}.")
     stc = choice.load()
-    job = replace(job, settings=dict(job.settings) | _facts(stc))
+    job = replace(_annotating(job, stc, calibrator, choice.model), settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
         reached = job.run(scorer_of(stc), progress)
     tell(f"{reached.total:,} lines in {job.target}.")

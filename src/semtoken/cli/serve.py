@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.cli.calibration_options import CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
@@ -42,6 +43,7 @@ def serve(
     ] = 20,
     preset: PresetOption = Preset.default,
     function_words: FunctionWordsOption = FunctionWords.paper,
+    calibrator: CalibratorOption = None,
     device: DeviceOption = None,
     dtype: DTypeOption = DType.auto,
     revision: RevisionOption = None,
@@ -73,7 +75,8 @@ def serve(
     )
     stc = choice.load()
     asking = how_to_ask(model, stc.tokenizer, raw=False)
-    offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs)
+    applied = applied_to(stc, calibrator, model)
+    offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()
     run(serve_app(engine, offer, page=page), listener, lambda address: _announce(address, offer.name), grace=grace)

@@ -28,6 +28,7 @@ from semtoken.score_file.tables import read_facts, write_table
 __all__ = ["BadLine", "Engine", "Item", "Progress", "ScoreItems", "ScoringJob", "read_items", "score_items"]
 
 ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredResponse]]
+Annotate: TypeAlias = Callable[[ScoredResponse], Mapping[str, Any]]
 OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of lines that are in the output."""
 
@@ -92,6 +93,8 @@ class ScoringJob:
         Write `{"line": number, "error": reason}` for a line that cannot be scored, rather than to stop there.
     overwrite
         Start from the beginning, whatever the output holds.
+    annotate
+        Further fields of a line, from its scored answer: chance and decision of a calibrator.
     """
 
     source: Path
@@ -101,6 +104,7 @@ class ScoringJob:
     tokens: bool = False
     skip_bad_lines: bool = False
     overwrite: bool = False
+    annotate: Annotate | None = None
 
     @property
     def lines(self) -> OutputFile:
@@ -288,6 +292,8 @@ class ScoringJob:
         scores = outcome.to_dict()
         response = outcome.text if item.response is None else item.response
         record = dict(item.record) | {"response": response} | {name: scores[name] for name in RESULT_FIELDS}
+        if self.annotate is not None:
+            record |= self.annotate(outcome)
         return record | {"tokens": scores["tokens"]} if self.tokens else record
 
 

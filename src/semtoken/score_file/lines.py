@@ -26,7 +26,12 @@ RESULT_FIELDS = (
     "signature",
 )
 """What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
-REPLACED = frozenset({*RESULT_FIELDS, "tokens", "error", "line"})
+CALIBRATOR_FIELDS = (
+    *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
+    *("decision", "reason", "promise", "calibrated_elsewhere"),
+)
+"""What a calibrator adds."""
+REPLACED = frozenset({*RESULT_FIELDS, *CALIBRATOR_FIELDS, "tokens", "error", "line"})
 """What an earlier command wrote and this one writes again."""
 
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from semtoken.calibration.apply import Applied
+from semtoken.errors import CalibratorMismatch
 from semtoken.results import Running, ScoredResponse
 from semtoken.web.wire import ApiError
 
@@ -40,7 +42,9 @@ def reason_block(reason: str) -> dict[str, Any]:
     return {"version": VERSION, "reason": reason}
 
 
-def score_block(result: ScoredResponse, artifact: str, options: BlockOptions) -> dict[str, Any]:
+def score_block(
+    result: ScoredResponse, artifact: str, options: BlockOptions, calibrator: Applied | None = None
+) -> dict[str, Any]:
     """The block of a complete answer.
 
     Parameters
@@ -51,6 +55,8 @@ def score_block(result: ScoredResponse, artifact: str, options: BlockOptions) ->
         Signature of the clusters.
     options
         What the client asked for.
+    calibrator
+        Adds the chance and the decision.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -72,6 +78,11 @@ def score_block(result: ScoredResponse, artifact: str, options: BlockOptions) ->
         block["flags"] = flags
     if result.proxy_for is not None:
         block["proxy_for"] = result.proxy_for
+    if calibrator is not None:
+        try:
+            block |= calibrator.block(result)
+        except CalibratorMismatch as error:
+            block["calibrator_refused"] = str(error)
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
     return block

@@ -9,6 +9,7 @@ from typing import Any
 
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_prompt
+from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
 from semtoken.web.block import running_block, score_block
 from semtoken.web.serve.engine import Ended, Step, Work
@@ -35,6 +36,8 @@ class Offer:
     """Answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities a token that a request may ask for."""
+    calibrator: Applied | None = None
+    """Adds the chance and the decision to every block."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class Service:
                 yield item
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
-        return score_block(ended.result, self._stc.clusters.signature, job.request.block)
+        return score_block(ended.result, self._stc.clusters.signature, job.request.block, self._offer.calibrator)
 
 
 def sampling(request: GenerationRequest) -> Decoding:

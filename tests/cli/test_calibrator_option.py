@@ -1,0 +1,138 @@
+"""--calibrator in `ask`, `score` and `serve`: one block, the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import semtoken as st
+from semtoken.almanac import almanac_clusters_path
+from semtoken.calibration import Fingerprint
+from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
+
+SIGNATURE = f"{st.TokenClusters.from_pretrained(almanac_clusters_path()).signature}|preset:default|words:paper"
+QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
+
+
+def made(folder: Path, **origin: str) -> st.Calibrator:
+    """A calibrator for the embedded model, from simulated labels."""
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(scores)
+    known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
+    calibrator = st.Calibrator.fit(scores, correct, fingerprint=known)
+    calibrator.save(folder, st.Threshold.fit(scores, correct, alpha=0.2, fingerprint=known))
+    return st.Calibrator.load(folder)
+
+
+def test_ask_tells_chance_decision_and_promise(semtoken: RunCommand, tmp_path: Path) -> None:
+    calibrator = made(tmp_path / "cal")
+    result = semtoken("ask", *QUESTIONS, "--json", "--calibrator", tmp_path / "cal")
+    assert result.exit_code == 0, result.output
+    for row in read_lines(result.stdout):
+        assert row["chance"] == calibrator.chance(row["log_score"])
+        assert (row["chance_lower"], row["chance_upper"]) == calibrator.chance_bounds(row["log_score"])
+        assert row["n_labels"] == 300
+        assert calibrator.threshold is not None
+        assert row["decision"] == calibrator.decide(row["log_score"]).action
+        assert row["promise"] == calibrator.threshold.statement
+        assert row["response"].strip()
+    told = semtoken("ask", QUESTIONS[0], "--calibrator", tmp_path / "cal").stdout
+    assert "300 labels" in told and calibrator.threshold.statement in told
+
+
+def test_answers_are_hidden_only_if_asked(semtoken: RunCommand, tmp_path: Path) -> None:
+    made(tmp_path / "cal")
+    plain = read_lines(semtoken("ask", *QUESTIONS, "--json", "--calibrator", tmp_path / "cal").stdout)
+    abstains = [row for row in plain if row["decision"] == "abstain"]
+    assert abstains and all(row["response"].strip() for row in plain)
+    options = ("--calibrator", tmp_path / "cal", "--abstain-text", "I do not know.")
+    hidden = read_lines(semtoken("ask", *QUESTIONS, "--json", *options).stdout)
+    for row, before in zip(hidden, plain, strict=True):
+        shown = before["response"] if row["decision"] == "answer" else "I do not know."
+        assert row["response"] == shown
+    text = semtoken("ask", abstains[0]["question"], "--tokens", *options).stdout
+    assert "I do not know." in text and abstains[0]["response"].strip() not in text
+    assert_told(semtoken("ask", "Who?", "--abstain-text", "No."), "--calibrator")
+
+
+@pytest.mark.parametrize(
+    ("origin", "word"),
+    [
+        ({"signature": "k:9|preset:default|words:paper"}, "k:9"),
+        ({"signature": SIGNATURE.replace("preset:default", "preset:paper")}, "preset:paper"),
+        ({"scores": "top-k"}, "top-k"),
+        ({"distribution": "processed"}, "processed"),
+    ],
+)
+def test_a_calibrator_that_does_not_belong_is_refused(
+    semtoken: RunCommand, tmp_path: Path, origin: dict[str, str], word: str
+) -> None:
+    made(tmp_path / "cal", **origin)
+    assert_told(semtoken("ask", QUESTIONS[0], "--calibrator", tmp_path / "cal"), word)
+    source = write_lines(tmp_path / "in.jsonl", [{"question": QUESTIONS[0]}])
+    assert_told(semtoken("score", source, "--calibrator", tmp_path / "cal"), word)
+
+
+def test_another_precision_is_flagged(semtoken: RunCommand, tmp_path: Path) -> None:
+    made(tmp_path / "cal", dtype="int4", model="almanac", engine="transformers")
+    [row] = read_lines(semtoken("ask", QUESTIONS[0], "--json", "--calibrator", tmp_path / "cal").stdout)
+    assert "int4" in row["calibrated_elsewhere"][0] and row["chance"] is not None
+
+
+def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_path: Path) -> None:
+    calibrator = made(tmp_path / "cal")
+    source = write_lines(tmp_path / "in.jsonl", [{"question": question} for question in QUESTIONS])
+    result = semtoken("score", source, "-o", tmp_path / "out.jsonl", "--calibrator", tmp_path / "cal")
+    assert result.exit_code == 0, result.output
+    rows = read_lines((tmp_path / "out.jsonl").read_text())
+    assert [row["chance"] for row in rows] == [calibrator.chance(row["log_score"]) for row in rows]
+    assert {row["decision"] for row in rows} <= {"answer", "abstain"}
+    assert_told(semtoken("score", source, "-o", tmp_path / "out.jsonl"), "calibrator")
+    again = semtoken("score", tmp_path / "out.jsonl", "-o", tmp_path / "again.jsonl")
+    assert again.exit_code == 0 and "chance" not in (tmp_path / "again.jsonl").read_text()
+
+
+def test_serve_adds_the_block(tmp_path: Path) -> None:
+    from semtoken.calibration.apply import Applied
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    calibrator = made(tmp_path / "cal")
+    stc = st.STC.from_pretrained("almanac")
+    offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=Applied(calibrator))
+    asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}]}
+    with TestClient(serve_app(Engine(stc), offer), base_url="http://127.0.0.1") as client:
+        block = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["semtoken"]
+        assert 0 < block["chance"] < 1 and block["n_labels"] == 300 and block["decision"] in ("answer", "abstain")
+        lines = client.post("/v1/chat/completions", json=asked | {"stream": True}).text.splitlines()
+        chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        blocks = [c["semtoken"] for chunk in chunks for c in chunk["choices"] if "semtoken" in c]
+        assert [("decision" in b) for b in blocks] == [False] * (len(blocks) - 1) + [True], "with the last chunk only"
+        assert blocks[-1]["chance"] == block["chance"]
+
+
+def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Path) -> None:
+    from semtoken.calibration.apply import Applied
+    from semtoken.web.block import BlockOptions, score_block
+    from tests.calibration.test_calibrator import response
+
+    applied = Applied(made(tmp_path / "cal"))
+    block = score_block(response(-0.5), "k:4", BlockOptions(), applied)
+    assert "k:4" in block["calibrator_refused"] and "chance" not in block and block["uncertainty"] > 0
+
+
+def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
+    from semtoken.calibration.apply import Applied
+    from tests.calibration.test_calibrator import response
+
+    calibrator = made(tmp_path / "cal", scores="top-k")
+    wide = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.2))
+    narrow = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.95))
+    assert Applied(calibrator).block(wide)["chance_at_ends"] == list(calibrator.chance([-1.0, -0.2]))
+    assert "chance_at_ends" not in Applied(calibrator).block(narrow)
