@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -273,7 +274,7 @@ class STC:
 
     def result(self, scores: AnswerScores, answer: int, completion: Completion) -> ScoredResponse:
         """The score of a complete answer."""
-        return scores.result(answer, self.backend.distribution)
+        return replace(scores.result(answer, self.backend.distribution), truncated=completion.truncated)
 
 
 class _InOrder(Observer):

@@ -1,1 +1,23 @@
-"""Engines at the edge: each module turns one engine's output into the core's inputs, and imports it itself."""
+"""Models and engines: prompts go in, answers come out, and observers see every decoding step in between.
+
+    prompt --prompts.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
+                                                          |
+                        transformers/  vllm/  llama_cpp.py
+
+base.py          what semtoken asks of a model: `Backend`, `Decoding`, `Step`, `Observer`, `Completion`
+load.py          a backend by name, for `--backend`
+prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length
+scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
+stream.py        `stream_generate`: an answer token by token, from any backend
+detokenize.py    the text of an answer as its tokens come
+seeds.py         random numbers that belong to one answer
+transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
+                 cache.py (prompts read once), draws.py (sampling), recorder.py (`ClusterRecorder`)
+vllm/            model.py (the backend), scorer.py (`VLLMScorer`), outputs.py (vLLM's lists of log-probabilities),
+                 processor.py and watch.py (scoring inside the engine), channel.py (how its scores come back)
+llama_cpp.py     the backend of llama-cpp-python, and `LlamaCppScorer`
+
+Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
+Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities, best tokens and
+hidden states.
+"""

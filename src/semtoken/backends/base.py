@@ -75,8 +75,8 @@ class Completion:
 
     token_ids: list[int]
     """Its tokens, the one that ended it included."""
-    truncated: bool
-    """The limit on new tokens cut it off."""
+    truncated: bool | None
+    """The limit on new tokens cut it off; None of a reply that was read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -230,7 +230,7 @@ class LlamaCppBackend:
                 self._show(number, token, observers)
                 if step + 1 < len(reply):
                     self.model.eval([token])
-            self._finish(number, Completion(reply, truncated=False), observers)
+            self._finish(number, Completion(reply, truncated=None), observers)
 
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8

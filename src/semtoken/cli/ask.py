@@ -14,6 +14,7 @@ from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption
 from semtoken.cli.console import out
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
+    BackendOption,
     BatchSizeOption,
     ClustersOption,
     DeviceOption,
@@ -44,6 +45,7 @@ def ask(
     ] = None,
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
+    backend: BackendOption = "transformers",
     preset: PresetOption = Preset.default,
     function_words: FunctionWordsOption = FunctionWords.paper,
     max_new_tokens: MaxNewTokensOption = 64,
@@ -76,7 +78,16 @@ def ask(
     """
     asked = _read(questions)
     choice = ModelChoice(
-        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+        model,
+        clusters,
+        preset.value,
+        function_words.value,
+        device,
+        dtype.value,
+        revision,
+        trust_remote_code,
+        verbose,
+        backend,
     )
     stc = choice.load()
     applied = applied_to(stc, calibrator, model, abstain_text)

@@ -14,6 +14,7 @@ from semtoken.models.sources import resolve
 
 if TYPE_CHECKING:
     from semtoken import STC
+    from semtoken.backends.load import BackendName
     from semtoken.scoring import FunctionWords, Preset
 
 HUB_TIMEOUT = 10.0
@@ -33,11 +34,14 @@ class ModelChoice:
     revision: str | None
     trust_remote_code: bool
     verbose: bool
+    backend: str = "transformers"
+    """The engine that runs the model; see `semtoken.backends.load`."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the numbers, as far as it is known before the model is loaded."""
-        return {
+        engine = {} if self.backend == "transformers" else {"backend": self.backend}
+        return engine | {
             "model": self.model,
             "revision": self.revision,
             "clusters": self.clusters,
@@ -58,11 +62,13 @@ class ModelChoice:
         check_there(self.model, self.revision)
         from semtoken import STC
 
-        still(self.verbose)
+        if self.backend == "transformers":
+            still(self.verbose)
         with phases("clustering the vocabulary") as progress:
             try:
-                return STC.from_pretrained(
+                stc = STC.from_pretrained(
                     self.model,
+                    backend=cast("BackendName", self.backend),
                     device=self.device,
                     dtype=self.dtype,
                     clusters=self.clusters,
@@ -72,6 +78,8 @@ class ModelChoice:
                     function_words=cast("FunctionWords", self.function_words),
                     progress=progress,
                 )
+                _ = stc.clusters  # made here, where their progress is shown, if they have to be
+                return stc
             except (OSError, ValueError, RuntimeError) as error:
                 raise _explained(self.model, error) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,6 +35,10 @@ class DType(str, Enum):
 ModelOption = Annotated[
     str,
     typer.Option("--model", "-m", help="'almanac' (the small model that is built in), a directory, or a hub id."),
+]
+BackendOption = Annotated[
+    Literal["transformers", "vllm", "llama-cpp"],
+    typer.Option("--backend", help="The engine that runs the model; llama-cpp takes a GGUF file."),
 ]
 ClustersOption = Annotated[
     str | None,

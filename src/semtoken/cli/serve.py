@@ -12,6 +12,7 @@ from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
+    BackendOption,
     ClustersOption,
     DeviceOption,
     DType,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 def serve(
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
+    backend: BackendOption = "transformers",
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
     name: Annotated[
@@ -71,7 +73,16 @@ def serve(
 
     listener = listen(host, port)
     choice = ModelChoice(
-        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+        model,
+        clusters,
+        preset.value,
+        function_words.value,
+        device,
+        dtype.value,
+        revision,
+        trust_remote_code,
+        verbose,
+        backend,
     )
     stc = choice.load()
     asking = how_to_ask(model, stc.tokenizer, raw=False)

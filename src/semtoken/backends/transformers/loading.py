@@ -72,8 +72,8 @@ def load_transformers(
     target = check_device(device)
     source = {"revision": revision, "trust_remote_code": trust_remote_code}
     files = {name: options[name] for name in HUB_OPTIONS if name in options}
+    check_options(model_or_path, options, source | files)
     try:
-        check_options(model_or_path, options, source | files)
         if gguf_file := options.get("gguf_file"):
             for package in ("gguf", "accelerate"):
                 require(package, extra="gguf")
@@ -124,7 +124,10 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
     unknown = set(options) - known
     if not unknown:
         return
-    config = AutoConfig.from_pretrained(model_or_path, **source)
+    try:
+        config = AutoConfig.from_pretrained(model_or_path, **source)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"The model {model_or_path!r} cannot be loaded: {' '.join(str(error).split())}") from error
     for name in sorted(unknown):
         if not hasattr(config, name):
             near = get_close_matches(name, known, n=1)

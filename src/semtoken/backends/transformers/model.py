@@ -300,7 +300,7 @@ class TransformersBackend:
                     observer.observe(step)
             for number in batch:
                 for observer in observers:
-                    observer.finish(number, Completion(answers[number], truncated=False))
+                    observer.finish(number, Completion(answers[number], truncated=None))
 
     def _reply_steps(
         self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int

@@ -266,7 +266,7 @@ class VLLMBackend:
             for i, output in zip(read, outputs, strict=True):
                 self._show(i, answers[i], output.prompt_logprobs, len(encoded[i]), observers, whole=False)
         for i, ids in enumerate(answers):
-            self._finish(i, Completion(ids, truncated=False), observers)
+            self._finish(i, Completion(ids, truncated=None), observers)
 
     def _rows(self, prompts: list[list[int]], answers: list[list[int]]) -> Iterator[Step]:
         """Step after step of each answer."""
