@@ -33,6 +33,8 @@ class Choice:
     finish_reason: str | None = None
     flags: tuple[str, ...] = ()
     """What was noticed and a reader of the score should know, one sentence each."""
+    complete: bool = True
+    """The engine said that the choice is complete; False for one whose stream was cut off."""
 
     def segment(self, kind: SegmentKind) -> Segment | None:
         """The part of a kind, or None."""

@@ -12,8 +12,9 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError, Vocabular
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
 from semtoken.results import Distribution, Flag, ScoredResponse
-from semtoken.scoring.rules import FunctionWords, Preset
-from semtoken.scoring.topk import score_top_logprobs
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.scorer import scorer_for
+from semtoken.scoring.topk import TopkAnswer
 
 
 def score_payload(
@@ -64,40 +65,72 @@ def score_payload(
         The clusters belong to another tokenizer.
     """
     payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
+    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    known = distribution or payload.distribution
     scored: list[ScoredResponse] = []
     for choice in payload.choices:
-        part = _scorable(choice, segment)
+        if choice.segment(segment) is None:
+            raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            if proxy_for is not None:
-                written = [step for each in choice.segments for step in each.steps]
-                check_shared_vocabulary(written, clusters.vocabulary).require(proxy_for)
-            result = score_top_logprobs(
-                part.steps,
-                clusters,
-                preset,
-                function_words=function_words,
-                clustering=clustering,
-                prefix_matching=prefix_matching,
-                distribution=distribution or payload.distribution,
-                proxy_for=proxy_for,
-            )
-            if segment == "answer":
-                _require_same_text(result, part)
+            scored.append(score_choice(choice, clusters, rules, known, segment=segment, proxy_for=proxy_for))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
-        notes = tuple(Flag("reply", flag) for flag in choice.flags)
-        scored.append(replace(result, flags=(*result.flags, *notes)))
     return scored
+
+
+def score_choice(
+    choice: Choice,
+    clusters: TokenClusters,
+    rules: ScoringRules,
+    distribution: Distribution,
+    *,
+    segment: SegmentKind = "answer",
+    proxy_for: str | None = None,
+    answer: TopkAnswer | None = None,
+) -> ScoredResponse:
+    """Score one choice of a payload.
+
+    Parameters
+    ----------
+    choice, clusters, rules, distribution, segment, proxy_for
+        As in `score_payload`.
+    answer
+        A running answer that has taken in the steps of this segment; it is finished instead of scoring them again.
+
+    Raises
+    ------
+    InvalidInput, BackendError, VocabularyMismatch
+        As `score_payload`.
+    """
+    part = _scorable(choice, segment)
+    if proxy_for is not None:
+        written = [step for each in choice.segments for step in each.steps]
+        check_shared_vocabulary(written, clusters.vocabulary).require(proxy_for)
+    if answer is None:
+        answer = TopkAnswer(scorer_for(clusters, rules))
+        for step in part.steps:
+            answer.add(step)
+    result = answer.finish(distribution, proxy_for=proxy_for)
+    if segment == "answer":
+        _require_same_text(result, part)
+    notes = tuple(Flag("reply", flag) for flag in choice.flags)
+    return replace(result, flags=(*result.flags, *notes))
 
 
 def _scorable(choice: Choice, kind: SegmentKind) -> Segment:
     part = choice.segment(kind)
     if part is None:
-        parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
-        raise InvalidInput(f"Choice {choice.index} has no {kind} to score: it holds {parts}. Name another segment.")
+        raise InvalidInput(f"The choice {_lacking(choice, kind)}")
     if part.problem is not None:
-        raise BackendError(f"Choice {choice.index}: {part.problem}")
+        raise BackendError(part.problem)
+    if not choice.complete:
+        raise BackendError("Its stream ended before the engine said that it is complete, so steps may be missing.")
     return part
+
+
+def _lacking(choice: Choice, kind: SegmentKind) -> str:
+    parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
+    return f"has no {kind} to score: it holds {parts}. Name another segment."
 
 
 def _require_same_text(result: ScoredResponse, part: Segment) -> None:

@@ -1,61 +1,194 @@
-"""Server-sent events: a stream of bytes, cut anywhere -> the data of its events."""
+"""Server-sent events: bytes, cut anywhere -> events, each with its own bytes; strict, incremental, in linear time.
+
+The one reader of event streams, for payloads and for the proxy. It takes what the standard allows: a byte-order mark,
+lines that end in LF, CR or CRLF, comments, data over several lines. What it does not understand is an error: a line
+that is skipped might have been a token.
+"""
 
 from __future__ import annotations
 
-import codecs
 import re
+from dataclasses import dataclass
 
 from semtoken.errors import InvalidInput
 
-LONGEST_EVENT = 64 * 2**20  # characters; one step of a whole vocabulary takes some 16 million
-_LINE_END = re.compile(r"\r\n|\n|\r(?!\Z)")  # a carriage return at the end may be half of the first
+LONGEST_EVENT = 64 * 2**20  # bytes; one step of a whole vocabulary takes some 16 million
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+FIELDS = (b"data", b"event", b"id", b"retry")
+_LINE_END = re.compile(rb"[\r\n]")
+SHOWN = 40  # bytes of a line in a message
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A data line: where it begins, where its value begins and ends, and where the next line begins."""
+
+    begin: int
+    start: int
+    end: int
+    next: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event. The bytes of all events of a stream, one after the other, are the stream."""
+
+    raw: bytes
+    """All its bytes: comments before it and the blank line after it included."""
+    lines: tuple[_Line, ...] = ()
+    """Of its data, by their places in `raw`."""
+    kind: str = "message"
+    """Its field `event`."""
+    fault: str | None = None
+    """Why it is not understood."""
+
+    @property
+    def data(self) -> str | None:
+        """Its data; None if it has none.
+
+        Raises
+        ------
+        InvalidInput
+            The event is not understood.
+        """
+        if self.fault is not None:
+            raise InvalidInput(self.fault)
+        if not self.lines:
+            return None
+        try:
+            return b"\n".join(self.raw[line.start : line.end] for line in self.lines).decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"An event of the stream is not UTF-8: {error.reason}.") from error
+
+    def with_data(self, data: str) -> bytes:
+        """Its bytes with other JSON as its data, on one line; every other byte stays."""
+        first, *others = self.lines
+        encoded = data.replace("\n", " ").encode()
+        parts = [self.raw[: first.start], encoded]
+        done = first.end
+        for line in others:
+            parts.append(self.raw[done : line.begin])
+            done = line.next
+        return b"".join([*parts, self.raw[done:]])
 
 
 class EventReader:
-    """Takes a stream in as it arrives."""
+    """Takes a stream in as it arrives.
 
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._rest: list[str] = []
-        self._size = 0
-        self._data: list[str] = []
+    Parameters
+    ----------
+    longest
+        Bytes of the longest event that is taken.
+    """
 
-    def feed(self, part: bytes | str) -> list[str]:
-        """The data of the events that are complete now.
+    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+        self._longest = longest
+        self._pending = bytearray()
+        self._begin = 0
+        """Where the line being read begins."""
+        self._searched = 0
+        """No line ends before."""
+        self._lines: list[_Line] = []
+        self._kind = "message"
+        self._fault: str | None = None
+        self._at_start = True
+        self._after_return = False
+        """The last byte was a carriage return: a line feed belongs to it."""
+
+    @property
+    def pending(self) -> bytes:
+        """The bytes that belong to no complete event."""
+        return bytes(self._pending)
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self._pending)
+
+    def feed(self, part: bytes | str) -> list[Event]:
+        """The events that are complete now.
 
         Raises
         ------
         InvalidInput
             An event is longer than any engine's.
         """
-        text = part if isinstance(part, str) else self._decoder.decode(part)
-        after_return = bool(self._rest) and self._rest[-1].endswith("\r")
-        self._rest.append(text)
-        self._size += len(text)
-        if self._size > LONGEST_EVENT:
-            raise InvalidInput(f"The stream holds an event of more than {LONGEST_EVENT // 2**20} million characters.")
-        if not (after_return or "\n" in text or "\r" in text):
+        self._pending += part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        if self._at_start and not self._past_byte_order_mark():
             return []
-        *lines, rest = _LINE_END.split("".join(self._rest))
-        self._rest = [rest]
-        events = [event for line in lines if (event := self._line(line)) is not None]
-        self._size = len(rest) + sum(map(len, self._data))
+        events: list[Event] = []
+        done = 0
+        while True:
+            if self._after_return and self._begin < len(self._pending):
+                self._after_return = False
+                if self._pending[self._begin] == 0x0A:
+                    self._begin += 1
+                    self._searched = max(self._searched, self._begin)
+            found = _LINE_END.search(self._pending, self._searched)
+            if found is None:
+                break
+            end = found.start()
+            following = end + 1
+            if self._pending[end] == 0x0D:
+                if following < len(self._pending):
+                    following += self._pending[following] == 0x0A
+                elif end > self._begin:
+                    break  # it may be half of a line end; a blank line would not have to wait
+                else:
+                    self._after_return = True
+            if end > self._begin:
+                self._take_line(end, following, done)
+            else:
+                events.append(self._event(done, following))
+                done = following
+            self._begin = self._searched = following
+        self._searched = len(self._pending) if found is None else found.start()
+        if done:
+            del self._pending[:done]
+            self._begin -= done
+            self._searched -= done
+        if len(self._pending) > self._longest:
+            raise InvalidInput(f"The stream holds an event of more than {self._longest // 2**20} million characters.")
         return events
 
-    def finish(self) -> list[str]:
-        """The data of an event that no blank line ended."""
-        events = self.feed("\n\n")
-        self._rest, self._data = [], []
+    def finish(self) -> list[Event]:
+        """The event that no blank line ended, if it says anything."""
+        if self._at_start or not self._pending:
+            return []
+        end = len(self._pending) - self._pending.endswith(b"\r")
+        if end > self._begin:
+            self._take_line(end, len(self._pending), 0)
+        events = [self._event(0, len(self._pending))] if self._lines or self._fault else []
+        self._pending.clear()
+        self._begin = self._searched = 0
         return events
 
-    def _line(self, line: str) -> str | None:
-        """Take in a line; the data of the event that it ends."""
-        line = line.lstrip("\ufeff")
-        if line.startswith("data:"):
-            self._data.append(line[5:].removeprefix(" "))
-            return None
-        if line or not self._data:
-            return None
-        event = "\n".join(self._data)
-        self._data.clear()
+    def _past_byte_order_mark(self) -> bool:
+        if len(self._pending) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(self._pending):
+            return False
+        self._at_start = False
+        if self._pending.startswith(BYTE_ORDER_MARK):
+            self._begin = self._searched = len(BYTE_ORDER_MARK)
+        return True
+
+    def _take_line(self, end: int, following: int, done: int) -> None:
+        """Take in the line that ends at `end`, of an event that begins at `done`."""
+        begin = self._begin
+        colon = self._pending.find(b":", begin, end)
+        name = bytes(self._pending[begin : end if colon < 0 else colon])
+        if not name:
+            return  # a comment
+        start = end if colon < 0 else colon + 1
+        start += start < end and self._pending[start] == 0x20
+        if name == b"data":
+            self._lines.append(_Line(begin - done, start - done, end - done, following - done))
+        elif name == b"event":
+            self._kind = bytes(self._pending[start:end]).decode("utf-8", "replace")
+        elif name not in FIELDS and self._fault is None:
+            shown = bytes(self._pending[begin : min(end, begin + SHOWN)]).decode("utf-8", "replace")
+            self._fault = f"The stream holds a line that is no field of an event: {shown!r}."
+
+    def _event(self, begin: int, end: int) -> Event:
+        event = Event(bytes(self._pending[begin:end]), tuple(self._lines), self._kind, self._fault)
+        self._lines, self._kind, self._fault = [], "message", None
         return event

@@ -8,14 +8,15 @@ from typing import Any
 
 from semtoken.engine_tokens.records import TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats.base import Delta, Reply, Shape
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
 from semtoken.payloads.inline import parsed, plain
-from semtoken.payloads.records import Payload, SegmentKind, StreamEvent
+from semtoken.payloads.records import Choice, Payload, SegmentKind, StreamEvent
 from semtoken.payloads.segments import FORBIDDEN, assemble
-from semtoken.payloads.sse import EventReader
+from semtoken.payloads.sse import Event, EventReader
+from semtoken.results import Distribution
 
 DONE = "[DONE]"
 CUT = "The stream ended before the engine said that the answer is complete."
@@ -38,6 +39,9 @@ class PayloadStream:
         self._shape: Shape | None = None if self._format is None else self._format.shape()
         self._events = EventReader()
         self._keepers: dict[int, SegmentKeeper] = {}
+        self._failed: SemtokenError | None = None
+        self._done = False
+        """The server said that there is nothing more."""
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
         """Take in a part of the stream.
@@ -56,19 +60,25 @@ class PayloadStream:
         Raises
         ------
         InvalidInput
-            The chunk is not understood.
+            The chunk is not understood. From then on there is nothing to score: `feed` and `finish` raise it again.
         BackendError
             The server reports an error.
         """
-        values = plain(chunk)
-        if isinstance(values, str | bytes | bytearray | memoryview):
-            part = values if isinstance(values, str) else bytes(values)
-            return [event for data in self._events.feed(part) for event in self._feed_data(data)]
-        if not isinstance(values, Mapping):
-            raise InvalidInput(
-                f"A chunk must be text, a dict or a client's object. Got {type(chunk).__name__} instead."
-            )
-        return self._feed_chunk(values)
+        if self._failed is not None:
+            raise self._failed
+        try:
+            values = plain(chunk)
+            if isinstance(values, str | bytes | bytearray | memoryview):
+                part = values if isinstance(values, str) else bytes(values)
+                return [event for sent in self._events.feed(part) for event in self._feed_event(sent)]
+            if not isinstance(values, Mapping):
+                raise InvalidInput(
+                    f"A chunk must be text, a dict or a client's object. Got {type(chunk).__name__} instead."
+                )
+            return self._feed_chunk(values)
+        except SemtokenError as error:
+            self._failed = error
+            raise
 
     def finish(self) -> Payload:
         """The whole reply: that which `read_payload` makes of the same reply unstreamed.
@@ -82,21 +92,47 @@ class PayloadStream:
         BackendError
             The last part of the stream reports an error.
         """
-        for data in self._events.finish():
-            self._feed_data(data)
+        for sent in self._events.finish():
+            self._feed_event(sent)
+        if self._failed is not None:
+            raise self._failed
         if self._shape is None or not self._shape.sums:
             raise InvalidInput("The stream holds no chunk: there is nothing to read.")
         payload = payload_of(self._shape, self._format, self._temperature)
-        open_ended = {index for index, keeper in self._keepers.items() if not keeper.ended}
-        choices = (replace(c, flags=(*c.flags, CUT)) if c.index in open_ended else c for c in payload.choices)
-        return replace(payload, choices=tuple(choices))
+        return replace(payload, choices=tuple(map(self._marked, payload.choices)))
 
-    def _feed_data(self, data: str) -> list[StreamEvent]:
+    def choice(self, index: int) -> tuple[Choice, Distribution]:
+        """One of the choices so far, and the distribution of its log-probabilities.
+
+        Raises
+        ------
+        InvalidInput, BackendError
+            The stream was not understood.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self._shape is None or index not in self._shape.sums:
+            raise InvalidInput(f"The stream holds no choice {index}.")
+        choice = self._marked(assemble(self._shape.raw_choice(index), self._shape.ask))
+        return choice, distribution_of(self._shape, self._format, self._temperature, (choice,))
+
+    def _marked(self, choice: Choice) -> Choice:
+        if self._done or choice.index not in self._keepers or self._keepers[choice.index].ended:
+            return choice
+        return replace(choice, flags=(*choice.flags, CUT), complete=False)
+
+    def _feed_event(self, sent: Event) -> list[StreamEvent]:
+        data = sent.data
+        if not data:
+            return []
         if data.strip() == DONE:
+            self._done = True
             return []
         values = parsed(data)
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
+        if sent.kind == "error":
+            raise BackendError(f"The server broke the stream off with an error: {error_text(values)}")
         return self._feed_chunk(values)
 
     def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
@@ -117,11 +153,18 @@ class PayloadStream:
 
 def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:
     """What was read of a reply."""
-    engine = shape.engine if format is None else format.engine
     choices = tuple(assemble(raw, shape.ask) for raw in shape.raw_choices())
+    name = shape.formats[shape.engine] if format is None else format.name
+    return Payload(name, shape.model, distribution_of(shape, format, temperature, choices), choices)
+
+
+def distribution_of(
+    shape: Shape, format: Format | None, temperature: float | None, choices: Sequence[Choice]
+) -> Distribution:
+    """What the log-probabilities of some choices are."""
+    engine = shape.engine if format is None else format.engine
     masked = any(FORBIDDEN in choice.flags for choice in choices)
-    distribution = shape.distribution(engine, temperature, masked=masked)
-    return Payload(shape.formats[engine], shape.model, distribution, choices)
+    return shape.distribution(engine, temperature, masked=masked)
 
 
 def _raise_error(chunk: Reply) -> None:

@@ -158,10 +158,13 @@ class Shape:
             self.sums[delta.choice] = ChoiceSum(delta.choice)
         self.sums[delta.choice].add(delta)
 
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far."""
+        return self.sums[index].raw()
+
     def raw_choices(self) -> Iterator[RawChoice]:
         """The choices so far."""
-        for index in sorted(self.sums):
-            yield self.sums[index].raw()
+        return map(self.raw_choice, sorted(self.sums))
 
     # --- what the numbers are
 

@@ -65,10 +65,9 @@ class LlamaCppCompletion(Shape):
         finish = optional(as_text, reply.get("stop_type"), "stop_type")
         return Delta(index, {"answer": text} if text else {}, steps, finish_reason=finish, ended=ended)
 
-    def raw_choices(self) -> Iterator[RawChoice]:
-        """The choices so far, of which each is one answer."""
-        for raw in super().raw_choices():
-            yield replace(raw, one_segment=True)
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far, which is one answer."""
+        return replace(super().raw_choice(index), one_segment=True)
 
     @property
     def model(self) -> str | None:

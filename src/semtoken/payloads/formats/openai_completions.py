@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -78,14 +78,13 @@ class OpenAICompletions(Choices):
             ended=finish is not None,
         )
 
-    def raw_choices(self) -> Iterator[RawChoice]:
-        """The choices so far, without the prompt that some of them repeat."""
-        for raw in super().raw_choices():
-            choice = replace(raw, one_segment=True)
-            if raw.steps.missing[:1] == (0,):
-                steps, text = _without_echo(raw.steps, raw.texts.get("answer", ""), self._written)
-                choice = replace(choice, steps=steps, texts={"answer": text}, flags=())
-            yield choice
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far, without the prompt that it may repeat."""
+        choice = replace(super().raw_choice(index), one_segment=True)
+        if choice.steps.missing[:1] != (0,):
+            return choice
+        steps, text = _without_echo(choice.steps, choice.texts.get("answer", ""), self._written)
+        return replace(choice, steps=steps, texts={"answer": text}, flags=())
 
 
 def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[StepList, str]:

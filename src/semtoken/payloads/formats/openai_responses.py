@@ -93,15 +93,13 @@ class OpenAIResponses(Shape):
         else:
             yield Delta(0, {kind: text} if text else {}, steps)
 
-    def raw_choices(self) -> Iterator[RawChoice]:
+    def raw_choice(self, index: int) -> RawChoice:
         """The choice as the last event holds it, with the log-probabilities of the others if it has none."""
+        streamed = super().raw_choice(index)
         if self._last is None:
-            yield from super().raw_choices()
-            return
+            return streamed
         raw = self._last.raw()
-        if not raw.steps.steps and 0 in self.sums:
-            raw = replace(raw, steps=self.sums[0].raw().steps)
-        yield raw
+        return raw if raw.steps.steps else replace(raw, steps=streamed.steps)
 
     def _notice(self, reply: Reply) -> None:
         self._fields.update(reply)

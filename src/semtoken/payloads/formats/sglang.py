@@ -80,10 +80,9 @@ class SGLangGenerate(Shape):
             text, lists = now.text, now.lists
         yield _delta(index, text, meta, lists)
 
-    def raw_choices(self) -> Iterator[RawChoice]:
-        """The choices so far, of which each is one answer."""
-        for raw in super().raw_choices():
-            yield replace(raw, one_segment=True)
+    def raw_choice(self, index: int) -> RawChoice:
+        """One of the choices so far, which is one answer."""
+        return replace(super().raw_choice(index), one_segment=True)
 
 
 def _begins(now: _Seen, before: _Seen) -> bool:
