@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,29 @@ def test_files_that_are_of_no_use(semtoken: RunCommand, tmp_path: Path, content:
 
 def test_an_unknown_format(semtoken: RunCommand, saved: Path) -> None:
     assert_told(semtoken(*COMMAND, saved, "--format", "gpt"), "There is no format 'gpt'")
+
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\x00"
+
+
+@pytest.mark.parametrize("shape", ["error", "unscorable", "flag", "model", "stream"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_text_of_servers_cannot_steer_the_terminal(
+    semtoken: RunCommand, tmp_path: Path, shape: str, options: tuple[str, ...]
+) -> None:
+    """Window titles, cleared screens and turned text, wherever a server can put them."""
+    item = {"token": "India", "logprob": -0.5, "bytes": list(b"India"), "top_logprobs": []}
+    choice: dict[str, Any] = {"message": {"content": "India"}, "logprobs": {"content": [item]}, "finish_reason": "stop"}
+    reply: dict[str, Any] = {"choices": [choice], "model": ESCAPES if shape == "model" else "m"}
+    if shape == "error":
+        reply = {"error": {"message": f"no {ESCAPES}"}}
+    if shape == "unscorable":
+        choice["message"]["content"] = f"Delhi {ESCAPES}"
+    if shape == "flag":
+        choice["logprobs"]["content"] = [item, item, {**item, "token": ESCAPES, "bytes": None}]
+    text = f"event: error\ndata: {json.dumps(ESCAPES)}\n\n" if shape == "stream" else json.dumps(reply)
+    (tmp_path / "reply").write_text(text, encoding="utf-8")
+    done = semtoken("score-payload", str(tmp_path / "reply"), "--clusters", "almanac", *options)
+    shown = done.stdout + done.stderr
+    assert shown
+    assert not set(shown) & set(ESCAPES) - set("owned;]0[2J")

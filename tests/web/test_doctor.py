@@ -325,3 +325,12 @@ class TestCommand:
     def test_clusters_of_a_folder(self, doctor: Callable[..., Result], sick: SickServer) -> None:
         result = doctor("-u", sick(), "-c", almanac_clusters_path(), "--json")
         assert len(json.loads(result.stdout)["trials"]) == 3
+
+    @pytest.mark.parametrize("options", [(), ("--json",)])
+    def test_names_and_errors_cannot_steer_the_terminal(
+        self, doctor: Callable[..., Result], sick: SickServer, options: tuple[str, ...]
+    ) -> None:
+        name = "almanac\x1b]0;owned\x07\x1b[2J\x9b2J\u202e"
+        result = doctor("--base-url", sick(models=(name,)), *options)
+        assert "owned" in result.stdout
+        assert not set(result.stdout + result.stderr) & set("\x1b\x07\x9b\u202e")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semtoken.payloads.sse import EventReader
 from semtoken.web.proxy.editing import Hidden, edited
-from semtoken.web.proxy.events import EventSplitter, with_data
 from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
 from semtoken.web.proxy.rewriting import endpoint_of, lower_limit, read_request
 from semtoken.web.proxy.splice import apply, document, elements, keep_entries, members, set_member
@@ -119,21 +119,20 @@ class TestEvents:
 
     @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
     def test_events_are_the_stream_however_it_is_cut(self, cuts: list[int]) -> None:
-        splitter = EventSplitter()
+        reader = EventReader()
         edges = [0, *sorted(cuts), len(self.STREAM)]
         pieces = [self.STREAM[a:b] for a, b in pairwise(edges)]
-        events = [event for piece in pieces for event in splitter.feed(piece)]
-        assert b"".join(events) + splitter.pending == self.STREAM
-        found: list[str] = []
+        events = [event for piece in pieces for event in reader.feed(piece)]
+        assert b"".join(event.raw for event in events) + reader.pending == self.STREAM
+        assert [event.data for event in events] == [None, '{"a":1}', '{"b":2}', '{"c":3}', "[DONE]"]
         for event in events:
-            assert with_data(event, lambda data: found.append(data) or data) == event  # type: ignore[func-returns-value]
-        assert found == ['{"a":1}', '{"b":2}', '{"c":3}']
+            if event.data is not None:
+                assert event.with_data(event.data) == event.raw
 
     def test_only_the_json_of_an_event_changes(self) -> None:
-        event = b'event: x\r\ndata: {"a": 1}\r\nid: 7\r\n\r\n'
-        assert with_data(event, lambda data: data.replace("1", "2")) == event.replace(b"1", b"2")
-        for same in (b'data: {"a":\ndata: 1}\n\n', b"data: [DONE]\n\n", b'data: {"\xff"}\n\n', b": {}\n\n"):
-            assert with_data(same, lambda data: "other") == same
+        sent = b'event: x\r\ndata: {"a": 1}\r\nid: 7\r\n\r\n'
+        [event] = EventReader().feed(sent)
+        assert event.with_data((event.data or "").replace("1", "2")) == sent.replace(b"1", b"2")
 
 
 class TestRequests:

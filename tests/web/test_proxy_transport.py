@@ -37,7 +37,7 @@ def bytes_until_end(url: str, path: str, body: bytes) -> bytes:
     """All bytes that a plain socket gets, whatever they are."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as sock:
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         sock.sendall(head.encode() + body)
         parts = []
         while part := sock.recv(65536):
@@ -189,7 +189,7 @@ class TestRefusals:
         body = json.dumps(CHAT, indent=1).encode()
         answer = post(url, json=None, content=body)
         assert (answer.status_code, answer.content) == (400, error)
-        assert upstream.requests[-1].body == body
+        assert len(upstream.requests) == 1
 
     def test_a_bad_field_of_ours_is_refused(self, proxied: Start) -> None:
         url, upstream = proxied(answering(response(b"{}")))
@@ -260,8 +260,11 @@ class TestFaults:
         assert body == b"{}"
 
     def test_a_body_longer_than_it_says(self, proxied: Start) -> None:
-        url, _ = proxied(answering(response(b"{}") + b"more"))
-        assert [post(url).content for _ in range(3)] == [b"{}"] * 3
+        """Where the next answer begins is not known any more: none is made of it."""
+        url, upstream = proxied(answering(response(b"{}") + b"more"))
+        for answer in (post(url), post(url), post(url)):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
+        assert len(upstream.requests) == 3
 
     def test_a_slow_drip_is_no_stall(self, proxied: Start) -> None:
         whole = b"".join(b'data: {"choices":[{"index":0,"delta":{"content":"%d"}}]}\n\n' % i for i in range(20))

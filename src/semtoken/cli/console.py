@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from semtoken._extras import require
 
@@ -17,9 +19,29 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def printable(text: str) -> str:
+    """Text of others as a terminal may show it: all that is unprintable, line ends and tabs apart, as escapes.
+
+    Model names, error messages and answers come from servers; escape sequences in them could rename the window, clear
+    the screen or hide what was written before.
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def untrusted(text: str, style: str = "") -> Text:
+    """Text of others for tables and lines, without markup."""
+    return Text(printable(text), style=style)
+
+
+def json_line(value: Any) -> str:
+    """A value as JSON on one line, with no character that a terminal would obey."""
+    line = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
+
+
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
-    err.print(message, style=style, markup=False, soft_wrap=True)
+    err.print(printable(message), style=style, markup=False, soft_wrap=True)
 
 
 def still(verbose: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.cli.console import err, out
+from semtoken.cli.console import err, json_line, out, printable, untrusted
 from semtoken.cli.options import RevisionOption
 from semtoken.cli.payload import load_clusters
 from semtoken.errors import InvalidInput
@@ -78,7 +77,7 @@ def doctor(
             progress=progress,
         )
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        typer.echo(json_line(found.to_dict()))
     else:
         _print(found)
     if not found.usable:
@@ -99,7 +98,7 @@ def _vocabulary(path: Path) -> Vocabulary:
 
 
 def _print(found: Diagnosis) -> None:
-    out.print(Text(f"{found.base_url}  {found.model}", style="bold"))
+    out.print(untrusted(f"{found.base_url}  {found.model}", style="bold"))
     out.print(_pages(found))
     out.print(_facts(found))
     if found.trials:
@@ -107,7 +106,7 @@ def _print(found: Diagnosis) -> None:
     conclusions = Table.grid(padding=(0, 1))
     for verdict in found.verdicts:
         sign, style = SIGNS[verdict.level]
-        conclusions.add_row(Text(sign, style=style), Text(verdict.text))
+        conclusions.add_row(Text(sign, style=style), untrusted(verdict.text))
     out.print(conclusions)
 
 
@@ -122,7 +121,7 @@ def _pages(found: Diagnosis) -> Table:
     table = _table("page", "answers", "log-probabilities a token", "shape")
     for page in found.pages:
         answers = "yes" if page.answers else page.reason or "no"
-        table.add_row(page.path, Text(answers), Text(_counts(page)), page.format or "")
+        table.add_row(page.path, untrusted(answers), Text(_counts(page)), page.format or "")
     return table
 
 
@@ -145,7 +144,7 @@ def _facts(found: Diagnosis) -> Table:
         ids = {"always": "yes", "on request": f"on request ({', '.join(found.tokens.id_fields)})", None: "no"}
         table.add_row("token ids", ids[found.tokens.ids])
         table.add_row("token bytes", "yes" if found.tokens.bytes else "no")
-        table.add_row("distribution", Text(f"{found.distribution} ({found.distribution_reason})"))
+        table.add_row("distribution", untrusted(f"{found.distribution} ({found.distribution_reason})"))
     if found.streaming is not None:
         carried = "with log-probabilities" if found.streaming.log_probs else "without log-probabilities"
         table.add_row("streams", carried if found.streaming.streams else "no")
@@ -161,9 +160,9 @@ def _trials(found: Diagnosis) -> Table:
     table = _table("trial prompt", "answer", "uncertainty", "between")
     for trial in found.trials:
         if trial.bounds is None:
-            table.add_row(trial.prompt, Text(trial.reason or "", style="yellow"), "", "")
+            table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")
         else:
             low, high = trial.bounds
-            text = (trial.text or "").strip().replace("\n", "↵")
+            text = printable((trial.text or "").strip().replace("\n", "↵"))
             table.add_row(trial.prompt, Text(text[:40]), f"{trial.uncertainty:.3f}", f"{low:.3f} and {high:.3f}")
     return table

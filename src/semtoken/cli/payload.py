@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.cli.console import out
+from semtoken.cli.console import json_line, out, untrusted
 from semtoken.cli.options import FunctionWords, FunctionWordsOption, JsonOption, Preset, PresetOption, RevisionOption
 from semtoken.errors import InvalidInput, SemtokenError
 
@@ -90,7 +90,7 @@ def score_payload(
         for choice, result in zip(payload.choices, results, strict=True):
             if as_json:
                 place = {"reply": number, "choice": choice.index, "format": payload.format, "model": payload.model}
-                typer.echo(json.dumps(place | result.to_dict(), ensure_ascii=False, allow_nan=False))
+                typer.echo(json_line(place | result.to_dict()))
             else:
                 _print(payload, result, tokens=tokens)
     if not as_json:
@@ -146,7 +146,7 @@ def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     facts = [f"uncertainty {result.uncertainty:.3f}", f"between {low:.3f} and {high:.3f}", payload.format]
     out.print(Text("  " + " · ".join([*facts, f"distribution {result.distribution}"]), style="dim"))
     for flag in result.flags:
-        out.print(Text(f"  {flag.message}", style="yellow"))
+        out.print(untrusted(f"  {flag.message}", style="yellow"))
     if tokens:
         from rich.padding import Padding
 

@@ -44,7 +44,33 @@ def proxy(
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
     connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
     read_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds without a byte from the upstream.")] = 600,
-    max_connections: Annotated[int, typer.Option(min=1, help="Connections with the upstream at one time.")] = 1000,
+    request_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds for the whole of a request.")] = 3600,
+    client_timeout: Annotated[
+        float, typer.Option(min=0.01, help="Seconds for a client to send its body, or to take some of its answer.")
+    ] = 120,
+    header_timeout: Annotated[
+        float, typer.Option(min=0.01, help="Seconds for a client to send the head of a request.")
+    ] = 30,
+    max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 1000,
+    max_per_client: Annotated[
+        int, typer.Option(min=1, help="Requests of one address at one time; more get status 429.")
+    ] = 500,
+    max_scored_tokens: Annotated[int, typer.Option(min=1, help="Longest answer that is scored, in tokens.")] = 32_768,
+    max_scoring_seconds: Annotated[
+        float, typer.Option(min=0.01, help="Time for reading and scoring one answer; the rest of it passes unscored.")
+    ] = 30,
+    hold: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to hold the last piece of a stream back, so that it has the final score."),
+    ] = 0.25,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which clients reach the proxy, besides localhost; '*': any. Repeatable."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
+    ] = None,
     grace: GraceOption = 10.0,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
@@ -59,6 +85,8 @@ def proxy(
     - `semtoken proxy --upstream https://api.openai.com --clusters ./gpt-oss-clusters --proxy-for gpt-4o`
     """
     from semtoken.scoring.rules import ScoringRules
+    from semtoken.web.connections import ConnectionLimits
+    from semtoken.web.hosts import hosts_for
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run
@@ -73,10 +101,26 @@ def proxy(
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
         max_connections=max_connections,
+        max_connections_per_client=max_per_client,
+        request_timeout=request_timeout,
+        body_timeout=client_timeout,
+        write_timeout=client_timeout,
+        header_timeout=header_timeout,
+        max_scored_tokens=max_scored_tokens,
+        max_scoring_seconds=max_scoring_seconds,
+        hold=hold,
+        allowed_hosts=hosts_for(host, allow_host or ()),
+        allowed_origins=tuple(allow_origin or ()),
+    )
+    limits = ConnectionLimits(
+        connections=2 * max_connections,
+        per_client=2 * max_per_client,
+        header_timeout=header_timeout,
+        write_timeout=client_timeout,
     )
     rules = ScoringRules(preset.value, function_words.value)
     app = proxy_app(settings, load_clusters(clusters, None), rules)
-    run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace)
+    run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace, limits=limits)
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:

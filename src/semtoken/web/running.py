@@ -18,7 +18,10 @@ require("uvicorn", extra="serve")
 
 import uvicorn  # noqa: E402
 
-BACKLOG = 2048
+from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
+from semtoken.web.quiet import without_storms  # noqa: E402
+
+BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 BROKEN_OFF = "ASGI callable returned without completing response."
 
@@ -75,7 +78,7 @@ def address_of(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
-def server_for(app: Any, *, grace: float) -> uvicorn.Server:
+def server_for(app: Any, *, grace: float, limits: ConnectionLimits | None = None) -> uvicorn.Server:
     """A server that adds no headers of its own and writes no log of requests, whose addresses may hold keys.
 
     Parameters
@@ -84,10 +87,15 @@ def server_for(app: Any, *, grace: float) -> uvicorn.Server:
         The ASGI application.
     grace
         Seconds that running answers have to end after the signal to stop.
+    limits
+        What clients may take.
     """
+    without_storms()
     logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
     config = uvicorn.Config(
         app,
+        http=limited_protocol((limits or ConnectionLimits()).within(open_files())),
+        backlog=BACKLOG,
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -103,9 +111,17 @@ def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:
     return record.getMessage() != BROKEN_OFF
 
 
-def run(app: Any, listener: socket.socket, ready: Callable[[Address], None], *, grace: float) -> None:
+def run(
+    app: Any,
+    listener: socket.socket,
+    ready: Callable[[Address], None],
+    *,
+    grace: float,
+    limits: ConnectionLimits | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken."""
-    server = server_for(_announcing(app, lambda: ready(address_of(listener))), grace=grace)
+    announcing = _announcing(app, lambda: ready(address_of(listener)))
+    server = server_for(announcing, grace=grace, limits=limits)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it is done; that is no failure
         signal.signal(number, lambda *_: None)
     with listener:

@@ -26,6 +26,8 @@ class ApiError(Exception):
         The field of the request that is at fault.
     code
         A short name for programs, such as "model_not_found".
+    retry_after
+        Seconds after which the request may be sent again.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class ApiError(Exception):
         kind: str = "invalid_request_error",
         param: str | None = None,
         code: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -43,6 +46,7 @@ class ApiError(Exception):
         self.kind = kind
         self.param = param
         self.code = code
+        self.retry_after = retry_after
 
     def body(self) -> dict[str, Any]:
         """The error as OpenAI's APIs spell it."""
@@ -50,7 +54,8 @@ class ApiError(Exception):
 
     def response(self) -> JSONResponse:
         """The whole answer."""
-        return JSONResponse(self.body(), self.status)
+        headers = None if self.retry_after is None else {"retry-after": str(self.retry_after)}
+        return JSONResponse(self.body(), self.status, headers)
 
 
 def event(value: Any) -> bytes:

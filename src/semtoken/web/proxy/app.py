@@ -11,17 +11,19 @@ from semtoken._extras import require
 from semtoken.clusters import TokenClusters
 from semtoken.scoring.rules import ScoringRules
 
-for _module in ("fastapi", "httpx", "prometheus_client"):
+for _module in ("fastapi", "aiohttp", "prometheus_client"):
     require(_module, extra="serve")
 
 from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 
+from semtoken.web.hosts import HostGuard  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
-from semtoken.web.proxy.transport import Upstream  # noqa: E402
+from semtoken.web.proxy.upstream import Upstream  # noqa: E402
+from semtoken.web.workers import Workers  # noqa: E402
 
 
 def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRules | None = None) -> FastAPI:
@@ -36,11 +38,12 @@ def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRu
     rules
         As for `score_logits`.
     """
-    for name in ("httpx", "httpcore"):  # their lines of information hold addresses and headers, and so keys
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings.proxy_for, metrics)
+    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics)
+    workers = Workers(settings.scoring_threads, settings.scoring_queue)
+    metrics.scoring.set_function(lambda: workers.taken)
     scoring.warm_up()
 
     @asynccontextmanager
@@ -64,5 +67,6 @@ def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRu
     def figures() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    app.mount("/", ProxyHandler(upstream, settings, scoring, metrics))
+    app.mount("/", ProxyHandler(upstream, settings, scoring, workers, metrics))
+    app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

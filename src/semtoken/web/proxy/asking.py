@@ -6,28 +6,30 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from semtoken.web.proxy.limits import LearnedLimits
-from semtoken.web.proxy.relay import Answer
+from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked, lower_limit
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.transport import Request, Upstream
+from semtoken.web.proxy.upstream import Answer, Request, Upstream
 
 LONGEST_ERROR = 2**16
-REFUSALS = (400, 422)
-REFUSAL_WORDS = (b"logprob", b"logits_all")
+REFUSAL_WORDS = (b"logprob", b"log_prob", b"logits_all", b"return_token")
 
 
 class Asking:
     """Sends requests that are to be scored, and remembers what the upstream refuses."""
 
-    def __init__(self, upstream: Upstream, settings: ProxySettings) -> None:
+    def __init__(self, upstream: Upstream, settings: ProxySettings, metrics: ProxyMetrics) -> None:
         self._upstream = upstream
         self._token_ids = settings.token_ids
         self._limits = LearnedLimits(settings.top_logprobs)
+        self._metrics = metrics
+        metrics.refusals_remembered.set_function(lambda: len(self._limits))
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: Asked) -> tuple[Answer, int]:
         """The upstream's answer, and how many log-probabilities a token it was asked for; 0 is the client's request.
 
-        A refusal is answered with a request for fewer, then with the client's own; what that one brings is the answer.
+        A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
+        as many as it says it gives, or as the client sent it.
 
         Raises
         ------
@@ -36,24 +38,32 @@ class Asking:
         """
         headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
         plain = replace(request, headers=[*headers, (b"accept-encoding", b"identity")])
-        top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.model)
-        refused = False
-        while True:
-            body = asked.asking(top, token_ids=self._token_ids) if top else asked.sent
-            attempt = await stack.enter_async_context(AsyncExitStack())
-            answer = Answer(await self._upstream.send(attempt, replace(plain, body=body)))
-            if refused and answer.status < 400:
-                self._limits.learn(asked.endpoint, asked.model, top)
-            if not top or not await is_refusal(answer):
-                return answer, top
-            message = await answer.beginning(LONGEST_ERROR)
-            refused, top = True, lower_limit(message.decode("utf-8", "replace"), top) or 0
-            await attempt.aclose()
+        top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.shape)
+        attempt = await stack.enter_async_context(AsyncExitStack())
+        answer = await self._upstream.send(attempt, self._with(plain, asked, top))
+        said = await refusal(answer) if top else None
+        if said is None:
+            return answer, top
+        fewer = lower_limit(said, top) or 0
+        await attempt.aclose()
+        answer = await self._upstream.send(stack, self._with(plain, asked, fewer), fresh=True)
+        if fewer and await refusal(answer) is not None:
+            self._learn(asked, 0)  # it does not give what it says: the next request asks for none
+        elif answer.status < 400:
+            self._learn(asked, fewer)
+        return answer, fewer
+
+    def _with(self, plain: Request, asked: Asked, top: int) -> Request:
+        return replace(plain, body=asked.asking(top, token_ids=self._token_ids) if top else asked.sent)
+
+    def _learn(self, asked: Asked, most: int) -> None:
+        self._limits.learn(asked.endpoint, asked.shape, most)
+        self._metrics.refusals.labels(asked.endpoint, "fewer" if most else "none").inc()
 
 
-async def is_refusal(answer: Answer) -> bool:
-    """Whether an answer may be due to what was asked for beyond the client's request."""
+async def refusal(answer: Answer) -> str | None:
+    """What an answer says, if it refuses to give log-probabilities."""
     if answer.status < 400:
-        return False
-    said = (await answer.beginning(LONGEST_ERROR)).lower()
-    return answer.status in REFUSALS or any(word in said for word in REFUSAL_WORDS)
+        return None
+    said = await answer.beginning(LONGEST_ERROR)
+    return said.decode("utf-8", "replace") if any(word in said.lower() for word in REFUSAL_WORDS) else None

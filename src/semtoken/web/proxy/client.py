@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-from semtoken.web.proxy.transport import Headers
+from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -38,6 +38,12 @@ class Client:
     def path(self) -> str:
         """The request's path, decoded."""
         return str(self.scope["path"])
+
+    @property
+    def address(self) -> str:
+        """Where the client is."""
+        found = self.scope.get("client")
+        return str(found[0]) if found else ""
 
     @property
     def target(self) -> bytes:

@@ -24,6 +24,48 @@ class Hidden:
     """Token ids are hidden."""
 
 
+@dataclass(frozen=True)
+class Json:
+    """A reply or chunk with choices, and where its parts stand in its text."""
+
+    text: str
+    root: Located
+    choices: Located
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        """The reply or chunk."""
+        value: Mapping[str, Any] = self.root.value
+        return value
+
+    def edited(self, hidden: Hidden | None, blocks: Blocks) -> str:
+        """Its text without what is hidden, with a block in each choice that has one."""
+        edits = [edit for choice in elements(self.text, self.choices) for edit in self._choice(choice, hidden, blocks)]
+        if hidden is not None and hidden.ids:
+            edits += _hidden_ids(members(self.text, self.root), hidden)
+        return apply(self.text, edits)
+
+    def _choice(self, choice: Located, hidden: Hidden | None, blocks: Blocks) -> Iterator[Edit]:
+        return _choice_edits(self.text, choice, hidden, blocks)
+
+
+def read_json(text: str) -> Json:
+    """The JSON of a reply or chunk.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON that can be read, or has no choices.
+    """
+    try:
+        reply = document(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(reply.value, dict) or not isinstance(reply.value.get("choices"), list):
+        raise ValueError("it has no choices")
+    return Json(text, reply, members(text, reply)["choices"])
+
+
 def edited(text: str, hidden: Hidden | None, blocks_of: Callable[[Mapping[str, Any]], Blocks]) -> str:
     """The JSON of a reply or chunk, edited; any other text as it is.
 
@@ -37,15 +79,10 @@ def edited(text: str, hidden: Hidden | None, blocks_of: Callable[[Mapping[str, A
         Scores a reply or chunk.
     """
     try:
-        reply = document(text)
-    except (ValueError, RecursionError):
+        found = read_json(text)
+    except ValueError:
         return text
-    if not isinstance(reply.value, dict) or not isinstance(reply.value.get("choices"), list):
-        return text
-    blocks = blocks_of(reply.value)
-    inside = members(text, reply)
-    edits = [e for choice in elements(text, inside["choices"]) for e in _choice_edits(text, choice, hidden, blocks)]
-    return apply(text, [*edits, *_hidden_ids(inside, hidden)])
+    return found.edited(hidden, blocks_of(found.value))
 
 
 def _choice_edits(text: str, choice: Located, hidden: Hidden | None, blocks: Blocks) -> Iterator[Edit]:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import logging
 import re
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from urllib.parse import unquote_to_bytes
 
 import anyio
-import httpx
 
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.relay import Answer, Scoring, is_stream, relay_reply, relay_stream, relay_untouched
+from semtoken.web.proxy.relay import (
+    Scoring,
+    can_be_unpacked,
+    is_stream,
+    relay_reply,
+    relay_stream,
+    relay_untouched,
+)
 from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.transport import Request, Upstream, failure, forwarded
+from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure, forwarded
 from semtoken.web.wire import ApiError
+from semtoken.web.workers import Workers
 
 logger = logging.getLogger("semtoken.proxy")
 
@@ -30,18 +40,26 @@ class ProxyHandler:
 
     Parameters
     ----------
-    upstream, settings, scoring, metrics
+    upstream, settings, scoring, workers, metrics
         The parts of the proxy.
     """
 
     def __init__(
-        self, upstream: Upstream, settings: ProxySettings, scoring: AnswerScoring, metrics: ProxyMetrics
+        self,
+        upstream: Upstream,
+        settings: ProxySettings,
+        scoring: AnswerScoring,
+        workers: Workers,
+        metrics: ProxyMetrics,
     ) -> None:
         self._upstream = upstream
         self._settings = settings
         self._scoring = scoring
+        self._workers = workers
         self._metrics = metrics
-        self._asking = Asking(upstream, settings)
+        self._asking = Asking(upstream, settings, metrics)
+        self._running: Counter[str] = Counter()
+        """Requests at this time, by the address of their client."""
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -52,25 +70,61 @@ class ProxyHandler:
         endpoint = endpoint_of(client.method, client.path)
         with self._metrics.in_flight.track_inprogress():
             try:
-                await self._serve(client)
+                with anyio.fail_after(self._settings.request_timeout):
+                    await self._serve(client)
+            except TimeoutError:
+                await self._told(client, ApiError(504, "The request took too long.", code="request_timeout"))
             except ClientGone:
                 self._fail("client_gone")
             finally:
                 status = "none" if client.status is None else str(client.status)
                 self._metrics.requests.labels(endpoint or "other", status).inc()
 
+    @contextmanager
+    def _counted(self, client: Client) -> Iterator[None]:
+        """Count a request among those that run.
+
+        Raises
+        ------
+        ApiError
+            There are too many: 503, or 429 where they are those of one client.
+        """
+        settings, address = self._settings, client.address
+        if self._running.total() >= settings.max_connections:
+            raise ApiError(503, "The proxy has too much to do. Try again later.", code="overloaded", retry_after=1)
+        if self._running[address] >= settings.max_connections_per_client:
+            raise ApiError(429, "Too many requests at one time.", code="too_many_requests", retry_after=1)
+        self._running[address] += 1
+        try:
+            yield
+        finally:
+            self._running[address] -= 1
+            if not self._running[address]:
+                del self._running[address]
+
     async def _serve(self, client: Client) -> None:
         try:
-            if not client.target.startswith(b"/"):
-                raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
-            body = await client.body(self._settings.max_request_bytes)
-            endpoint = endpoint_of(client.method, client.path)
-            encoded = client.header(b"content-encoding") not in (None, b"identity")
-            asked = None if endpoint is None or encoded else read_request(endpoint, body)
+            with self._counted(client):
+                await self._counted_request(client)
         except ApiError as error:
-            self._fail(error.code or "bad_request")
+            await self._told(client, error)
+
+    async def _told(self, client: Client, error: ApiError) -> None:
+        """Count a failure and tell it if there is still a way to."""
+        self._fail(error.code or "upstream_error")
+        if client.status is None:
             await client.fail(error)
-            return
+
+    async def _counted_request(self, client: Client) -> None:
+        check_target(client.target)
+        try:
+            with anyio.fail_after(self._settings.body_timeout):
+                body = await client.body(self._settings.max_request_bytes)
+        except TimeoutError:
+            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
+        endpoint = endpoint_of(client.method, client.path)
+        encoded = client.header(b"content-encoding") not in (None, b"identity")
+        asked = None if endpoint is None or encoded else read_request(endpoint, body)
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -88,15 +142,14 @@ class ProxyHandler:
         try:
             async with AsyncExitStack() as stack:
                 if asked is None:
-                    answer = Answer(await self._upstream.send(stack, self._request(client, body)))
+                    answer = await self._upstream.send(stack, self._request(client, body))
                     await relay_untouched(answer, client)
                 else:
                     await self._scored(stack, client, asked)
         except ApiError as error:
-            self._fail(error.code or "upstream_error")
-            await client.fail(error)
-        except httpx.TransportError as error:
-            self._fail("upstream_stalled" if isinstance(error, httpx.TimeoutException) else "upstream_broke_off")
+            await self._told(client, error)
+        except BrokenOff as error:
+            self._fail("upstream_stalled" if error.stalled else "upstream_broke_off")
             if client.status is None:
                 await client.fail(failure(error))
 
@@ -120,12 +173,32 @@ class ProxyHandler:
         obstacle = asked.obstacle or (REFUSED if not top and asked.kept is None else None)
         scorer = ReplyScorer(self._scoring, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
-        scoring = Scoring(scorer, hidden, self._settings.max_scored_bytes)
-        if is_stream(answer):
+        settings = self._settings
+        scoring = Scoring(scorer, hidden, self._workers, settings.max_scored_bytes, settings.hold)
+        if is_stream(answer) and await can_be_unpacked(answer):
             await relay_stream(answer, client, scoring)
         elif answer.kind == "application/json":
             await relay_reply(answer, client, scoring)
         else:
-            scorer.give_up("not_json")
-            await relay_untouched(answer, client)
-        self._metrics.added_seconds.observe(scoring.seconds)
+            reason = "encoded" if is_stream(answer) else "not_json"
+            scorer.give_up(reason)
+            await relay_untouched(answer, client, unscored=reason)
+        self._metrics.added_seconds.observe(scorer.seconds)
+
+
+def check_target(target: bytes) -> None:
+    """Check that a path stays below the upstream's.
+
+    Raises
+    ------
+    ApiError
+        It does not begin with a slash, or has a segment "." or "..", in whatever spelling.
+    """
+    if not target.startswith(b"/"):
+        raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
+    path = target.partition(b"?")[0]
+    for _ in range(3):  # servers behind gateways decode more than once
+        segments = re.split(rb"[/\\]", path)
+        if any(segment.partition(b";")[0] in (b".", b"..") for segment in segments):
+            raise ApiError(400, 'A path must not have the segments "." and "..".', code="bad_target")
+        path = unquote_to_bytes(path)

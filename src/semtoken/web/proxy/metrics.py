@@ -41,6 +41,20 @@ class ProxyMetrics:
             registry=self._registry,
             buckets=_WIDTHS,
         )
+        self.refusals = Counter(
+            "semtoken_proxy_refusals",
+            "Refusals of log-probabilities by the upstream; given: what it was asked for then.",
+            ["endpoint", "given"],
+            registry=self._registry,
+        )
+        self.refusals_remembered = Gauge(
+            "semtoken_proxy_refusals_remembered",
+            "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none.",
+            registry=self._registry,
+        )
+        self.scoring = Gauge(
+            "semtoken_proxy_scoring_work", "Pieces of scoring work that run or wait.", registry=self._registry
+        )
         self.in_flight = Gauge("semtoken_proxy_requests_in_flight", "Requests being answered.", registry=self._registry)
 
     def text(self) -> bytes:

@@ -3,81 +3,53 @@
 from __future__ import annotations
 
 import re
+import sys
 import zlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import dataclass, field
+from typing import Any
 
-import anyio.to_thread
-import httpx
+import anyio
 
+from semtoken.errors import InvalidInput
+from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Hidden, edited
-from semtoken.web.proxy.events import EventSplitter, with_data
-from semtoken.web.proxy.scoring import ReplyScorer
-from semtoken.web.proxy.transport import Headers, forwarded
-from semtoken.web.wire import EVENT_STREAM
+from semtoken.web.proxy.editing import Hidden, Json, edited, read_json
+from semtoken.web.proxy.scoring import Block, ReplyScorer
+from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
+from semtoken.web.wire import EVENT_STREAM, event
+from semtoken.web.workers import Busy, Workers
 
-LONG_ANSWER = 50  # steps; about 10 ms of scoring
-LAST_EVENT = re.compile(rb'"finish_reason"\s*:\s*"')
+LARGE = 2**15  # bytes of an event or reply from which on it is read in a thread
+LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
+PIECE = 2**16
 CHANGED = (b"content-length", b"content-encoding")
+DONE = "[DONE]"
+LAST_EVENT = re.compile(rb'"finish_reason"\s*:\s*"')
+TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored-mb)."
+BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
 
 
-class Answer:
-    """An answer of the upstream whose head has come."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self._rest = response.aiter_raw()
-        self._begun = b""
-
-    @property
-    def status(self) -> int:
-        """Its HTTP status."""
-        return self.response.status_code
-
-    @property
-    def headers(self) -> Headers:
-        """Its headers as they were sent."""
-        return self.response.headers.raw
-
-    @property
-    def kind(self) -> str:
-        """Its media type."""
-        return str(self.response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-    @property
-    def encoding(self) -> str:
-        """How its body is compressed; "identity": it is not."""
-        return str(self.response.headers.get("content-encoding", "identity")).strip().lower()
-
-    async def beginning(self, limit: int) -> bytes:
-        """The first bytes of its body, a piece more than `limit` at most; `pieces` gives them again."""
-        while len(self._begun) <= limit:
-            piece = await anext(self._rest, None)
-            if piece is None:
-                break
-            self._begun += piece
-        return self._begun
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Its body as it was sent."""
-        if self._begun:
-            yield self._begun
-        async for piece in self._rest:
-            yield piece
-
-
-async def relay_untouched(answer: Answer, client: Client) -> None:
+async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
     """Pass the answer on byte for byte.
+
+    Parameters
+    ----------
+    answer, client
+        The two ends.
+    begun
+        What has been read of the answer.
+    unscored
+        Why an answer that was to be scored is not, for a header.
 
     Raises
     ------
-    httpx.TransportError
+    BrokenOff
         The upstream broke off; what came before has been passed on.
     """
-    await client.begin(answer.status, forwarded(answer.headers))
-    async for piece in answer.pieces():
+    note = [] if unscored is None else [(b"semtoken-unscored", unscored.encode("ascii", "replace"))]
+    await client.begin(answer.status, [*forwarded(answer.headers), *note])
+    await client.write(begun)
+    while piece := await answer.piece():
         await client.write(piece)
     await client.end()
 
@@ -88,25 +60,65 @@ class Scoring:
 
     scorer: ReplyScorer
     hidden: Hidden | None
+    workers: Workers
     limit: int
     """Bytes of a reply or event beyond which it is not scored."""
-    seconds: float = 0.0
-    """Time that reading, scoring and editing have taken."""
+    hold: float
+    """Seconds for which a piece of a stream may be held back."""
 
     def reply(self, text: str) -> str:
         """A whole reply, edited."""
-        return self._timed(text, whole=True)
+        return edited(text, self.hidden, self.scorer.reply)
 
-    def chunk(self, text: str) -> str:
-        """A chunk of a stream, edited."""
-        return self._timed(text, whole=False)
-
-    def _timed(self, text: str, *, whole: bool) -> str:
-        start = perf_counter()
+    def read(self, sent: Event) -> Piece:
+        """A chunk of a stream, scored."""
         try:
-            return edited(text, self.hidden, self.scorer.reply if whole else self.scorer.chunk)
-        finally:
-            self.seconds += perf_counter() - start
+            data = sent.data
+            if not data or data.strip() == DONE:
+                return Piece(sent, done=bool(data))
+            if sent.kind == "error":
+                raise ValueError("the server reports an error")
+            found = read_json(data)
+        except (InvalidInput, ValueError) as error:
+            self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
+            return Piece(sent)
+        return Piece(sent, found, dict(self.scorer.chunk(found.value)), self.hidden)
+
+
+@dataclass
+class Piece:
+    """An event on its way to the client."""
+
+    sent: Event
+    json: Json | None = None
+    blocks: dict[int, Block] = field(default_factory=dict)
+    hidden: Hidden | None = None
+    done: bool = False
+    """It says that the stream is complete."""
+
+    @property
+    def content_of(self) -> int | None:
+        """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
+        choices = [] if self.json is None else self.json.value["choices"]
+        [choice] = choices if len(choices) == 1 else [None]
+        if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
+            return None
+        delta = choice.get("delta")
+        text = delta.get("content") if isinstance(delta, dict) else choice.get("text")
+        index = choice.get("index", 0)
+        return index if isinstance(text, str) and text and isinstance(index, int) else None
+
+    @property
+    def final_blocks(self) -> dict[int, Block]:
+        """The blocks of the choices that end with it."""
+        return {index: block for index, block in self.blocks.items() if block.get("final")}
+
+    def bytes(self) -> bytes:
+        """What the client gets."""
+        if self.json is None:
+            return self.sent.raw
+        changed = self.json.edited(self.hidden, self.blocks)
+        return self.sent.raw if changed == self.json.text else self.sent.with_data(changed)
 
 
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
@@ -114,30 +126,34 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
 
     Raises
     ------
-    httpx.TransportError
+    BrokenOff
         The upstream broke off; what came before has been passed on.
     """
     raw = bytearray()
-    pieces = answer.pieces()
     try:
-        async for piece in pieces:
+        while piece := await answer.piece():
             raw += piece
             if len(raw) > scoring.limit:
                 scoring.scorer.give_up("too_large")
-                await _rest(answer, client, bytes(raw), pieces)
+                await relay_untouched(answer, client, bytes(raw), "too_large")
                 return
-    except httpx.TransportError:
+    except BrokenOff:
         await client.begin(answer.status, forwarded(answer.headers))
         await client.write(bytes(raw))
         raise
-    changed = await anyio.to_thread.run_sync(_edited_reply, bytes(raw), answer.encoding, scoring)
+    try:
+        changed = await scoring.workers.run(_edited_reply, bytes(raw), answer.encoding, scoring)
+    except Busy:
+        scoring.scorer.fail("busy", BUSY)
+        changed = _edited_reply(bytes(raw), answer.encoding, scoring) if len(raw) < LARGE else None
     if changed is None:
         await client.begin(answer.status, forwarded(answer.headers))
-        await client.write(bytes(raw))
     else:
         length = (b"content-length", str(len(changed)).encode())
         await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
-        await client.write(changed)
+    whole = memoryview(bytes(raw) if changed is None else changed)
+    for at in range(0, len(whole), PIECE):  # so that no more than a piece waits for a slow client
+        await client.write(bytes(whole[at : at + PIECE]))
     await client.end()
 
 
@@ -162,57 +178,135 @@ def _unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
     """
     if encoding == "identity":
         return raw
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ValueError(f"unknown encoding {encoding}")
-    unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip and zlib, whichever it is
-    unpacked = unpacking.decompress(raw, limit)
+    unpacking = _unpacking(encoding)
+    unpacked: bytes = unpacking.decompress(raw, limit)
     if not unpacking.eof:
         raise ValueError("too long, or cut off")
     return unpacked
 
 
-async def _rest(answer: Answer, client: Client, begun: bytes, pieces: AsyncIterator[bytes]) -> None:
-    """The whole answer untouched, of which a part was read."""
-    await client.begin(answer.status, forwarded(answer.headers))
-    await client.write(begun)
-    async for piece in pieces:
-        await client.write(piece)
-    await client.end()
+def _unpacking(encoding: str) -> Any:
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ValueError(f"unknown encoding {encoding}")
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip and zlib, whichever it is
+
+
+class Unpacked:
+    """The body of an answer without its compression, piece by piece."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._unpacking = None if answer.encoding == "identity" else _unpacking(answer.encoding)
+        self._rest = b""
+
+    async def piece(self) -> bytes:
+        """The next piece; b"" at the end.
+
+        Raises
+        ------
+        BrokenOff
+            The upstream broke off, or its compression is damaged.
+        """
+        if self._unpacking is None:
+            return await self._answer.piece()
+        while True:
+            self._rest = self._rest or await self._answer.piece()
+            if not self._rest:
+                if not self._unpacking.eof:
+                    raise BrokenOff(stalled=False)
+                return b""
+            try:
+                found: bytes = self._unpacking.decompress(self._rest, PIECE)
+            except zlib.error as error:
+                raise BrokenOff(stalled=False) from error
+            self._rest = self._unpacking.unconsumed_tail
+            if found:
+                return found
+
+
+async def can_be_unpacked(answer: Answer) -> bool:
+    """Whether a stream that is compressed, which was not asked for, can be read."""
+    if answer.encoding == "identity":
+        return True
+    try:
+        _unpacking(answer.encoding).decompress(await answer.beginning(0), 1)
+    except (ValueError, zlib.error):
+        return False
+    return True
 
 
 async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a stream of events on, each with its scores as soon as it is complete.
 
+    The last piece of an answer's content is held back for a moment, so that it can carry the final score: gateways
+    make a new chunk of the one that ends the answer.
+
     Raises
     ------
-    httpx.TransportError
+    BrokenOff
         The upstream broke off; what came before has been passed on.
     """
-    await client.begin(answer.status, forwarded(answer.headers, b"content-length"))
-    splitter = EventSplitter()
-    pieces = answer.pieces()
+    packed = answer.encoding != "identity"
+    await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
+    source = Unpacked(answer)
+    reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
+    held: Piece | None = None
     try:
-        async for piece in pieces:
-            await client.write(b"".join([await _edited_event(event, scoring) for event in splitter.feed(piece)]))
-            if len(splitter.pending) > scoring.limit:
-                scoring.scorer.give_up("too_large")
+        while reader.size <= scoring.limit:
+            with anyio.move_on_after(scoring.hold if held is not None else None) as waiting:
+                part = await source.piece()
+            if waiting.cancelled_caught:
+                await client.write(b"" if held is None else held.bytes())
+                held = None
+                continue
+            if not part:
                 break
-    except httpx.TransportError:
-        await client.write(splitter.pending)
+            pieces = [] if held is None else [held]
+            for sent in reader.feed(part):
+                pieces.append(await _scored(sent, scoring))
+                _give_final_blocks(pieces)
+            held = pieces.pop() if scoring.hold and pieces and pieces[-1].content_of is not None else None
+            await client.write(b"".join(_with_trailer(piece, scoring) for piece in pieces))
+    except BrokenOff:
+        await client.write((b"" if held is None else held.bytes()) + reader.pending)
         raise
-    await client.write(splitter.pending)
-    async for piece in pieces:
-        await client.write(piece)
+    await client.write((b"" if held is None else held.bytes()) + reader.pending)
+    if reader.size > scoring.limit:
+        scoring.scorer.give_up("too_large")
+        while part := await source.piece():
+            await client.write(part)
     await client.end()
 
 
-async def _edited_event(event: bytes, scoring: Scoring) -> bytes:
-    """An event with its scores. The last one of a long answer scores all of it: not while others wait."""
-    if scoring.scorer.steps > LONG_ANSWER and LAST_EVENT.search(event):
-        return await anyio.to_thread.run_sync(with_data, event, scoring.chunk)
-    return with_data(event, scoring.chunk)
+def _give_final_blocks(pieces: list[Piece]) -> None:
+    """Give the final block of the last piece to the one before it, if that carries content of the same choice."""
+    if len(pieces) > 1 and (index := pieces[-2].content_of) is not None:
+        final = pieces[-1].final_blocks.get(index)
+        if final is not None:
+            pieces[-2].blocks[index] = {name: value for name, value in final.items() if name != "tokens"}
+
+
+def _with_trailer(piece: Piece, scoring: Scoring) -> bytes:
+    trailer = scoring.scorer.trailer() if piece.done else None
+    return piece.bytes() if trailer is None else event(trailer) + piece.bytes()
+
+
+async def _scored(sent: Event, scoring: Scoring) -> Piece:
+    """An event with its scores; in a thread where that takes long, so that others need not wait."""
+    if len(sent.raw) > scoring.limit:
+        scoring.scorer.give_up("too_large")
+        scoring.scorer.fail("too_large", TOO_LARGE)
+        return Piece(sent)
+    finishes = scoring.scorer.tokens > LONG_ANSWER and LAST_EVENT.search(sent.raw)
+    if len(sent.raw) < LARGE and not finishes:
+        return scoring.read(sent)
+    try:
+        return await scoring.workers.run(scoring.read, sent)
+    except Busy:
+        scoring.scorer.fail("busy", BUSY)
+        return scoring.read(sent)
 
 
 def is_stream(answer: Answer) -> bool:
-    """Whether the answer comes in events that can be read."""
-    return answer.kind == EVENT_STREAM and answer.encoding == "identity"
+    """Whether the answer comes in events."""
+    return answer.kind == EVENT_STREAM

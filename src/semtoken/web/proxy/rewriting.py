@@ -13,6 +13,12 @@ from semtoken.web.proxy.editing import Hidden
 
 Endpoint = Literal["chat", "completions"]
 ALL = 1 << 30  # more log-probabilities a token than any server gives
+LONGEST_SHAPE = 500
+_LIMIT = re.compile(
+    r"(?:<=|≤|at most|up to|less than or equal to|no more than|(?:maximum|max|limit)(?: \w+){0,3})"
+    r"\s*(?:is|of|:|=)?\s*(\d{1,4})(?![\d.]*\d)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,14 @@ class Asked:
         """The model's name, "" if there is none."""
         name = self.body.get("model")
         return name if isinstance(name, str) else ""
+
+    @property
+    def shape(self) -> str:
+        """What an upstream's refusal may depend on: the model, the fields of the request, and its switches."""
+        fields = (
+            f"{name}={value}" if isinstance(value, bool | None) else name for name, value in sorted(self.body.items())
+        )
+        return f"{self.model} {' '.join(fields)}"[:LONGEST_SHAPE]
 
     @property
     def temperature(self) -> float | None:
@@ -83,7 +97,7 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
         The field `semtoken`, which is ours, holds something else than is known.
     """
     try:
-        found = json.loads(body)
+        found = _loads(body)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -114,11 +128,27 @@ def _kept_in_completion(body: Mapping[str, Any]) -> int | Literal["unknown"] | N
     return ALL if top == -1 else top
 
 
+def _loads(body: bytes) -> Any:
+    """JSON, of which no number is another one when it is written again."""
+
+    def number(digits: str) -> float:
+        value = float(digits)
+        if value in (float("inf"), -float("inf")):
+            raise ValueError(f"{digits} is too large for a number")
+        return value
+
+    return json.loads(body, parse_float=number, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _encoded(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
 def lower_limit(message: str, asked: int) -> int | None:
     """The number of log-probabilities that an upstream's refusal names as its most, or None."""
-    numbers = (int(digits) for digits in re.findall(r"(?<![\d.])\d{1,4}(?![\d.]*\d)", message))
+    numbers = (int(found[1]) for found in _LIMIT.finditer(message))
     return max((number for number in numbers if 0 < number < asked), default=None)

@@ -5,25 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Choice, Payload, PayloadStream, read_payload, score_payload
-from semtoken.results import ScoredResponse
-from semtoken.scoring import scorer_for
+from semtoken.payloads import Choice, PayloadStream, read_payload
+from semtoken.payloads.score import score_choice
+from semtoken.results import Distribution
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.rewriting import Asked
+from semtoken.web.proxy.settings import ProxySettings
 
 logger = logging.getLogger("semtoken.proxy")
 
 Reply = Mapping[str, Any]
 Block = dict[str, Any]
+AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
 class Unscored(Exception):
@@ -41,36 +45,27 @@ class AnswerScoring:
 
     clusters: TokenClusters
     rules: ScoringRules
-    proxy_for: str | None
+    settings: ProxySettings
     metrics: ProxyMetrics
 
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
         return TopkAnswer(scorer_for(self.clusters, self.rules))
 
-    def score(self, payload: Payload, choice: Choice) -> ScoredResponse:
-        """The score of a choice that is complete.
-
-        Raises
-        ------
-        SemtokenError
-            It cannot be scored.
-        """
-        [result] = score_payload(
-            replace(payload, choices=(choice,)),
-            self.clusters,
-            self.rules.preset,
-            function_words=self.rules.function_words,
-            clustering=self.rules.clustering,
-            prefix_matching=self.rules.prefix_matching,
-            proxy_for=self.proxy_for,
-        )
-        return result
-
     def warm_up(self) -> None:
         """Prepare what the first answer would have to wait for."""
         with suppress(SemtokenError):
             self.running().add(TopStep(TopToken(0.0, text="a", bytes=b"a"), ()))
+
+
+@dataclass
+class _Written:
+    """A choice of a stream, as far as it has come."""
+
+    answer: TopkAnswer
+    steps: list[TopStep] = field(default_factory=list)
+    """Those that the answer has taken in."""
+    ended: bool = False
 
 
 class ReplyScorer:
@@ -89,72 +84,124 @@ class ReplyScorer:
     def __init__(self, scoring: AnswerScoring, asked: Asked, obstacle: str | None) -> None:
         self._scoring = scoring
         self._asked = asked
-        self._obstacle = obstacle
         self._stream = PayloadStream(temperature=asked.temperature)
-        self._answers: dict[int, TopkAnswer] = {}
-        self._failed: Unscored | None = None
+        self._choices: dict[int, _Written] = {}
+        self.tokens = 0
+        """Of the stream so far."""
+        self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
+        self._last: Reply = {}
+        self.seconds = 0.0
+        """Time that reading, scoring and editing have taken."""
 
     def give_up(self, code: str) -> None:
         """Nothing can be added to the reply; count it."""
         self._scoring.metrics.unscored.labels(code).inc()
 
-    @property
-    def steps(self) -> int:
-        """Steps of a stream so far."""
-        return sum(len(answer.ids) for answer in self._answers.values())
+    def fail(self, code: str, reason: str) -> None:
+        """The stream is not understood: none of its choices gets a score."""
+        if self._failed is None:
+            self._failed = Unscored(code, reason)
+
+    def _check_budget(self) -> None:
+        if self.seconds > self._scoring.settings.max_scoring_seconds:
+            self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
 
     def reply(self, reply: Reply) -> dict[int, Block]:
-        """The block of every choice of a whole reply."""
+        """The blocks of a whole reply, by the index of their choice."""
+        start = perf_counter()
         try:
             payload = self._attempt(lambda: read_payload(reply, temperature=self._asked.temperature))
         except Unscored as failed:
             return {index: self._unscored(failed) for index in _endings(reply)}
-        return {choice.index: self._final(payload, choice) for choice in payload.choices}
-
-    def chunk(self, chunk: Reply) -> dict[int, Block]:
-        """The blocks of the choices of a chunk: running, or final where the chunk ends a choice."""
-        if self._failed is None:
-            try:
-                self._attempt(lambda: self._take_in(chunk))
-            except Unscored as failed:
-                self._failed = failed
-        blocks: dict[int, Block] = {}
-        for index, ended in _endings(chunk).items():
-            block = self._ended(index) if ended else self._running(index)
-            if block is not None:
-                blocks[index] = block
+        blocks = {}
+        for choice in payload.choices:
+            self._check_budget()
+            blocks[choice.index] = self._final(choice, payload.distribution, None)
+            self.seconds, start = self.seconds + perf_counter() - start, perf_counter()
         return blocks
 
-    def _take_in(self, chunk: Reply) -> None:
+    def chunk(self, chunk: Reply) -> dict[int, Block]:
+        """The blocks of a chunk: of the answers so far, and of those that end with it."""
+        start = perf_counter()
+        self._last = chunk
+        self._check_budget()
+        late: set[int] = set()
+        try:
+            self._attempt(lambda: late.update(self._take_in(chunk)))
+        except Unscored as failed:
+            self._failed = failed
+        blocks: dict[int, Block] = {}
+        for index, ended in _endings(chunk).items():
+            block = self._ended(index) if ended or index in late else self._running(index)
+            if block is not None:
+                blocks[index] = block
+        self.seconds += perf_counter() - start
+        return blocks
+
+    def trailer(self) -> Block | None:
+        """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
+        if self._failed is None or any(choice.ended for choice in self._choices.values()):
+            return None
+        kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
+        return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
+
+    def _take_in(self, chunk: Reply) -> set[int]:
+        """Take in a chunk; the choices that it adds to although they had ended."""
+        late: set[int] = set()
         for event in self._stream.feed(chunk):
+            written = self._written(event.choice)
+            if written.ended:
+                late.add(event.choice)
+            self.tokens += len(event.steps)
+            if self.tokens > self._scoring.settings.max_scored_tokens:
+                raise Unscored("too_long", "The answer has more tokens than the proxy scores (--max-scored-tokens).")
             if event.kind == "answer":
-                if event.choice not in self._answers:
-                    self._answers[event.choice] = self._scoring.running()
+                written.steps += event.steps
                 for step in event.steps:
-                    self._answers[event.choice].add(step)
+                    written.answer.add(step)
+        if late:
+            self.fail("after_the_end", AFTER_THE_END)
+        return late
+
+    def _written(self, index: int) -> _Written:
+        if index not in self._choices:
+            self._choices[index] = _Written(self._scoring.running())
+        return self._choices[index]
 
     def _running(self, index: int) -> Block | None:
-        if self._failed is not None or index not in self._answers or not self._answers[index].ids:
+        if self._failed is not None or index not in self._choices or not self._choices[index].steps:
             return None
-        return running_block(self._answers[index].running())
+        return running_block(self._choices[index].answer.running())
 
     def _ended(self, index: int) -> Block:
         """The final block of a choice, the same as if the reply had not been streamed."""
+        written = self._written(index)
+        written.ended = True
         try:
-            if self._failed is not None:
-                raise self._failed
-            payload = self._attempt(self._stream.finish)
-            choice = next(choice for choice in payload.choices if choice.index == index)
+            choice, distribution = self._attempt(lambda: self._stream.choice(index))
         except Unscored as failed:
             return self._unscored(failed) | {"final": True}
-        return self._final(payload, choice) | {"final": True}
+        answer = choice.segment("answer")
+        same = answer is not None and answer.steps == tuple(written.steps)
+        return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
-    def _final(self, payload: Payload, choice: Choice) -> Block:
+    def _final(self, choice: Choice, distribution: Distribution, answer: TopkAnswer | None) -> Block:
         try:
             if choice.segment("answer") is None:
                 kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
                 raise Unscored("no_answer", f"The choice holds a {kinds} and no answer; only answers are scored.")
-            result = self._attempt(lambda: self._scoring.score(payload, choice))
+            if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
+                raise Unscored("too_long", "The answer has more tokens than the proxy scores (--max-scored-tokens).")
+            result = self._attempt(
+                lambda: score_choice(
+                    choice,
+                    self._scoring.clusters,
+                    self._scoring.rules,
+                    distribution,
+                    proxy_for=self._scoring.settings.proxy_for,
+                    answer=answer,
+                )
+            )
         except Unscored as failed:
             return self._unscored(failed)
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
@@ -169,12 +216,14 @@ class ReplyScorer:
         Unscored
             It did not work out.
         """
-        if self._obstacle is not None:
-            raise Unscored("obstacle", self._obstacle)
+        if self._failed is not None:
+            raise self._failed
         try:
             return work()
         except SemtokenError as error:
             raise Unscored(type(error).__name__, str(error)) from error
+        except Unscored:
+            raise
         except Exception as error:
             logger.exception("An answer could not be scored")
             raise Unscored("internal", f"Scoring failed ({type(error).__name__}); see the proxy's log.") from error

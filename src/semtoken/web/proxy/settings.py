@@ -1,11 +1,12 @@
-"""What a proxy is told when it starts."""
+"""What a proxy is given when it starts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from urllib.parse import urlsplit
 
 from semtoken.errors import InvalidInput
+from semtoken.web.hosts import LOOPBACK_HOSTS
 
 MEBIBYTE = 2**20
 
@@ -22,16 +23,42 @@ class ProxySettings:
     """Ask for token ids in the way of vLLM and SGLang. Other servers may refuse the fields."""
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
+    allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
+    """Names under which clients may reach the proxy; "*" for all. See `semtoken.web.hosts`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Pages of other sites that may call it from a browser, such as https://chat.example.org; "*" for all."""
+    hold: float = 0.25
+    """Seconds that a piece of a stream may be held back, so that the last one carries the final score; 0: none."""
+
     max_request_bytes: int = 32 * MEBIBYTE
     """Longer requests are refused (413)."""
     max_scored_bytes: int = 64 * MEBIBYTE
     """Replies or events of a stream that are longer pass unscored."""
+    max_scored_tokens: int = 32_768
+    """Longer answers pass unscored."""
+    max_scoring_seconds: float = 30.0
+    """Time that reading and scoring one reply may take; the rest of it passes unscored."""
+    scoring_threads: int = 2
+    """Threads for scoring."""
+    scoring_queue: int = 64
+    """Pieces of work that may wait for them; more pass unscored."""
+
+    max_connections: int = 1000
+    """Requests at one time; more are refused (503)."""
+    max_connections_per_client: int = 500
+    """Requests of one address at one time; more are refused (429)."""
     connect_timeout: float = 10.0
     """Seconds to wait for a connection with the upstream."""
     read_timeout: float = 600.0
     """Seconds to wait for the next piece of its answer."""
-    max_connections: int = 1000
-    """Connections with the upstream at one time; more requests wait."""
+    header_timeout: float = 30.0
+    """Seconds that a client has for the head of a request."""
+    body_timeout: float = 120.0
+    """Seconds that a client has for the body of a request."""
+    write_timeout: float = 120.0
+    """Seconds in which a client must take some of its answer."""
+    request_timeout: float = 3600.0
+    """Seconds for the whole of a request."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.upstream)
@@ -39,8 +66,11 @@ class ProxySettings:
             raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
         if self.top_logprobs < 1:
             raise InvalidInput(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
-        for name in ("max_request_bytes", "max_scored_bytes", "connect_timeout", "read_timeout", "max_connections"):
-            if getattr(self, name) <= 0:
+        if self.hold < 0:
+            raise InvalidInput(f"hold must be at least 0, got {self.hold}.")
+        for name in (field.name for field in fields(self)):
+            limits = name.startswith(("max_", "scoring_")) or name.endswith("_timeout")
+            if limits and not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
 
     @property

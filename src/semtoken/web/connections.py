@@ -1,0 +1,134 @@
+"""Limits on the connections of clients: how many there are, how long a head may take, and clients that read nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from semtoken._extras import require
+
+require("uvicorn", extra="serve")
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: E402
+
+SPARE_FILES = 64  # file descriptors for everything but clients and their requests
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What clients may take."""
+
+    connections: int = 4000
+    """Connections at one time; more are closed at once."""
+    per_client: int = 2000
+    """Of them, those of one address."""
+    header_timeout: float = 30.0
+    """Seconds from the first byte (or from connecting) to the end of a request's head."""
+    write_timeout: float = 120.0
+    """Seconds in which a client must take some of its answer."""
+
+    def within(self, files: int) -> ConnectionLimits:
+        """The limits where a process may open so many files: an exchange takes two."""
+        most = max(8, (files - SPARE_FILES) // 2)
+        return ConnectionLimits(
+            min(self.connections, most), min(self.per_client, most), self.header_timeout, self.write_timeout
+        )
+
+
+def open_files() -> int:
+    """How many files this process may open, after asking for as many as the system allows."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 512
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 65_536) if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Uvicorn's HTTP protocol with limits."""
+    clients: Counter[str] = Counter()
+
+    class Limited(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        """One connection."""
+
+        _address: str | None = None
+        _head: asyncio.TimerHandle | None = None
+        _writes: asyncio.TimerHandle | None = None
+        _unsent = 0
+
+        def connection_made(self, transport: Any) -> None:
+            peer = transport.get_extra_info("peername")
+            address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+            if clients.total() >= limits.connections or clients[address] >= limits.per_client:
+                transport.abort()
+                return
+            self._address = address
+            clients[address] += 1
+            super().connection_made(transport)
+            self._await_head()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._address is None:
+                return
+            clients[self._address] -= 1
+            if not clients[self._address]:
+                del clients[self._address]
+            for timer in (self._head, self._writes):
+                if timer is not None:
+                    timer.cancel()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self._address is None:
+                return
+            super().data_received(data)
+            if self._in_request:
+                if self._head is not None:
+                    self._head.cancel()
+                    self._head = None
+            elif self._head is None:
+                self._await_head()
+
+        def eof_received(self) -> Any:
+            return None if self._address is None else super().eof_received()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unsent = self.transport.get_write_buffer_size()
+            self._writes = self.loop.call_later(limits.write_timeout, self._check_writes)
+
+        def resume_writing(self) -> None:
+            if self._writes is not None:
+                self._writes.cancel()
+                self._writes = None
+            super().resume_writing()
+
+        @property
+        def _in_request(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _await_head(self) -> None:
+            self._head = self.loop.call_later(limits.header_timeout, self._no_head)
+
+        def _no_head(self) -> None:
+            self._head = None
+            if not self._in_request and not self.transport.is_closing():
+                self.transport.abort()
+
+        def _check_writes(self) -> None:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent >= self._unsent:
+                self.transport.abort()
+                return
+            self._unsent = unsent
+            self._writes = self.loop.call_later(limits.write_timeout, self._check_writes)
+
+    return Limited

@@ -1,0 +1,564 @@
+"""What a reverse proxy must and must not do: deliveries, refusals, deadlines, limits, paths, names, damaged streams."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semtoken import TokenClusters
+from semtoken.errors import SemtokenError
+from semtoken.payloads import score_payload
+from semtoken.web.connections import ConnectionLimits
+from semtoken.web.hosts import hosts_for
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.handler import check_target
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.quiet import FewOfAKind
+from semtoken.web.running import address_of, listen, server_for
+from semtoken.web.wire import ApiError
+from tests.payloads import recorded
+from tests.payloads.test_honest_streams import DAMAGE, by_the_standard, events_of
+from tests.web.conftest import proxy_of
+from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
+from tests.web.test_proxy_scores import LIMA, reply
+from tests.web.test_proxy_transport import CHAT, figure, post, wait_until, without_block
+
+Start = Callable[..., tuple[str, Upstream]]
+
+
+@contextmanager
+def keeping_alive(answers: list[bytes | None]) -> Iterator[tuple[str, list[tuple[int, bytes]]]]:
+    """A server that keeps connections open and answers from a list; None: it reads the request and closes.
+
+    Yields its address, and the number of the connection and the body of every request.
+    """
+    got: list[tuple[int, bytes]] = []
+    left = list(answers)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def converse(connection: socket.socket, number: int) -> None:
+        with connection, connection.makefile("rb") as lines:
+            while True:
+                length = 0
+                while (line := lines.readline()) not in (b"\r\n", b""):
+                    if line.lower().startswith(b"content-length:"):
+                        length = int(line[15:])
+                if not line:
+                    return
+                got.append((number, lines.read(length)))
+                answer = left.pop(0) if left else None
+                if answer is None:
+                    return
+                connection.sendall(answer)
+
+    def serve() -> None:
+        for number in range(100):
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=converse, args=(connection, number), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", got
+    finally:
+        listener.close()
+
+
+class TestDeliveries:
+    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+    def test_a_request_is_delivered_once(self, almanac_clusters: TokenClusters, path: str) -> None:
+        """The upstream reads it in full on a connection that it had answered on, and closes: it may have acted."""
+        fine = response(b'{"choices": []}')
+        with keeping_alive([fine, None, fine]) as (upstream, got), proxy_of(upstream, almanac_clusters) as url:
+            with httpx.Client() as client:
+                first = client.post(url + path, json=CHAT | {"user": "first"})
+                second = client.post(url + path, json=CHAT | {"user": "second"})
+            assert (first.status_code, second.status_code) == (200, 502)
+            assert second.json()["error"]["code"] == "upstream_broken"
+            assert [json.loads(body)["user"] for _, body in got] == ["first", "second"]
+            assert got[0][0] == got[1][0], "the connection was not used again, so nothing was tested"
+
+    def test_a_request_on_a_new_connection_is_delivered_once(self, almanac_clusters: TokenClusters) -> None:
+        with keeping_alive([None] * 10) as (upstream, got), proxy_of(upstream, almanac_clusters) as url:
+            assert post(url).status_code == 502
+            assert len(got) == 1
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "logprobs is not supported with tools + stream (codes 19 18 17 16 15 14 13 12 11 10 9 8)",
+            "top_logprobs must be at most 5, 4, 3, 2 or 1",
+            "logprobs: the maximum is 19. logprobs: the maximum is 18.",
+        ],
+    )
+    def test_a_refusal_is_answered_with_one_more_request(self, proxied: Start, words: str) -> None:
+        error = json.dumps({"error": {"message": words}}).encode()
+        url, upstream = proxied(answering(response(error, status=b"400 Bad Request")))
+        assert post(url).status_code == 400
+        assert len(upstream.requests) == 2
+
+    @pytest.mark.parametrize("status", [b"400 Bad Request", b"422 Oh", b"500 Oh", b"429 Slow", b"401 Who"])
+    def test_other_errors_are_passed_on(self, proxied: Start, status: bytes) -> None:
+        url, upstream = proxied(answering(response(b'{"error": "no such model"}', status=status)))
+        assert post(url).content == b'{"error": "no such model"}'
+        assert len(upstream.requests) == 1
+
+    def test_redirects_are_not_followed(self, proxied: Start) -> None:
+        url, upstream = proxied(answering(response(b"", b"Location: /elsewhere", status=b"307 Go")))
+        assert httpx.post(url + "/v1/x", content=b"a").status_code == 307
+        assert len(upstream.requests) == 1
+
+
+class TestRefusals:
+    def test_they_are_remembered_by_the_shape_of_the_request(self, proxied: Start) -> None:
+        """llama.cpp refuses log-probabilities with tools and a stream; all other requests are to be scored."""
+
+        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+            asked = received.json()
+            if asked.get("tools") and asked.get("stream") and asked.get("logprobs"):
+                error = b'{"error": {"message": "logprobs is not supported with tools + stream"}}'
+                writer.write(response(error, status=b"400 Bad Request"))
+            else:
+                writer.write(response(reply({"content": "Lima"}, LIMA)))
+
+        url, upstream = proxied(behave)
+        with_tools = CHAT | {"tools": [{"type": "function"}], "stream": True}
+        for _ in range(2):
+            assert post(url, json=with_tools).status_code == 200
+        assert [bool(r.json().get("logprobs")) for r in upstream.requests] == [True, False, False]
+        block = post(url).json()["choices"][0]["semtoken"]
+        assert "uncertainty" in block
+        assert figure(url, "semtoken_proxy_refusals_remembered") == 1
+        assert figure(url, 'semtoken_proxy_refusals_total{endpoint="chat",given="none"}') == 1
+
+
+class TestPaths:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/v1/../admin",
+            "/..",
+            "/v1/%2e%2e/admin",
+            "/v1/.%2E/x",
+            "/v1/%252e%252e/x",
+            "/v1/..%2fx",
+            "/v1/..\\x",
+            "/v1/./x",
+            "/v1/..;/x",
+            "//../x",
+        ],
+    )
+    def test_the_upstreams_prefix_is_not_left(self, path: str) -> None:
+        with pytest.raises(ApiError, match="segments"):
+            check_target(path.encode() + b"?q=1")
+
+    @pytest.mark.parametrize("path", ["/v1/a..b", "/v1/...", "/v1/.well-known", "/v1/x?path=../y", "/v1/gpt-4.1"])
+    def test_dots_elsewhere_are_fine(self, path: str) -> None:
+        check_target(path.encode())
+
+    def test_through_the_proxy(self, almanac_clusters: TokenClusters) -> None:
+        with (
+            raw_upstream(answering(response(b"{}"))) as upstream,
+            proxy_of(upstream.url + "/tenant/v1", almanac_clusters) as url,
+        ):
+            host, port = url.removeprefix("http://").split(":")
+            with socket.create_connection((host, int(port)), timeout=10) as sock:
+                sock.sendall(b"GET /v1/../../admin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert sock.recv(4096).startswith(b"HTTP/1.1 400")
+        assert not upstream.requests
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("headers", "status"),
+        [
+            ({}, 200),
+            ({"host": "localhost:8001"}, 200),
+            ({"host": "[::1]:8001"}, 200),
+            ({"origin": "http://localhost:3000"}, 200),
+            ({"host": "evil.example"}, 403),
+            ({"host": "127.0.0.1.evil.example"}, 403),
+            ({"origin": "https://evil.example"}, 403),
+            ({"origin": "null"}, 403),
+            ({"origin": "https://chat.example"}, 200),
+            ({"host": "models.lan:80"}, 200),
+        ],
+    )
+    def test_hosts_and_origins(self, proxied: Start, headers: dict[str, str], status: int) -> None:
+        hosts = hosts_for("127.0.0.1", ["models.lan"])
+        url, upstream = proxied(
+            answering(response(b"{}")), allowed_hosts=hosts, allowed_origins=("https://chat.example",)
+        )
+        sent = httpx.post(url + "/v1/x", content=b"{}", headers={"content-type": "text/plain", **headers})
+        assert sent.status_code == status
+        assert len(upstream.requests) == (status == 200)
+
+    def test_what_is_allowed_by_default(self) -> None:
+        assert "evil.example" not in hosts_for("127.0.0.1", []) and "*" in hosts_for("0.0.0.0", [])
+        assert "*" not in hosts_for("0.0.0.0", ["models.lan"])
+
+    def test_proxies_of_the_environment_are_not_used(self, proxied: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", "")
+        monkeypatch.setenv("no_proxy", "")
+        url, upstream = proxied(answering(response(b"{}")))
+        with httpx.Client(trust_env=False) as client:
+            assert client.get(url + "/v1/models").status_code == 200
+        assert len(upstream.requests) == 1
+
+
+@contextmanager
+def limited(url: str, clusters: TokenClusters, limits: ConnectionLimits, **more: Any) -> Iterator[str]:
+    """A proxy whose clients' connections are limited."""
+    listener = listen("127.0.0.1", 0)
+    server = server_for(proxy_app(ProxySettings(url, **more), clusters), grace=1.0, limits=limits)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield address_of(listener).url
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+
+
+def connected(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+class TestDeadlines:
+    @pytest.mark.parametrize("sent", [b"", b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nX-A: "])
+    def test_a_head_that_does_not_come(self, almanac_clusters: TokenClusters, sent: bytes) -> None:
+        with (
+            raw_upstream(answering(response(b"{}"))) as upstream,
+            limited(upstream.url, almanac_clusters, ConnectionLimits(header_timeout=0.3)) as url,
+            connected(url) as sock,
+        ):
+            sock.sendall(sent)
+            start = time.monotonic()
+            with suppress(ConnectionResetError):
+                assert sock.recv(10) == b""
+            assert time.monotonic() - start < 5
+
+    def test_a_second_head_that_does_not_come(self, almanac_clusters: TokenClusters) -> None:
+        with (
+            raw_upstream(answering(response(b"{}"))) as upstream,
+            limited(upstream.url, almanac_clusters, ConnectionLimits(header_timeout=0.3)) as url,
+            connected(url) as sock,
+        ):
+            sock.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert sock.recv(4096).startswith(b"HTTP/1.1 200")
+            sock.sendall(b"GET /v1/mod")
+            try:
+                while sock.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+
+    def test_a_body_that_does_not_come(self, proxied: Start) -> None:
+        url, upstream = proxied(answering(response(b"{}")), body_timeout=0.3)
+        with connected(url) as sock:
+            sock.sendall(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
+            assert sock.recv(4096).startswith(b"HTTP/1.1 408")
+        assert not upstream.requests
+        assert figure(url, 'semtoken_proxy_failures_total{reason="body_timeout"}') == 1
+
+    def test_a_client_that_reads_nothing(self, almanac_clusters: TokenClusters) -> None:
+        body = b"x" * 50_000_000
+        with raw_upstream(answering(response(body, kind=b"text/plain"))) as upstream:
+            limits = ConnectionLimits(write_timeout=0.3)
+            with limited(upstream.url, almanac_clusters, limits) as url, connected(url) as sock:
+                sock.sendall(b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                sock.recv(100)
+                wait_until(lambda: upstream.open == 0)
+                wait_until(lambda: figure(url, "semtoken_proxy_requests_in_flight") == 0)
+
+    def test_a_request_that_takes_too_long(self, proxied: Start) -> None:
+        async def drip(_: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(stream_head())
+            while True:
+                writer.write(chunk(b": tick\n\n"))
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+        url, upstream = proxied(drip, request_timeout=0.5)
+        with pytest.raises(httpx.RemoteProtocolError):
+            post(url)
+        wait_until(lambda: upstream.open == 0)
+        assert figure(url, 'semtoken_proxy_failures_total{reason="request_timeout"}') == 1
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("most", "status"), [({"max_connections": 2}, 503), ({"max_connections_per_client": 2}, 429)]
+    )
+    def test_requests_at_one_time(self, proxied: Start, most: dict[str, int], status: int) -> None:
+        release = threading.Event()
+
+        async def wait(_: Received, writer: asyncio.StreamWriter) -> None:
+            while not release.is_set():
+                await asyncio.sleep(0.01)
+            writer.write(response(b"{}"))
+
+        url, upstream = proxied(wait, **most)
+        found: list[int] = []
+        threads = [threading.Thread(target=lambda: found.append(post(url).status_code)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(upstream.requests) == 2)
+        refused = post(url)
+        assert refused.status_code == status and refused.headers["retry-after"] == "1"
+        release.set()
+        for thread in threads:
+            thread.join(10)
+        assert found == [200, 200]
+        assert post(url).status_code == 200
+
+    def test_connections(self, almanac_clusters: TokenClusters) -> None:
+        with (
+            raw_upstream(answering(response(b"{}"))) as upstream,
+            limited(upstream.url, almanac_clusters, ConnectionLimits(connections=3)) as url,
+        ):
+            held = [connected(url) for _ in range(3)]
+            time.sleep(0.2)
+            with connected(url) as fourth, suppress(ConnectionResetError):
+                assert fourth.recv(10) == b""
+            for sock in held:
+                sock.close()
+            wait_until(lambda: reachable(url))
+
+    def test_a_long_event_does_not_keep_others_waiting(self, almanac_clusters: TokenClusters, proxied: Start) -> None:
+        """One event of 3,000 tokens takes seconds to score; a request for another page meanwhile does not."""
+        item = LIMA["content"][0]
+        items = [{**item, "top_logprobs": [item] * 20}] * 3000
+        choice = {"index": 0, "delta": {"content": "Lima" * 3000}, "logprobs": {"content": items}}
+        events = [{"choices": [choice | {"finish_reason": "stop"}]}]
+        stream = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+
+        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+            if b"completions" in received.line:
+                writer.write(stream_head() + chunk(stream) + LAST_CHUNK)
+            else:
+                writer.write(response(b"{}"))
+            await writer.drain()
+
+        url, _ = proxied(behave)
+        took: list[float] = []
+
+        def long() -> None:
+            start = time.monotonic()
+            answer = httpx.post(url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60)
+            assert b'"final":true' in answer.content.replace(b" ", b"")
+            took.append(time.monotonic() - start)
+
+        thread = threading.Thread(target=long)
+        thread.start()
+        waits = []
+        while thread.is_alive():
+            start = time.monotonic()
+            httpx.get(url + "/v1/models", timeout=60)
+            waits.append(time.monotonic() - start)
+        thread.join()
+        assert max(waits) < max(took[0] / 2, 0.5), (waits, took)
+
+    @pytest.mark.parametrize(
+        ("most", "words"),
+        [({"max_scored_tokens": 3}, "more tokens"), ({"max_scoring_seconds": 1e-9}, "too long")],
+    )
+    def test_budgets(self, proxied: Start, most: dict[str, Any], words: str) -> None:
+        chunks = [
+            {"choices": [{"index": 0, "delta": {"content": "Lima"}, "logprobs": LIMA, "finish_reason": None}]}
+        ] * 5
+        last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        sent = b"".join(b"data: " + json.dumps(c).encode() + b"\n\n" for c in [*chunks, last])
+        url, _ = proxied(answering(response(sent, kind=b"text/event-stream")), **most)
+        block = final_blocks(post(url, json=CHAT | {"stream": True}).content)[0]
+        assert words in block["reason"] and "uncertainty" not in block
+
+
+def reachable(url: str) -> bool:
+    try:
+        return httpx.get(url + "/v1/models").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def chunks_in(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(data) for data in by_the_standard(body) if data.startswith("{")]
+
+
+def final_blocks(body: bytes) -> dict[int, Any]:
+    """The last final block of each choice; under -1 that of the whole stream."""
+    found: dict[int, Any] = {}
+    for one in chunks_in(body):
+        if one.get("semtoken", {}).get("final"):
+            found[-1] = one["semtoken"]
+        for choice in one.get("choices", []):
+            if choice.get("semtoken", {}).get("final"):
+                found[choice["index"]] = choice["semtoken"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def replaying(almanac_clusters: TokenClusters) -> Iterator[tuple[str, list[bytes]]]:
+    """A proxy whose upstream sends the bytes that were put into the list last."""
+    sent: list[bytes] = []
+
+    async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+        head, body = (stream_head(), sent[-1]) if not sent[-1].startswith(b"\x1f\x8b") else (GZIPPED, sent[-1])
+        for at in range(0, len(body), 5000):
+            head += chunk(body[at : at + 5000])
+        writer.write(head + LAST_CHUNK)
+        await writer.drain()
+
+    with raw_upstream(behave) as upstream, proxy_of(upstream.url, almanac_clusters) as url:
+        yield url, sent
+
+
+GZIPPED = stream_head().replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+STREAMED = [name for name in recorded.STREAMED if "-chat" in name and "llama" not in name]
+
+
+def through(replaying: tuple[str, list[bytes]], stream: bytes) -> bytes:
+    url, sent = replaying
+    sent.append(stream)
+    return post(url, json=CHAT | {"stream": True}).content
+
+
+def expected(stream: bytes) -> list[tuple[float, float]] | None:
+    try:
+        return [result.uncertainty_bounds for result in score_payload(stream, recorded.clusters())]
+    except SemtokenError:
+        return None
+
+
+@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize(
+    "how",
+    [
+        lambda stream: stream,
+        lambda stream: b"\xef\xbb\xbf" + stream,
+        lambda stream: stream.replace(b"\n", b"\r\n"),
+        lambda stream: stream.replace(b"\n", b"\r"),
+        lambda stream: stream.replace(b"data: {", b"data: {\ndata: "),
+        gzip.compress,
+    ],
+    ids=["as it is", "mark", "crlf", "cr", "lines", "gzip"],
+)
+def test_what_streams_may_look_like(replaying: tuple[str, list[bytes]], name: str, how: Any) -> None:
+    plain = (recorded.recording(name).stream or "").encode()
+    found = final_blocks(through(replaying, how(plain)))
+    numbers = expected(plain)
+    if numbers is None:
+        assert all("reason" in block for block in found.values())
+    else:
+        assert [(found[i]["lower"], found[i]["upper"]) for i in sorted(found)] == numbers
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_damaged_stream_arrives_and_has_no_number(replaying: tuple[str, list[bytes]], data: st.DataObject) -> None:
+    """Whatever the damage, its bytes arrive; the blocks after it give a reason, or there are none."""
+    name = data.draw(st.sampled_from(["vllm-chat", "openai-chat-awkward", "vllm-chat-two"]))
+    events = events_of(name)
+    at = data.draw(st.integers(0, len(events) - 1))
+    how = data.draw(st.sampled_from(list(DAMAGE)))
+    body = through(replaying, b"".join([*events[:at], DAMAGE[how], *events[at:]]))
+    assert DAMAGE[how] in body
+    damage = body.index(DAMAGE[how])
+    after = body[damage + len(DAMAGE[how]) :]
+    assert b'"uncertainty"' not in after
+    if b'finish_reason":"' in after.replace(b" ", b"") or b"[DONE]" in after:
+        ended_before = b'"final": true' in body[:damage] or b'"final":true' in body[:damage]
+        assert b'"reason"' in after or ended_before
+
+
+def test_the_client_does_not_see_what_it_did_not_ask_for(replaying: tuple[str, list[bytes]]) -> None:
+    plain = (recorded.recording("vllm-chat").stream or "").encode()
+    for stream in (b"\xef\xbb\xbf" + plain, plain.replace(b"data: {", b"data: {\ndata: "), gzip.compress(plain)):
+        assert b"top_logprobs" not in through(replaying, stream)
+
+
+def test_more_after_the_end_withdraws_the_score(replaying: tuple[str, list[bytes]]) -> None:
+    def event(content: str, finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": {"content": content}, "logprobs": LIMA, "finish_reason": finish}
+        return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+    once = through(replaying, event("Lima", "stop") + b"data: [DONE]\n\n")
+    assert "uncertainty" in final_blocks(once)[0]
+    twice = through(replaying, event("Lima", "stop") + event("Lima", None) + b"data: [DONE]\n\n")
+    assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
+
+
+class TestLastContent:
+    def stream(self, gap: float) -> Any:
+        def event(content: str, finish: str | None) -> bytes:
+            choice = {"index": 0, "delta": {"content": content} if content else {}, "finish_reason": finish}
+            found = {"choices": [choice | {"logprobs": LIMA if content else None}]}
+            return chunk(b"data: " + json.dumps(found).encode() + b"\n\n")
+
+        async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(stream_head() + event("Lima", None))
+            await writer.drain()
+            await asyncio.sleep(gap)
+            writer.write(event("", "stop") + LAST_CHUNK)
+            await writer.drain()
+
+        return behave
+
+    def test_it_carries_the_final_score(self, proxied: Start) -> None:
+        url, _ = proxied(self.stream(0.02))
+        content, last = chunks_in(post(url, json=CHAT | {"stream": True}).content)
+        assert content["choices"][0]["semtoken"] == last["choices"][0]["semtoken"]
+        assert content["choices"][0]["semtoken"]["final"] is True
+        assert content["choices"][0]["delta"] == {"content": "Lima"}
+
+    @pytest.mark.parametrize("hold", [0.1, 0.0])
+    def test_it_is_not_held_back_for_long(self, proxied: Start, hold: float) -> None:
+        url, _ = proxied(self.stream(1.5), hold=hold)
+        start = time.monotonic()
+        with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=20) as answer:
+            pieces = answer.iter_raw()
+            first = next(pieces)
+            assert time.monotonic() - start < 1.2
+            assert b'"final": false' in first
+            assert b'"final": true' in b"".join(pieces)
+
+
+def test_the_same_message_is_logged_a_few_times_a_minute() -> None:
+    now = [0.0]
+    storm = FewOfAKind(lambda: now[0])
+
+    def record() -> logging.LogRecord:
+        return logging.LogRecord("asyncio", logging.ERROR, "x", 1, "socket.accept() out of system resource", (), None)
+
+    assert [storm.filter(record()) for _ in range(1000)].count(True) == 5
+    now[0] = 61.0
+    again = record()
+    assert storm.filter(again) and "995 more" in again.msg
+
+
+def test_without_block_knows_both_spellings() -> None:
+    assert without_block(b'{"a":1,"semtoken":{"version": 1}}') == b'{"a":1}'
