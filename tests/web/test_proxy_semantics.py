@@ -529,7 +529,7 @@ class TestLastContent:
         return behave
 
     def test_it_carries_the_final_score(self, proxied: Start) -> None:
-        url, _ = proxied(self.stream(0.02))
+        url, _ = proxied(self.stream(0.02), hold=30.0)
         content, last = chunks_in(post(url, json=CHAT | {"stream": True}).content)
         assert content["choices"][0]["semtoken"] == last["choices"][0]["semtoken"]
         assert content["choices"][0]["semtoken"]["final"] is True

@@ -250,27 +250,22 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
     source = Unpacked(answer)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
-    held: Piece | None = None
+    held = Held(scoring)
     try:
         while reader.size <= scoring.limit:
-            with anyio.move_on_after(scoring.hold if held is not None else None) as waiting:
+            with anyio.move_on_after(held.seconds_left) as waiting:
                 part = await source.piece()
             if waiting.cancelled_caught:
-                await client.write(b"" if held is None else held.bytes())
-                held = None
+                await client.write(held.release())
                 continue
             if not part:
                 break
-            pieces = [] if held is None else [held]
-            for sent in reader.feed(part):
-                pieces.append(await _scored(sent, scoring))
-                _give_final_blocks(pieces)
-            held = pieces.pop() if scoring.hold and pieces and pieces[-1].content_of is not None else None
-            await client.write(b"".join(_with_trailer(piece, scoring) for piece in pieces))
+            out = [held.pass_on(await _scored(sent, scoring)) for sent in reader.feed(part)]
+            await client.write(b"".join(out))
     except BrokenOff:
-        await client.write((b"" if held is None else held.bytes()) + reader.pending)
+        await client.write(held.release() + reader.pending)
         raise
-    await client.write((b"" if held is None else held.bytes()) + reader.pending)
+    await client.write(held.release() + reader.pending)
     if reader.size > scoring.limit:
         scoring.scorer.give_up("too_large")
         while part := await source.piece():
@@ -278,12 +273,41 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.end()
 
 
-def _give_final_blocks(pieces: list[Piece]) -> None:
-    """Give the final block of the last piece to the one before it, if that carries content of the same choice."""
-    if len(pieces) > 1 and (index := pieces[-2].content_of) is not None:
-        final = pieces[-1].final_blocks.get(index)
-        if final is not None:
-            pieces[-2].blocks[index] = {name: value for name, value in final.items() if name != "tokens"}
+class Held:
+    """The last piece of content, and what came after it, until more content comes or the answer ends."""
+
+    def __init__(self, scoring: Scoring) -> None:
+        self._scoring = scoring
+        self._pieces: list[Piece] = []
+        self._until = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """For how long pieces may still be held; None if there are none."""
+        return max(0.0, self._until - anyio.current_time()) if self._pieces else None
+
+    def pass_on(self, piece: Piece) -> bytes:
+        """What the client gets now that a piece has come."""
+        if self._pieces:
+            index = self._pieces[0].content_of
+            final = None if index is None else piece.final_blocks.get(index)
+            if index is not None and final is not None:
+                self._pieces[0].blocks[index] = {name: value for name, value in final.items() if name != "tokens"}
+            elif piece.content_of is None and not piece.done:
+                self._pieces.append(piece)
+                return b""
+        out = self.release()
+        if self._scoring.hold and piece.content_of is not None:
+            self._pieces.append(piece)
+            self._until = anyio.current_time() + self._scoring.hold
+            return out
+        return out + _with_trailer(piece, self._scoring)
+
+    def release(self) -> bytes:
+        """Everything that is held."""
+        out = b"".join(_with_trailer(piece, self._scoring) for piece in self._pieces)
+        self._pieces.clear()
+        return out
 
 
 def _with_trailer(piece: Piece, scoring: Scoring) -> bytes:
