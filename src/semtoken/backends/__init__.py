@@ -21,3 +21,9 @@ Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your
 Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities, best tokens and
 hidden states.
 """
+
+from __future__ import annotations
+
+from semtoken.backends.load import BACKENDS, load_backend
+
+__all__ = ["BACKENDS", "load_backend"]

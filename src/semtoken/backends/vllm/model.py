@@ -192,8 +192,9 @@ class VLLMBackend:
             options["stop_token_ids"] = self._newlines
         if decoding.stop_strings:
             options["stop"] = list(decoding.stop_strings)
-        options |= decoding.options
-        return sampling_params(exact=True, **options) if best is None else sampling_params(top_k=best, **options)
+        options["logprobs"] = -1 if best is None else best
+        # Not `sampling_params`, whose `top_k` is the number of log-probabilities.
+        return require("vllm", extra="vllm").SamplingParams(**(options | decoding.options))
 
     @cached_property
     def _newlines(self) -> list[int]:
