@@ -114,11 +114,16 @@ class Twin:
         """Whether the first three characters are the same, case and blanks aside."""
         return self.normalized[token][:3] == self.normalized[other][:3]
 
+    def same_spelling(self, token: int) -> set[int]:
+        """Tokens of the same text up to case and blanks; blanks and pieces of characters are like themselves alone."""
+        text = self.normalized[token]
+        if text == "" or "\N{REPLACEMENT CHARACTER}" in text:
+            return {token}
+        return {t for t in range(self.size) if self.normalized[t] == text}
+
     def surface_set(self, ids: Sequence[int], step: int) -> set[int]:
-        """Tokens of the same spelling, or that spell at least two characters of what follows; the token itself."""
-        own = self.normalized[ids[step]]
-        spelled = self.prefix_set(ids, step)
-        return {ids[step]} | {t for t in spelled if len(self.normalized[t]) > 1 or self.normalized[t] == own}
+        """Tokens of the same spelling, or that spell at least two characters of what follows."""
+        return self.same_spelling(ids[step]) | {t for t in self.prefix_set(ids, step) if len(self.normalized[t]) > 1}
 
     def paper_mass(self, probabilities: npt.NDArray[np.float64], ids: Sequence[int], step: int) -> float:
         """Clustered probability under the paper's rules."""
@@ -140,7 +145,9 @@ class Twin:
         members: str = "all",
     ) -> Answer:
         """Probabilities of every token under each equality and under these switches, and the log score."""
-        if not clustering and not prefix_matching:  # the ablation "neither" is the sequence probability
+        if (
+            equality == "meaning" and not clustering and not prefix_matching
+        ):  # the ablation "neither" is the sequence probability
             function_words = "off"
         first_word = next((i for i, y in enumerate(ids) if not self.blanks[y]), -1)
         neutral = [self.is_neutral(y, i, first_word, function_words) for i, y in enumerate(ids)]
@@ -157,8 +164,12 @@ class Twin:
             if clustering:
                 cluster = self.embedding_cluster(y)
                 consistent |= cluster if members == "all" else {t for t in cluster if self.spelled_alike(y, t)}
-            if prefix_matching:
-                consistent |= self.prefix_set(ids, i) if equality == "meaning" else self.surface_set(ids, i)
+            if equality == "surface":
+                consistent |= self.surface_set(ids, i) if prefix_matching else self.same_spelling(y)
+            elif prefix_matching:
+                consistent |= {
+                    t for t in self.prefix_set(ids, i) if equality == "meaning" or len(self.normalized[t]) > 1
+                }
             consistent |= {t for t in range(self.size) if self.is_neutral(t, i, first_word, function_words)}
             clustered.append(mass(probabilities[i], consistent))
         return Answer(

@@ -92,7 +92,8 @@ def test_equal_signatures_mean_equal_rules() -> None:
         preset, equality, words, clustering, prefixes, members = switches
         counted = (
             preset,
-            words if clustering or prefixes else "off",
+            words if clustering or prefixes or equality == "surface" else "off",
+            equality == "surface",
             members if clustering else "none",
             ("short" if equality == "meaning" else "long") if prefixes else "none",
         )
@@ -107,7 +108,12 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
     assert paper.clustering and paper.prefix_matching
     surface = ScoringRules(equality="surface")
     assert (surface.preset, surface.function_words, surface.clustering) == ("default", "off", False)
+    default = ScoringRules()
+    assert default == ScoringRules(equality="surface", prefix_matching=False)
+    assert (default.preset, default.function_words, default.clustering) == ("default", "off", False)
     assert ScoringRules(equality="exact", clustering=True, members="spelling").clustering, "what is given wins"
+    neither = ScoringRules(clustering=False, prefix_matching=False)
+    assert neither == ScoringRules(equality="exact"), "the ablation of everything"
     assert dataclasses.replace(surface, preset="paper").function_words == "off"
     assert ScoringRules(**dataclasses.asdict(surface)) == surface
 

@@ -40,9 +40,16 @@ RULES = (
         )
     ),
     *(
-        {"preset": "default", "equality": equality, "function_words": words, "clustering": clusters, "members": members}
-        for equality, words, (clusters, members) in itertools.product(
-            ("meaning", "surface"), ("paper", "off"), ((True, "all"), (True, "spelling"), (False, "all"))
+        {"preset": "default", "equality": equality, "function_words": words, "prefix_matching": prefixes, **clusters}
+        for equality, words, prefixes, clusters in itertools.product(
+            ("meaning", "surface"),
+            ("paper", "off"),
+            (True, False),
+            (
+                {"clustering": True, "members": "all"},
+                {"clustering": True, "members": "spelling"},
+                {"clustering": False, "members": "all"},
+            ),
         )
     ),
     *(
@@ -86,6 +93,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
         ({"function_words": "off"}, [0.70, 0.65, 0.90, 0.60, 0.40]),
         # " The" is " the" in another case; "te" spells the beginning of "television", and " television" all of it.
         ({"equality": "surface"}, [0.50 + 0.20, 0.10 + 0.30 + 0.05, 0.90, 0.50, 0.40]),
+        ({"equality": "surface", "prefix_matching": False}, [0.50 + 0.20, 0.10, 0.90, 0.50, 0.40]),
         ({"equality": "exact"}, [0.50, 0.10, 0.90, 0.50, 0.40]),
         # "TV" shares a cluster with " tele", but no letters; "vision" is alone.
         ({"members": "spelling", "function_words": "off"}, [0.70, 0.10 + 0.30 + 0.05, 0.90, 0.50 + 0.10, 0.40]),

@@ -6,6 +6,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from semtoken import score_top_logprobs
@@ -16,6 +18,7 @@ from semtoken.view import (
     PLAIN_BELOW,
     colour,
     describe_alternatives,
+    number,
     segments,
     shaded_html,
     shaded_text,
@@ -149,7 +152,7 @@ def test_alternatives_of_next_to_no_probability_are_left_out() -> None:
 
 def test_bounds_are_shown_where_they_are_no_point() -> None:
     steps = [(worked.ids(" tele")[0], {worked.ids(t)[0]: math.log(p) for t, p in ((" tele", 0.5), (" radio", 0.2))})]
-    scored = score_top_logprobs(steps, worked.clusters())
+    scored = score_top_logprobs(steps, worked.clusters(), "paper")
     low, high = scored.uncertainty_bounds
     assert f"uncertainty {scored.uncertainty:.3f} ({low:.3f} to {high:.3f})" in Parsed(shaded_html(scored)).text
     assert "clustered 0.500 (0.500 to 0.800)" in shaded_html(scored)
@@ -157,3 +160,41 @@ def test_bounds_are_shown_where_they_are_no_point() -> None:
     console.print(token_table(scored))
     assert "0.500 (0.500 to 0.800)" in console.export_text()
     assert with_bounds(0.25, (0.2499, 0.2501)) == "0.250"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        *((0.0, "0.000"), (1.0, "1.000"), (0.2134, "0.213"), (0.00051, "0.001"), (0.9994, "0.999")),
+        *((1e-9, "< 0.001"), (0.00049, "< 0.001"), (0.9996, "> 0.999"), (1 - 1e-12, "> 0.999")),
+    ],
+)
+def test_one_and_nought_are_shown_only_where_they_are_exact(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+@given(st.floats(0, 1), st.integers(1, 6))
+def test_numbers_that_are_shown_are_true(value: float, digits: int) -> None:
+    shown = number(value, digits)
+    if shown.startswith("<"):
+        assert 0 < value < float(shown[2:])
+    elif shown.startswith(">"):
+        assert float(shown[2:]) < value < 1
+    else:
+        assert abs(float(shown) - value) <= 0.5000001 * 10**-digits
+        assert value in (0, 1) or 0 < float(shown) < 1
+
+
+def test_an_answer_that_was_cut_off_says_so() -> None:
+    cut = replace(response("New", token("New", 0, 3, 0.6)), truncated=True)
+    assert "cut off by the token limit" in Parsed(shaded_html(cut)).text
+    assert "cut off" not in Parsed(shaded_html(replace(cut, truncated=False))).text
+
+
+def test_rivals_that_were_not_counted_are_named_as_such() -> None:
+    rivals = (
+        Alternative(1, " Sydney", 0.307, "cluster", counted=False),
+        Alternative(2, "x", 0.02, "other", counted=False),
+    )
+    described = describe_alternatives(replace(token("Canberra", 0, 8), alternatives=rivals))
+    assert described == "' Sydney' 0.307 (cluster, not counted), 'x' 0.020 (not counted)"

@@ -56,9 +56,9 @@ class STC:
         clusters: TokenClusters | str | Path | None = None,
         *,
         preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
@@ -79,9 +79,9 @@ class STC:
         revision: str | None = None,
         trust_remote_code: bool = False,
         preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
         progress: Callable[..., None] | None = None,
         **options: Any,
     ) -> STC:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken.results import ScoredResponse, ScoredToken
+from semtoken.results import Alternative, ScoredResponse, ScoredToken
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,6 +24,8 @@ STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
 """Background colours by uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
 NEWLINE, END = "↵", "∎"
+CUT_OFF = "cut off by the token limit"
+"""What is said of an answer that did not come to its end."""
 
 
 @dataclass(frozen=True)
@@ -145,31 +147,50 @@ def token_table(response: ScoredResponse) -> Table:
     table.add_column("token")
     table.add_column("probability", justify="right")
     table.add_column("clustered", justify="right")
-    table.add_column("what else counted as the same")
+    table.add_column("what else was likely")
     for token in response.tokens:
         carried = "neutral: counts as certain" if token.neutral else describe_alternatives(token)
         table.add_row(
             Text(repr(token.text)),
-            f"{token.probability:.3f}",
+            number(token.probability),
             with_bounds(token.clustered_probability, token.clustered_bounds),
             Text(carried),
         )
     return table
 
 
+def number(value: float, digits: int = 3) -> str:
+    """A probability or uncertainty for people: `0.213`, and `> 0.999` or `< 0.001` where rounding would say 1 or 0.
+
+    `1.000` and `0.000` are shown only where the number is exactly that.
+    """
+    text, least = f"{value:.{digits}f}", 10.0**-digits
+    if float(text) == 0.0 and value > 0.0:
+        return f"< {least:.{digits}f}"
+    if float(text) == 1.0 and value < 1.0:
+        return f"> {1.0 - least:.{digits}f}"
+    return text
+
+
 def with_bounds(value: float, bounds: tuple[float, float]) -> str:
     """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
-    low, high = (f"{bound:.3f}" for bound in bounds)
-    return f"{value:.3f}" if low == high else f"{value:.3f} ({low} to {high})"
+    low, high = map(number, bounds)
+    return number(value) if low == high else f"{number(value)} ({low} to {high})"
 
 
 def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:
-    """The other tokens whose probability was counted, with it and the reason: `' USA' 0.21 (cluster), ...`."""
+    """The other likely tokens: `' USA' 0.213 (cluster), ' Canada' 0.101 (cluster, not counted), ...`."""
     return ", ".join(
-        f"{alternative.text!r} {alternative.probability:.3f} ({alternative.source})"
-        for alternative in token.alternatives
-        if alternative.probability >= least
+        f"{other.text!r} {number(other.probability)} ({_role(other)})"
+        for other in token.alternatives
+        if other.probability >= least
     )
+
+
+def _role(other: Alternative) -> str:
+    if other.counted:
+        return other.source
+    return "not counted" if other.source == "other" else f"{other.source}, not counted"
 
 
 def shaded_html(response: ScoredResponse) -> str:
@@ -180,6 +201,8 @@ def shaded_html(response: ScoredResponse) -> str:
     """
     spans = "".join(map(_span, segments(response)))
     caption = f"uncertainty {with_bounds(response.uncertainty, response.uncertainty_bounds)}"
+    if response.truncated:
+        caption += f"; {CUT_OFF}"
     return (
         '<div class="semtoken" style="font-family:sans-serif;line-height:1.6">'
         f'<span style="white-space:pre-wrap">{spans}</span> '
@@ -199,6 +222,6 @@ def _span(segment: Segment) -> str:
 
 def _tooltip(token: ScoredToken) -> str:
     clustered = with_bounds(token.clustered_probability, token.clustered_bounds)
-    facts = f"{token.text!r}: probability {token.probability:.3f}, clustered {clustered}"
+    facts = f"{token.text!r}: probability {number(token.probability)}, clustered {clustered}"
     carried = "neutral" if token.neutral else describe_alternatives(token)
     return visible(f"{facts}; {carried}" if carried else facts)

@@ -291,9 +291,9 @@ class LlamaCppScorer(STC):
         clusters: TokenClusters | str | Path,
         *,
         preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
     ) -> None:
         super().__init__(
             LlamaCppBackend(llama),

@@ -25,6 +25,7 @@ from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for
 
 VERSIONS: Mapping[str, int] = {}
@@ -223,8 +224,13 @@ class _Steps:
             "samples": self._step("samples", "samples", shared | drawn),
         }
 
+    @property
+    def _rules(self) -> dict[str, Any]:
+        rules = ScoringRules(self.settings.preset, self.settings.function_words)
+        return {"preset": rules.preset, "function_words": rules.function_words}
+
     def _clustered(self, greedy: Step, clusterings: Sequence[PlannedClustering]) -> list[Step]:
-        rules = {"preset": self.settings.preset, "function_words": self.settings.function_words}
+        rules = self._rules
         main, *variants = clusterings
         steps = []
         for step in STC_STEPS:
@@ -240,7 +246,7 @@ class _Steps:
 
     def _control_facts(self, name: str, main: PlannedClustering, controls: ControlsSettings) -> dict[str, Any]:
         control, _ = control_of(name)
-        facts = {"preset": self.settings.preset, "function_words": self.settings.function_words, **control.rules}
+        facts = {**self._rules, **control.rules}
         facts |= {"control": name, "clusters": main.key}
         if control.random:
             facts |= {"seed": controls.seed, "n_bins": controls.n_bins, "counts": _counts_hash(controls.token_counts)}

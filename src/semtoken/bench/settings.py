@@ -170,7 +170,8 @@ class RunSettings(Strict):
     methods: tuple[str, ...] = tuple(METHODS)
     decoding: DecodingSettings = DecodingSettings()
     preset: Preset = "paper"
-    function_words: FunctionWords = "paper"
+    function_words: FunctionWords | None = None
+    """Which function words are neutral, if not those of the preset."""
     p_true_spelling: Literal["bare", "with blank", "both"] = "bare"
     nli: str = DEFAULT_NLI
     """Where every model is the almanac, the embedded one by default."""

@@ -20,7 +20,6 @@ from semtoken.cli.options import (
     DeviceOption,
     DType,
     DTypeOption,
-    FunctionWords,
     FunctionWordsOption,
     JsonOption,
     MaxNewTokensOption,
@@ -30,6 +29,7 @@ from semtoken.cli.options import (
     RevisionOption,
     TrustRemoteCodeOption,
     VerboseOption,
+    value_of,
 )
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
@@ -47,7 +47,7 @@ def ask(
     clusters: ClustersOption = None,
     backend: BackendOption = "transformers",
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     max_new_tokens: MaxNewTokensOption = 64,
     batch_size: BatchSizeOption = 8,
     raw_prompt: Annotated[bool, typer.Option("--raw-prompt", help="Send the text to the model as it is.")] = False,
@@ -81,7 +81,7 @@ def ask(
         model,
         clusters,
         preset.value,
-        function_words.value,
+        value_of(function_words),
         device,
         dtype.value,
         revision,
@@ -154,10 +154,14 @@ def _print(question: str, result: ScoredResponse, applied: Applied | None, *, to
 
 def summary(result: ScoredResponse) -> str:
     """The numbers of an answer in one line."""
+    from semtoken.view import CUT_OFF, number
+
     notes = [
-        f"uncertainty {result.uncertainty:.3f}",
-        f"probability of these very words {math.exp(result.log_probability):.3f}",
+        f"uncertainty {number(result.uncertainty)}",
+        f"probability of these very words {number(math.exp(result.log_probability))}",
     ]
+    if result.truncated:
+        notes.append(CUT_OFF)
     if result.empty:
         notes.append("empty answer")
     elif result.neutral_only:

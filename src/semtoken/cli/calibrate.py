@@ -19,7 +19,6 @@ from semtoken.cli.options import (
     DeviceOption,
     DType,
     DTypeOption,
-    FunctionWords,
     FunctionWordsOption,
     MaxNewTokensOption,
     ModelOption,
@@ -28,6 +27,7 @@ from semtoken.cli.options import (
     RevisionOption,
     TrustRemoteCodeOption,
     VerboseOption,
+    value_of,
 )
 from semtoken.errors import InvalidInput
 
@@ -103,7 +103,7 @@ def calibrate(
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     max_new_tokens: MaxNewTokensOption = 64,
     batch_size: BatchSizeOption = 8,
     device: DeviceOption = None,
@@ -140,7 +140,7 @@ def calibrate(
             model,
             clusters,
             preset.value,
-            function_words.value,
+            value_of(function_words),
             device,
             dtype.value,
             revision,

@@ -16,7 +16,6 @@ from semtoken.cli.options import (
     DeviceOption,
     DType,
     DTypeOption,
-    FunctionWords,
     FunctionWordsOption,
     MaxNewTokensOption,
     ModelOption,
@@ -25,6 +24,7 @@ from semtoken.cli.options import (
     RevisionOption,
     TrustRemoteCodeOption,
     VerboseOption,
+    value_of,
 )
 from semtoken.errors import InvalidInput
 
@@ -46,7 +46,7 @@ def compare(
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     limit: Annotated[
         int, typer.Option(min=0, help="A random part of so many questions, the same for the same seed; 0: all.")
     ] = DEFAULT_LIMIT,
@@ -105,7 +105,15 @@ def compare(
         _check_writable(path)
     asked = read_dataset(questions, limit=limit or None, seed=seed).questions
     choice = ModelChoice(
-        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+        model,
+        clusters,
+        preset.value,
+        value_of(function_words),
+        device,
+        dtype.value,
+        revision,
+        trust_remote_code,
+        verbose,
     )
     stc = choice.load()
     asking = how_to_ask(model, stc.tokenizer, raw=False)

@@ -16,7 +16,13 @@ from rich.text import Text
 
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.models import ALMANAC, ModelChoice
-from semtoken.cli.options import FunctionWords, FunctionWordsOption, Preset, PresetOption, VerboseOption
+from semtoken.cli.options import (
+    FunctionWordsOption,
+    Preset,
+    PresetOption,
+    VerboseOption,
+    value_of,
+)
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
@@ -63,7 +69,7 @@ class Comparison:
 def demo(
     questions: Annotated[int, typer.Option(min=20, help="Test questions for the AUROC.")] = 500,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     save_svg: Annotated[Path | None, typer.Option(help="Save what is printed as a picture.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
@@ -82,7 +88,7 @@ def demo(
     if save_svg is not None and not save_svg.parent.is_dir():
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
-    choice = ModelChoice(ALMANAC, None, preset.value, function_words.value, "cpu", "float32", None, False, verbose)
+    choice = ModelChoice(ALMANAC, None, preset.value, value_of(function_words), "cpu", "float32", None, False, verbose)
     console = Console(record=True, width=100, highlight=False) if save_svg else out
     stc = choice.load()
     run(stc, load_questions("dev"), spread(load_questions("test"), questions), console)

@@ -157,6 +157,8 @@ def _facts(found: Diagnosis) -> Table:
 
 
 def _trials(found: Diagnosis) -> Table:
+    from semtoken.view import number
+
     table = _table("trial prompt", "answer", "uncertainty", "between")
     for trial in found.trials:
         if trial.bounds is None:
@@ -164,5 +166,5 @@ def _trials(found: Diagnosis) -> Table:
         else:
             low, high = trial.bounds
             text = printable((trial.text or "").strip().replace("\n", "↵"))
-            table.add_row(trial.prompt, Text(text[:40]), f"{trial.uncertainty:.3f}", f"{low:.3f} and {high:.3f}")
+            table.add_row(trial.prompt, Text(text[:40]), number(trial.uncertainty), f"{number(low)} and {number(high)}")
     return table

@@ -28,7 +28,7 @@ class ModelChoice:
     model: str
     clusters: str | None
     preset: str
-    function_words: str
+    function_words: str | None
     device: str | None
     dtype: str
     revision: str | None
@@ -75,7 +75,7 @@ class ModelChoice:
                     revision=self.revision,
                     trust_remote_code=self.trust_remote_code,
                     preset=cast("Preset", self.preset),
-                    function_words=cast("FunctionWords", self.function_words),
+                    function_words=cast("FunctionWords | None", self.function_words),
                     progress=progress,
                 )
                 _ = stc.clusters  # made here, where their progress is shown, if they have to be

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +21,11 @@ class FunctionWords(str, Enum):
     paper = "paper"
     whole_word = "whole-word"
     off = "off"
+
+
+def value_of(option: Enum | None) -> Any:
+    """The value of an option, None where it was not given."""
+    return None if option is None else option.value
 
 
 class DType(str, Enum):
@@ -56,10 +61,10 @@ PresetOption = Annotated[
     ),
 ]
 FunctionWordsOption = Annotated[
-    FunctionWords,
+    FunctionWords | None,
     typer.Option(
-        help="Function words and blanks count as certain: 'paper': everywhere; 'whole-word': only where they are whole "
-        "words and do not open the answer; 'off': nowhere."
+        help="Function words and blanks count as certain, if not as in the preset: 'paper': everywhere; "
+        "'whole-word': only where they are whole words and do not open the answer; 'off': nowhere."
     ),
 ]
 MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]

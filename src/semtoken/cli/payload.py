@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.cli.console import json_line, out, untrusted
-from semtoken.cli.options import FunctionWords, FunctionWordsOption, JsonOption, Preset, PresetOption, RevisionOption
+from semtoken.cli.options import (
+    FunctionWordsOption,
+    JsonOption,
+    Preset,
+    PresetOption,
+    RevisionOption,
+    value_of,
+)
 from semtoken.errors import InvalidInput, SemtokenError
 
 if TYPE_CHECKING:
@@ -49,7 +56,7 @@ def score_payload(
         float | None, typer.Option(min=0, help="Temperature of the request: SGLang's log-probabilities follow it.")
     ] = None,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     proxy_for: Annotated[
         str | None,
         typer.Option(help="Model that answered, if the clusters are another model's with the same tokenizer."),
@@ -82,7 +89,7 @@ def score_payload(
                 loaded,
                 preset.value,
                 segment=segment.value,
-                function_words=function_words.value,
+                function_words=value_of(function_words),
                 proxy_for=proxy_for,
             )
         except SemtokenError as error:
@@ -139,12 +146,15 @@ def _is_json(text: str) -> bool:
 def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     from rich.text import Text
 
-    from semtoken.view import shaded_text, token_table
+    from semtoken.view import CUT_OFF, number, shaded_text, token_table
 
     low, high = result.uncertainty_bounds
     out.print(shaded_text(result))
-    facts = [f"uncertainty {result.uncertainty:.3f}", f"between {low:.3f} and {high:.3f}", payload.format]
-    out.print(Text("  " + " · ".join([*facts, f"distribution {result.distribution}"]), style="dim"))
+    facts = [f"uncertainty {number(result.uncertainty)}", f"between {number(low)} and {number(high)}", payload.format]
+    facts.append(f"distribution {result.distribution}")
+    if result.truncated:
+        facts.append(CUT_OFF)
+    out.print(Text("  " + " · ".join(facts), style="dim"))
     for flag in result.flags:
         out.print(untrusted(f"  {flag.message}", style="yellow"))
     if tokens:

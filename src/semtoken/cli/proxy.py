@@ -8,7 +8,12 @@ import typer
 
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
-from semtoken.cli.options import FunctionWords, FunctionWordsOption, Preset, PresetOption
+from semtoken.cli.options import (
+    FunctionWordsOption,
+    Preset,
+    PresetOption,
+    value_of,
+)
 from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ def proxy(
         typer.Option(help="The upstream's model, if the clusters come from another one with the same tokenizer."),
     ] = None,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 32,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
     connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
@@ -118,7 +123,7 @@ def proxy(
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
-    rules = ScoringRules(preset.value, function_words.value)
+    rules = ScoringRules(preset.value, value_of(function_words))
     app = proxy_app(settings, load_clusters(clusters, None), rules)
     run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace, limits=limits)
 

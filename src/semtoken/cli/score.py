@@ -18,7 +18,6 @@ from semtoken.cli.options import (
     DeviceOption,
     DType,
     DTypeOption,
-    FunctionWords,
     FunctionWordsOption,
     MaxNewTokensOption,
     ModelOption,
@@ -27,6 +26,7 @@ from semtoken.cli.options import (
     RevisionOption,
     TrustRemoteCodeOption,
     VerboseOption,
+    value_of,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def score(
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: BatchSizeOption = 8,
     questions: Annotated[
@@ -99,7 +99,15 @@ def score(
     from semtoken.score_file import ScoringJob
 
     choice = ModelChoice(
-        model, clusters, preset.value, function_words.value, device, dtype.value, revision, trust_remote_code, verbose
+        model,
+        clusters,
+        preset.value,
+        value_of(function_words),
+        device,
+        dtype.value,
+        revision,
+        trust_remote_code,
+        verbose,
     )
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))

@@ -17,7 +17,6 @@ from semtoken.cli.options import (
     DeviceOption,
     DType,
     DTypeOption,
-    FunctionWords,
     FunctionWordsOption,
     ModelOption,
     Preset,
@@ -25,6 +24,7 @@ from semtoken.cli.options import (
     RevisionOption,
     TrustRemoteCodeOption,
     VerboseOption,
+    value_of,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def serve(
         int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
     ] = 20,
     preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = FunctionWords.paper,
+    function_words: FunctionWordsOption = None,
     calibrator: CalibratorOption = None,
     device: DeviceOption = None,
     dtype: DTypeOption = DType.auto,
@@ -76,7 +76,7 @@ def serve(
         model,
         clusters,
         preset.value,
-        function_words.value,
+        value_of(function_words),
         device,
         dtype.value,
         revision,

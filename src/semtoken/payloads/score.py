@@ -12,7 +12,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError, Vocabular
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
 from semtoken.results import Distribution, Flag, ScoredResponse
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 
@@ -20,16 +20,17 @@ from semtoken.scoring.topk import TopkAnswer
 def score_payload(
     reply: Any,
     clusters: TokenClusters,
-    preset: Preset = "default",
+    preset: Preset | None = None,
     *,
     format: str | None = None,
     segment: SegmentKind = "answer",
     temperature: float | None = None,
     distribution: Distribution | None = None,
-    function_words: FunctionWords = "paper",
-    clustering: bool = True,
-    prefix_matching: bool = True,
+    function_words: FunctionWords | None = None,
+    clustering: bool | None = None,
+    prefix_matching: bool | None = None,
     proxy_for: str | None = None,
+    rules: ScoringRules | Preset | None = None,
 ) -> list[ScoredResponse]:
     """Score every choice of a reply from the log-probabilities in it.
 
@@ -43,6 +44,8 @@ def score_payload(
         As in `score_top_logprobs`.
     proxy_for
         As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
+    rules
+        Instead of these four: a preset's name, or `ScoringRules`.
     format, temperature
         As in `read_payload`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
@@ -64,15 +67,21 @@ def score_payload(
     VocabularyMismatch
         The clusters belong to another tokenizer.
     """
+    chosen = as_rules(
+        rules,
+        preset=preset,
+        function_words=function_words,
+        clustering=clustering,
+        prefix_matching=prefix_matching,
+    )
     payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
-    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
     known = distribution or payload.distribution
     scored: list[ScoredResponse] = []
     for choice in payload.choices:
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            scored.append(score_choice(choice, clusters, rules, known, segment=segment, proxy_for=proxy_for))
+            scored.append(score_choice(choice, clusters, chosen, known, segment=segment, proxy_for=proxy_for))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored

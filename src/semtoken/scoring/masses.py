@@ -31,6 +31,8 @@ class StepRequest:
     """All tokens that the paper calls neutral."""
     neutral_members: IdArray
     """Those of them that are in y_i's cluster."""
+    alike: IdArray
+    """Other tokens that are spelled as y_i is, up to case and blanks."""
     end: EndRequest
     """Which values may end here, and the tokens that tell."""
     candidates: IdArray
@@ -42,7 +44,8 @@ class StepRequest:
     def columns(self) -> IdArray:
         """Column ids to take from the row: the token's own, then the groups in the order of the fields."""
         own = np.array([self.token], dtype=np.int64)
-        return np.concatenate([own, self.members, self.neutrals, self.neutral_members, self.end.ids, self.candidates])
+        groups = (self.members, self.neutrals, self.neutral_members, self.alike, self.end.ids, self.candidates)
+        return np.concatenate([own, *groups])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,12 @@ class StepMass:
     """Other tokens of the cluster that count and are neutral."""
     neutrals: float
     """All neutral tokens."""
+    alike: float
+    """Other tokens that are spelled as y_i is."""
+    alike_apart: float
+    """Those of them that count and are neither neutral nor in a cluster that counts."""
+    alike_neutral: float
+    """Those of them that count, are neutral, and not in a cluster that counts."""
     meaning: float
     """What agrees under the paper's rules, prefixes left out: 0 if y_i is neutral there."""
     ends: Mapping[str, float]
@@ -102,12 +111,14 @@ def step_request(
     members = paper.cluster_of(token)
     members = members[members != token]
     neutral = paper.neutral_mask(opening)[members]
+    alike = scorer.index.spelled_alike(token)
     return StepRequest(
         token=token,
         opening=opening,
         members=members[~neutral],
         neutrals=paper.neutral_ids(opening),
         neutral_members=members[neutral],
+        alike=alike[alike != token],
         end=endings_of(scorer.vocabulary).request(before, token),
         candidates=candidates,
         needs_row=needs_row,
@@ -122,7 +133,8 @@ def reduce_step(
     first = 1 + len(request.members)  # log_probs[0] is the chosen token's own
     second = first + len(request.neutrals)
     third = second + len(request.neutral_members)
-    fourth = third + len(request.end.ids)
+    fourth = third + len(request.alike)
+    fifth = fourth + len(request.end.ids)
     own = float(log_probs[0])
     if scorer is scorer.paper:
         cluster, neutrals = log_sum_exp(log_probs[1:first]), log_sum_exp(log_probs[first:second])
@@ -132,6 +144,8 @@ def reduce_step(
         cluster, cluster_neutral = _counted_members(scorer, request, log_probs[1:first], log_probs[second:third])
         neutrals = _counted_neutrals(scorer, request, log_probs[first:second])
         meaning = log_sum_exp(log_probs[:second])
+    alike = log_sum_exp(log_probs[third:fourth])
+    alike_apart, alike_neutral = _counted_alike(scorer, request, log_probs[third:fourth], alike)
     return StepMass(
         token=token,
         opening=opening,
@@ -140,8 +154,11 @@ def reduce_step(
         cluster=cluster,
         cluster_neutral=cluster_neutral,
         neutrals=neutrals,
+        alike=alike,
+        alike_apart=alike_apart,
+        alike_neutral=alike_neutral,
         meaning=0.0 if scorer.paper.neutral_mask(opening)[token] else meaning,
-        ends=endings_of(scorer.vocabulary).from_row(request.end, log_probs[third:fourth]),
+        ends=endings_of(scorer.vocabulary).from_row(request.end, log_probs[fourth:fifth]),
         likely=likely,
     )
 
@@ -166,24 +183,36 @@ def _counted_neutrals(scorer: Scorer, request: StepRequest, log_probs: FloatArra
     return log_sum_exp(log_probs[scorer.neutral_mask(request.opening)[request.neutrals]])
 
 
+def _counted_alike(scorer: Scorer, request: StepRequest, log_probs: FloatArray, mass: float) -> tuple[float, float]:
+    """Logs of the masses that count for their spelling and not for their cluster: not neutral, and neutral."""
+    if not scorer.rules.same_spelling:
+        return -np.inf, -np.inf
+    if not scorer.rules.clustering and scorer.rules.effective_function_words == "off":
+        return mass, -np.inf
+    apart = ~scorer.in_cluster(request.token, request.alike)
+    neutral = scorer.neutral_mask(request.opening)[request.alike]
+    return log_sum_exp(log_probs[apart & ~neutral]), log_sum_exp(log_probs[apart & neutral])
+
+
 def masses(scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: bool) -> Masses:
     """What agrees with a step's token, once its prefix set is known.
 
     Without neutrality the neutral tokens count only where they are in the cluster or the prefix set.
     """
     ids, log_probs = prefixes
-    other = ids != step.token
-    neutral = scorer.paper.neutral_mask(step.opening)[ids]
-    beyond = ~(scorer.paper.in_cluster(step.token, ids) | neutral)
+    token, opening = step.token, step.opening
+    beyond = ~(scorer.paper.in_cluster(token, ids) | scorer.paper.neutral_mask(opening)[ids])
     meaning = min(float(np.logaddexp(step.meaning, log_sum_exp(log_probs[beyond]))), 0.0)
-    spelled = log_sum_exp(log_probs[other & scorer.surface.in_prefix_set(step.token, ids)])
-    surface = min(float(np.logaddexp(step.own, spelled)), 0.0)
-    if scorer is scorer.surface:
-        return Masses(step.own, spelled, -np.inf, surface, meaning)
-    further = scorer.in_prefix_set(step.token, ids) & ~scorer.in_cluster(step.token, ids)
+    longer = ~scorer.surface.alike(token, ids) & scorer.surface.in_prefix_set(ids)
+    begun = log_sum_exp(log_probs[longer])
+    surface = min(float(np.logaddexp(np.logaddexp(step.own, step.alike), begun)), 0.0)
     cluster = float(np.logaddexp(step.own, step.cluster))
+    counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(token, ids) & ~scorer.alike(token, ids)
     if neutrality:
-        content = further & ~scorer.neutral_mask(step.opening)[ids]
-        return Masses(cluster, log_sum_exp(log_probs[content]), step.neutrals, surface, meaning)
+        counted &= ~scorer.neutral_mask(opening)[ids]
+        prefix = float(np.logaddexp(step.alike_apart, log_sum_exp(log_probs[counted])))
+        return Masses(cluster, prefix, step.neutrals, surface, meaning)
     cluster = float(np.logaddexp(cluster, step.cluster_neutral))
-    return Masses(cluster, log_sum_exp(log_probs[further]), -np.inf, surface, meaning)
+    alike = np.logaddexp(step.alike_apart, step.alike_neutral)
+    prefix = float(np.logaddexp(alike, log_sum_exp(log_probs[counted])))
+    return Masses(cluster, prefix, -np.inf, surface, meaning)

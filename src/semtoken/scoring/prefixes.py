@@ -77,8 +77,26 @@ class PrefixIndex:
 
     @cached_property
     def spellings(self) -> IdArray:
-        """A number for each normalised text, the same for tokens that are spelled alike (int64 [V])."""
-        return _numbered(self.vocabulary.normalized)
+        """A number for each spelling, the same for tokens that are spelled alike (int64 [V]).
+
+        Blanks, special tokens and pieces of characters are spelled like no other token.
+        """
+        alone = np.array([not text or REPLACEMENT in text for text in self.vocabulary.normalized], dtype=bool)
+        numbers = _numbered(self.vocabulary.normalized)
+        numbers[alone] = len(numbers) + np.flatnonzero(alone)
+        return numbers
+
+    @cached_property
+    def _spelled(self) -> tuple[IdArray, IdArray]:
+        """Ids sorted by spelling, and where each spelling begins among them."""
+        order = np.argsort(self.spellings, kind="stable")
+        return order, self.spellings[order]
+
+    def spelled_alike(self, token: int) -> IdArray:
+        """Ascending ids of the tokens that are spelled as a token is, itself included."""
+        order, numbers = self._spelled
+        number = self.spellings[token]
+        return order[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, side="right")]
 
     def first_letters(self, count: int) -> IdArray:
         """A number for the first characters of each normalised text (int64 [V])."""

@@ -3,13 +3,15 @@
 A token agrees with the chosen one
 
 - under `exact` if it is the chosen token;
-- under `surface` if it spells the same text up to case and blanks, or the beginning of the word (from two characters
-  on, unless one character is all of the chosen token);
+- under `surface` if it spells the same text up to case and blanks or, unless `prefix_matching` is off, the beginning of
+  the word from two characters on. Blanks, special tokens and pieces of characters agree with themselves alone;
 - under `meaning`, the paper's rule, if it is in the chosen token's embedding cluster, if it spells the beginning of the
   text that follows, or if it is a function word, white space or a special token ("neutral"). A neutral chosen token
   counts as certain.
 
-A preset is an equality with its switches. Switches that are given win over those of the preset.
+A preset is an equality with its switches. `paper` is `meaning`. `default` is `surface` without beginnings: on real
+models neither clusters nor beginnings nor function words were better than that (docs/method.md). Switches that are
+given win over those of the preset.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ Members = Literal["all", "spelling"]
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},
-    "default": {"equality": "meaning"},
+    "default": {"equality": "surface", "prefix_matching": False},
 }
 """The equality of each preset, and the switches in which it differs from that equality."""
 
@@ -57,7 +59,8 @@ class ScoringRules:
     clustering: bool
     """Count the mass of the chosen token's cluster."""
     prefix_matching: bool
-    """Count the mass of tokens that spell the beginning of what follows."""
+    """Count the mass of tokens that spell the beginning of what follows. With this and `clustering` given as off, and
+    no equality, the rules are those of `exact`."""
     members: Members
     """Which members of the cluster count: `all`, or those whose `spelling` is related: the first three characters
     are the same, case and blanks aside (all of them, where a token has fewer)."""
@@ -74,6 +77,8 @@ class ScoringRules:
     ) -> None:
         _check("preset", preset, get_args(Preset))
         switches = PRESETS[preset]
+        if equality is None and clustering is False and prefix_matching is False:
+            equality = "exact"  # the ablation of everything, under any preset
         if equality is not None:
             _check("equality", equality, get_args(Equality))
             switches = {"equality": equality}
@@ -92,8 +97,9 @@ class ScoringRules:
 
     @property
     def effective_function_words(self) -> FunctionWords:
-        """Without clusters and prefixes the score is the sequence probability, so nothing is neutral either."""
-        return self.function_words if self.clustering or self.prefix_matching else "off"
+        """Where nothing else counts the score is the sequence probability, so nothing is neutral either."""
+        counts_others = self.clustering or self.prefix_matching or self.same_spelling
+        return self.function_words if counts_others else "off"
 
     @property
     def signature(self) -> str:
@@ -104,9 +110,16 @@ class ScoringRules:
         ]
         if self.clustering and self.members != "all":
             parts.append(f"members:{self.members}")
+        if self.same_spelling:
+            parts.append("spelling:same")
         if self.prefix_matching and self.shortest_prefix > 1:
             parts.append(f"prefix:{self.shortest_prefix}+")
         return "|".join(parts)
+
+    @property
+    def same_spelling(self) -> bool:
+        """Whether tokens of the same spelling count whatever follows."""
+        return self.equality == "surface"
 
     @property
     def shortest_prefix(self) -> int:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
 from semtoken.results import Alternative, Source
-from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
 from semtoken.vocabulary import BoolArray, Vocabulary
 
@@ -85,14 +85,23 @@ class Scorer:
         related = self._first_letters[ids] == self._first_letters[token]
         return np.asarray(same & related)
 
-    def in_prefix_set(self, token: int, prefixes: IdArray) -> BoolArray:
-        """Which of the tokens that spell the beginning of what follows the chosen `token` count."""
+    def alike(self, token: int, ids: IdArray) -> BoolArray:
+        """Which of `ids` count since they are spelled as the chosen `token` is."""
+        if not self.rules.same_spelling:
+            return np.asarray(ids == token)
+        return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
+
+    def in_prefix_set(self, prefixes: IdArray) -> BoolArray:
+        """Which of the tokens that spell the beginning of what follows count."""
         if not self.rules.prefix_matching:
             return np.zeros(len(prefixes), dtype=bool)
-        if self.rules.shortest_prefix == 1:
-            return np.ones(len(prefixes), dtype=bool)
-        long_enough = self.index.lengths[prefixes] >= self.rules.shortest_prefix
-        return np.asarray(long_enough | (self.index.spellings[prefixes] == self.index.spellings[token]))
+        return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
+
+    def consistent_ids(self, token: int, prefixes: IdArray) -> IdArray:
+        """All tokens that count, neutral ones only where they are in the cluster, alike or a beginning."""
+        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
+        beginnings = prefixes[self.in_prefix_set(prefixes)]
+        return np.unique(np.concatenate([self.cluster_of(token), alike, beginnings]))
 
     def kinds(
         self, token: int, ids: IdArray, prefixes: IdArray, *, opening: bool, neutrality: bool
@@ -113,8 +122,8 @@ class Scorer:
             Whether neutral tokens count.
         """
         neutral = self.neutral_mask(opening)[ids] & (ids != token) & neutrality
-        counted = prefixes[self.in_prefix_set(token, prefixes)]
-        return np.select([neutral, self.in_cluster(token, ids), np.isin(ids, counted)], [3, 1, 2], 0)
+        spelled = self.alike(token, ids) | np.isin(ids, prefixes[self.in_prefix_set(prefixes)])
+        return np.select([neutral, self.in_cluster(token, ids), spelled], [3, 1, 2], 0)
 
     def alternatives(
         self, token: int, probabilities: Mapping[int, float], prefixes: IdArray, *, opening: bool, neutrality: bool

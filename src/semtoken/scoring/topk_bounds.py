@@ -137,9 +137,7 @@ class _Union:
     @property
     def size(self) -> int:
         """Its members."""
-        token = self.step.token
-        spelled = self.prefixes[self.scorer.in_prefix_set(token, self.prefixes)]
-        members = np.union1d(self.scorer.cluster_of(token), spelled)
+        members = self.scorer.consistent_ids(self.step.token, self.prefixes)
         others = int(np.count_nonzero(~self._neutral(members)))
         return others + (len(self.scorer.neutral_ids(self.step.opening)) if self.neutrality else 0)
 

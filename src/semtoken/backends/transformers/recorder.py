@@ -61,9 +61,9 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         clusters: TokenClusters | str | Path,
         preset: Preset = "default",
         *,
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
         eos_token_id: int | Collection[int] | None = None,
     ) -> None:
         if not isinstance(clusters, TokenClusters):

@@ -32,9 +32,9 @@ def score_outputs(
     clusters: TokenClusters,
     preset: Preset = "default",
     *,
-    function_words: FunctionWords = "paper",
-    clustering: bool = True,
-    prefix_matching: bool = True,
+    function_words: FunctionWords | None = None,
+    clustering: bool | None = None,
+    prefix_matching: bool | None = None,
     logprobs_mode: LogprobsMode = "raw_logprobs",
 ) -> list[list[ScoredResponse]]:
     """Score what `LLM.generate` or `LLM.chat` returned.
@@ -117,10 +117,7 @@ def score_steps(
     return score_top_logprobs(
         [_top_step(token, found, values) for token, found, values in steps],
         clusters,
-        rules.preset,
-        function_words=rules.function_words,
-        clustering=rules.clustering,
-        prefix_matching=rules.prefix_matching,
+        rules,
         distribution=DISTRIBUTIONS[mode],
     )
 

@@ -84,9 +84,9 @@ class VLLMScorer:
         clusters: TokenClusters | str | None = None,
         *,
         preset: Preset = "default",
-        function_words: FunctionWords = "paper",
-        clustering: bool = True,
-        prefix_matching: bool = True,
+        function_words: FunctionWords | None = None,
+        clustering: bool | None = None,
+        prefix_matching: bool | None = None,
         channel: str | Path | None = None,
         memory_budget: int = MEMORY_BUDGET,
     ) -> None:
