@@ -48,7 +48,7 @@ tokenizer = tokenizers.Tokenizer(model)
 tokenizer.add_special_tokens(["<eos>"])
 vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
 clusters = st.TokenClusters(np.array([0, 1, 1, 2, 3, 4], dtype=np.int32), vocabulary)
-scored = st.score_logits(np.zeros((2, 6), dtype=np.float32), [1, 0], clusters)
+scored = st.score_logits(np.zeros((2, 6), dtype=np.float32), [1, 0], clusters, preset="paper")
 assert round(scored.tokens[0].clustered_probability, 6) == round(5 / 6, 6), scored  # TV television; t; <eos> the
 """
 

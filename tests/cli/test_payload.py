@@ -37,7 +37,7 @@ def test_lines_of_replies(semtoken: RunCommand, saved: Path) -> None:
 def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "reply.json"
     path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))
-    result = semtoken("score-payload", path, "-c", almanac_clusters_path(), "--tokens")
+    result = semtoken("score-payload", path, "-c", almanac_clusters_path(), "--tokens", "--preset", "paper")
     assert result.exit_code == 0, result.output
     assert "uncertainty 0.010 · between 0.003 and 0.010 · vllm-chat · distribution raw" in result.stdout
     assert "'IND' 0.261 (cluster)" in result.stdout
