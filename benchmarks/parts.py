@@ -31,7 +31,7 @@ CODE = "```python\ndef total(lines, rate=0.19):\n    return sum(line.price * lin
 def answer_text() -> str:
     """Prose, a JSON object and code: about 800 tokens of four characters."""
     lines = [{"item": f"part {i}", "price": 10.5 * i, "count": i, "taxed": i % 2 == 0, "note": None} for i in range(18)]
-    return PROSE * 4 + "```json\n" + json.dumps({"seller": "Müller & Söhne", "lines": lines}) + "\n```\n" + CODE
+    return PROSE * 4 + "\n```json\n" + json.dumps({"seller": "Müller & Söhne", "lines": lines}) + "\n```\n" + CODE
 
 
 def scored_answer(text: str) -> ScoredResponse:
@@ -69,13 +69,13 @@ def scored_answer(text: str) -> ScoredResponse:
 
 
 def milliseconds(work: Callable[[], object], runs: int) -> float:
-    """Median time of a call; the first one, which loads libraries, is left out."""
+    """Median processor time of a call; the first one, which loads libraries, is left out."""
     work()
     times = []
     for _ in range(runs):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(1000 * (time.perf_counter() - start))
+        times.append(1000 * (time.process_time() - start))
     return statistics.median(times)
 
 

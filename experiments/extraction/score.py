@@ -11,10 +11,12 @@ samples of documents.
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import math
 from collections.abc import Sequence
+from os.path import commonprefix
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +26,7 @@ import typer
 from documents import FIELDS
 from openai.types.chat import ChatCompletion
 from structured_logprobs import add_logprobs
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, DynamicCache
 
 import semtoken as st
 
@@ -146,11 +148,15 @@ def main(
     reader = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype)).eval()
     rows: list[dict[str, Any]] = []
     records = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
+    shared = commonprefix([record["prompt_ids"] for record in records[:2]])  # noqa: RUF071
+    with torch.no_grad():
+        examples = DynamicCache(config=reader.config)
+        reader(input_ids=torch.tensor([shared]), past_key_values=examples)
     for record in records:
         ids = record["answer_ids"]
+        read = torch.tensor([[*record["prompt_ids"][len(shared) :], *ids[:-1]]])
         with torch.no_grad():
-            read = torch.tensor([[*record["prompt_ids"], *ids[:-1]]])
-            logits = reader(read, logits_to_keep=len(ids)).logits[0]
+            logits = reader(read, past_key_values=copy.deepcopy(examples), logits_to_keep=len(ids)).logits[0]
         answer = st.score_logits(logits, ids, known)
         rows += rows_of(record, answer, [known.vocabulary.pieces[i] for i in ids])
     results.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from semtoken.parts import Part
+
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
 STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
@@ -170,6 +172,29 @@ def number(value: float, digits: int = 3) -> str:
     if float(text) == 1.0 and value < 1.0:
         return f"> {1.0 - least:.{digits}f}"
     return text
+
+
+def parts_table(parts: Sequence[Part]) -> Table:
+    """The parts of an answer for a terminal, the riskiest first; missing fields last."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("confidence", justify="right")
+    table.add_column("ends here", justify="right")
+    table.add_column("what")
+    table.add_column("text")
+    table.add_column("notes")
+    for part in sorted(parts, key=lambda one: 2.0 if one.confidence is None else one.confidence):
+        known = part.confidence is not None and part.bounds is not None
+        table.add_row(
+            with_bounds(part.confidence, part.bounds) if known else "-",  # type: ignore[arg-type]
+            "-" if part.closing is None else number(part.closing),
+            Text(visible(part.kind if part.path is None else part.path or "(whole)")),
+            Text(visible(part.text) if part.present else "(missing)"),
+            Text(", ".join(flag.code for flag in part.flags)),
+        )
+    return table
 
 
 def with_bounds(value: float, bounds: tuple[float, float]) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from semtoken.bench.prompts import PROMPTS
 from semtoken.cli.models import how_to_ask
+from semtoken.view import number
 from tests import tiny
 from tests.cli.conftest import RunCommand, assert_told, read_lines
 
@@ -38,6 +39,19 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
     for token in expected["tokens"]:
         assert f"{token['clustered_probability']:.3f}" in result.stdout
     assert result.stderr == ""
+
+
+def test_parts_on_request(semtoken: RunCommand, model: str, clusters: str) -> None:
+    from semtoken import STC
+
+    asked = ("ask", "who is it", "--model", model, "--clusters", clusters, *SHORT, "--parts", "word")
+    [written] = read_lines(semtoken(*asked, "--json").stdout)
+    [answer] = STC.from_pretrained(model, clusters=clusters).generate(
+        PROMPTS["tqa"].prompt("who is it"), 4, stop_at_newline=True
+    )
+    assert written["parts"] == json.loads(json.dumps([part.to_dict() for part in answer.parts("word")]))
+    shown = semtoken(*asked).stdout
+    assert all(number(part["confidence"]) in shown for part in written["parts"])
 
 
 def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunCommand, model: str, clusters: str) -> None:

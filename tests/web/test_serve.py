@@ -124,6 +124,21 @@ class TestChat:
                 [t.clustered_probability for t in expected.tokens], abs=ROUNDING
             )
 
+    def test_parts_and_competing_meanings_on_request(self, client: OpenAI, expected: Any, almanac: Any) -> None:
+        wanted = {"parts": "word", "competing": 2}
+        reply = client.chat.completions.create(model="almanac", messages=ASKED, extra_body={"semtoken": wanted})
+        block = reply.choices[0].semtoken
+        parts = expected.parts("word")
+        assert [part["text"] for part in block["parts"]] == [part.text for part in parts]
+        assert [part["confidence"] for part in block["parts"]] == pytest.approx(
+            [part.confidence for part in parts], abs=ROUNDING
+        )
+        doubtful = {i for i, t in enumerate(expected.tokens) if t.probability < 0.9 and t.text.strip()}
+        assert {step["step"] for step in block["competing"]} <= doubtful
+        assert all(1 <= len(step["meanings"]) <= 2 for step in block["competing"])
+        with pytest.raises(openai.BadRequestError, match="semtoken may hold"):
+            client.chat.completions.create(model="almanac", messages=ASKED, extra_body={"semtoken": {"parts": "x"}})
+
     def test_chance_is_repeatable_and_differs_between_choices(self, client: OpenAI) -> None:
         asked: Any = {"model": "almanac", "messages": ASKED, "temperature": 1.5, "n": 8}
         first, second, third = (client.chat.completions.create(**asked, seed=seed) for seed in (1, 1, 2))

@@ -24,6 +24,8 @@ from semtoken.cli.options import (
     JsonOption,
     MaxNewTokensOption,
     ModelOption,
+    PartKind,
+    PartsOption,
     Preset,
     PresetOption,
     RevisionOption,
@@ -54,6 +56,7 @@ def ask(
     tokens: Annotated[
         bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
     ] = False,
+    parts: PartsOption = None,
     as_json: JsonOption = False,
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
@@ -73,6 +76,7 @@ def ask(
 
     - `semtoken ask "What is the capital of France?"`
     - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
+    - `semtoken ask --parts number "When did the second world war end?"`
     - `cat questions.txt | semtoken ask - --json > answers.jsonl`
     - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
     """
@@ -99,9 +103,11 @@ def ask(
             record = {"question": asked[number], "response": scores.pop("text"), **scores}
             if applied is not None:
                 record |= applied.block(result) | {"response": applied.shown(result)}
+            if parts is not None and record["response"] == result.text:  # not of an answer that is held back
+                record["parts"] = [part.to_dict() for part in result.parts(parts.value)]
             typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
         else:
-            _print(asked[number], result, applied, tokens=tokens)
+            _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
     stc.generate(
         [asking.prompt(question) for question in asked],
@@ -131,10 +137,13 @@ def _read(questions: Sequence[str] | None) -> list[str]:
     return given
 
 
-def _print(question: str, result: ScoredResponse, applied: Applied | None, *, tokens: bool) -> None:
+def _print(
+    question: str, result: ScoredResponse, applied: Applied | None, *, tokens: bool, parts: PartKind | None
+) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
-    from semtoken.view import shaded_text, token_table
+    from semtoken.view import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
     hidden = applied is not None and applied.shown(result) != result.text
@@ -144,11 +153,11 @@ def _print(question: str, result: ScoredResponse, applied: Applied | None, *, to
     if applied is not None:
         out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     if hidden:
-        tokens = False
+        tokens, parts = False, None
     if tokens:
-        from rich.padding import Padding
-
         out.print(Padding(token_table(result), (0, 0, 0, 2)))
+    if parts is not None:
+        out.print(Padding(parts_table(result.parts(parts.value)), (0, 0, 0, 2)))
     out.print()
 
 

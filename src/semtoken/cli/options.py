@@ -28,6 +28,19 @@ def value_of(option: Enum | None) -> Any:
     return None if option is None else option.value
 
 
+class PartKind(str, Enum):
+    """Parts of an answer that have a confidence of their own."""
+
+    word = "word"
+    phrase = "phrase"
+    sentence = "sentence"
+    number = "number"
+    reference = "reference"
+    field = "field"
+    identifier = "identifier"
+    tool_call = "tool_call"
+
+
 class DType(str, Enum):
     """Precision of the model's weights."""
 
@@ -81,3 +94,7 @@ VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show the warnings and progress bars of transformers and the hub, too.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object a line, nothing else.")]
+PartsOption = Annotated[
+    PartKind | None,
+    typer.Option("--parts", help="The confidence of parts of the answer: JSON fields, sentences, numbers and so on."),
+]

@@ -21,6 +21,7 @@ from semtoken.cli.options import (
     FunctionWordsOption,
     MaxNewTokensOption,
     ModelOption,
+    PartsOption,
     Preset,
     PresetOption,
     RevisionOption,
@@ -70,6 +71,7 @@ def score(
         bool, typer.Option("--stop-at-newline", help="An answer ends at its first newline, as in the paper.")
     ] = False,
     tokens: Annotated[bool, typer.Option("--tokens", "-t", help="Write the scores of every token too.")] = False,
+    parts: PartsOption = None,
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
@@ -120,6 +122,7 @@ def score(
             settings=choice.settings | generation | {"questions": questions} | calibrator_settings(calibrator),
             batch_size=batch_size,
             tokens=tokens,
+            parts=None if parts is None else parts.value,
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -165,6 +165,10 @@ class Part:
     def uncertainty(self) -> float | None:
         """1 - confidence."""
         return None if self.confidence is None else 1.0 - self.confidence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values only."""
+        return asdict(self) | {"choices": None if self.choices is None else dict(self.choices)}
 
     def has(self, code: str) -> bool:
         """Whether a flag of that code is set."""

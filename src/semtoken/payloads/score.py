@@ -11,6 +11,7 @@ from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
+from semtoken.payloads.segments import FORBIDDEN
 from semtoken.results import Distribution, Flag, ScoredResponse
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
@@ -122,7 +123,7 @@ def score_choice(
     result = answer.finish(distribution, proxy_for=proxy_for)
     if segment == "answer":
         _require_same_text(result, part)
-    notes = tuple(Flag("reply", flag) for flag in choice.flags)
+    notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
     return replace(result, flags=(*result.flags, *notes))
 
 

@@ -7,9 +7,9 @@ values of a field. All of it is computed by further passes of the model that gav
 
 from __future__ import annotations
 
-from semtoken.probing.branches import disputed
+from semtoken.probing.branches import disputed, doubtful_steps
 from semtoken.probing.choices import with_choices
 from semtoken.probing.competing import competing, competing_in_record
 from semtoken.probing.records import Competitor, Dispute
 
-__all__ = ["Competitor", "Dispute", "competing", "competing_in_record", "disputed", "with_choices"]
+__all__ = ["Competitor", "Dispute", "competing", "competing_in_record", "disputed", "doubtful_steps", "with_choices"]

@@ -67,7 +67,7 @@ def disputed(
     return sorted((one for one in found if one.disagreement > 0), key=lambda one: (-one.disagreement, one.step))
 
 
-def doubtful_steps(answer: ScoredResponse, most: int, doubtful: float) -> list[int]:
+def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
     """The steps whose tokens were least certain, in the order of the answer; special tokens left out."""
     below = [
         (token.probability, step)

@@ -19,9 +19,10 @@ from typing import Any, Protocol, TypeAlias
 from semtoken._extras import require
 from semtoken._files import check_writable, dump_json
 from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.parts import By, Part
 from semtoken.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.results import ScoredResponse
-from semtoken.score_file.lines import RESULT_FIELDS, BadLine, Item, read_items
+from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
 from semtoken.score_file.output import OutputFile, check_same_settings, digest_of_items
 from semtoken.score_file.tables import read_facts, write_table
 
@@ -87,6 +88,8 @@ class ScoringJob:
         Whatever decides the numbers: a later run must name the same. Plain values.
     batch_size
         Lines scored together.
+    parts
+        Kind of the parts of the answer to write with their confidence; see `ScoredResponse.parts`.
     tokens
         Write every token's scores too.
     skip_bad_lines
@@ -102,6 +105,7 @@ class ScoringJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 8
     tokens: bool = False
+    parts: By | None = None
     skip_bad_lines: bool = False
     overwrite: bool = False
     annotate: Annotate | None = None
@@ -118,7 +122,8 @@ class ScoringJob:
     @property
     def all_settings(self) -> dict[str, Any]:
         """The settings with those of the job itself."""
-        return {"batch_size": self.batch_size, "tokens": self.tokens} | dict(self.settings)
+        asked = {"parts": self.parts} if self.parts else {}
+        return {"batch_size": self.batch_size, "tokens": self.tokens} | asked | dict(self.settings)
 
     def check(self) -> Progress:
         """Whether the job can run, found out before any model is loaded, and how much of it is done.
@@ -294,7 +299,17 @@ class ScoringJob:
         record = dict(item.record) | {"response": response} | {name: scores[name] for name in RESULT_FIELDS}
         if self.annotate is not None:
             record |= self.annotate(outcome)
-        return record | {"tokens": scores["tokens"]} if self.tokens else record
+        if self.tokens:
+            record["tokens"] = scores["tokens"]
+        if self.parts is not None and record["response"] == response:  # not of an answer that is held back
+            record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]
+        return record
+
+
+def _part_record(part: Part) -> dict[str, Any]:
+    """A part in columns of one type each, so that tables can hold it."""
+    told = part.to_dict()
+    return {name: told[name] for name in PART_FIELDS} | {"flags": [flag.code for flag in part.flags]}
 
 
 def _error_record(line: BadLine) -> dict[str, Any]:

@@ -31,7 +31,12 @@ CALIBRATOR_FIELDS = (
     *("decision", "reason", "promise", "calibrated_elsewhere"),
 )
 """What a calibrator adds."""
-REPLACED = frozenset({*RESULT_FIELDS, *CALIBRATOR_FIELDS, "tokens", "error", "line"})
+PART_FIELDS = (
+    *("kind", "path", "start", "end", "text", "confidence", "product", "weakest", "mean", "closing", "equality"),
+    *("present", "complete"),
+)
+"""What is written of a part of an answer beside its flags; the names are those of `semtoken.parts.Part`."""
+REPLACED = frozenset({*RESULT_FIELDS, *CALIBRATOR_FIELDS, "tokens", "parts", "error", "line"})
 """What an earlier command wrote and this one writes again."""
 
 

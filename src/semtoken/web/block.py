@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from semtoken.calibration.apply import Applied
+from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch
+from semtoken.parts import By
+from semtoken.probing import competing_in_record, doubtful_steps
 from semtoken.results import Running, ScoredResponse
 from semtoken.web.wire import ApiError
 
 VERSION = 1
 KEY = "semtoken"
+MOST_COMPETING = 8
 
 
 @dataclass(frozen=True)
@@ -21,10 +26,14 @@ class BlockOptions:
 
     tokens: bool = False
     """Add the scores of every token."""
+    parts: By | None = None
+    """Add the parts of this kind with their confidence."""
+    competing: int = 0
+    """Add so many of the meanings that compete at each of the most doubtful steps."""
 
 
 def read_options(value: Any) -> BlockOptions:
-    """The field `semtoken` of a request: `{"tokens": true}`, or nothing.
+    """The field `semtoken` of a request, such as `{"tokens": true, "parts": "field", "competing": 4}`, or nothing.
 
     Raises
     ------
@@ -32,8 +41,18 @@ def read_options(value: Any) -> BlockOptions:
         It holds something else.
     """
     given = {} if value is None else value
-    if not isinstance(given, dict) or set(given) - {"tokens"} or not isinstance(given.get("tokens", False), bool):
-        raise ApiError(400, f'semtoken must be {{"tokens": true}} or left out, got {json.dumps(value):.80}.', param=KEY)
+    tests: dict[str, Callable[[Any], bool]] = {
+        "tokens": lambda one: isinstance(one, bool),
+        "parts": lambda one: one in get_args(By),
+        "competing": lambda one: isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_COMPETING,
+    }
+    if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
+        raise ApiError(
+            400,
+            f'semtoken may hold "tokens": true, "parts": one of {", ".join(get_args(By))}, and "competing": 1 to '
+            f"{MOST_COMPETING}. Got {json.dumps(value):.80}.",
+            param=KEY,
+        )
     return BlockOptions(**given)
 
 
@@ -43,7 +62,7 @@ def reason_block(reason: str) -> dict[str, Any]:
 
 
 def score_block(
-    result: ScoredResponse, artifact: str, options: BlockOptions, calibrator: Applied | None = None
+    result: ScoredResponse, clusters: TokenClusters, options: BlockOptions, calibrator: Applied | None = None
 ) -> dict[str, Any]:
     """The block of a complete answer.
 
@@ -51,8 +70,8 @@ def score_block(
     ----------
     result
         The scored answer.
-    artifact
-        Signature of the clusters.
+    clusters
+        The clusters it was scored with.
     options
         What the client asked for.
     calibrator
@@ -68,7 +87,7 @@ def score_block(
         "method": "exact" if result.log_score_bounds is None else "top-k",
         "preset": result.preset,
         "distribution": result.distribution,
-        "artifact": artifact,
+        "artifact": clusters.signature,
         "n_tokens": len(result.tokens),
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
@@ -85,6 +104,21 @@ def score_block(
             block["calibrator_refused"] = str(error)
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
+    if options.parts is not None:
+        block["parts"] = [part.to_dict() for part in result.parts(options.parts)]
+    if options.competing:
+        block["competing"] = [
+            {
+                "step": step,
+                "start": result.tokens[step].start,
+                "end": result.tokens[step].end,
+                "meanings": [
+                    {"probability": one.probability, "tokens": one.tokens, "chosen": one.chosen}
+                    for one in competing_in_record(result, step, clusters, options.competing)
+                ],
+            }
+            for step in doubtful_steps(result)
+        ]
     return block
 
 

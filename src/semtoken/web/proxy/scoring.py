@@ -206,7 +206,7 @@ class ReplyScorer:
             return self._unscored(failed)
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
         self._scoring.metrics.widths.observe(result.uncertainty_width)
-        return score_block(result, self._scoring.clusters.signature, self._asked.options)
+        return score_block(result, self._scoring.clusters, self._asked.options)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
