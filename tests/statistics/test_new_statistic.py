@@ -99,4 +99,4 @@ def test_one_entry_and_one_function_later_it_works_everywhere(copy: Path) -> Non
     done = run(copy, "compare", *common, "--csv", str(copy / "compared.csv"))
     assert done.returncode == 0, done.stderr
     with (copy / "compared.csv").open() as file:
-        assert {"spread", "conu"} <= {row["method"] for row in csv.DictReader(file)}
+        assert {"Spread", "ConU"} <= {row["setting"] for row in csv.DictReader(file)}

@@ -110,6 +110,12 @@ _ALL = (
         random=True,
     ),
     Control("folded", "Clusters of the folded spelling", "meaning beyond the spelling", {}, _folded),
+    Control(
+        "preset_default",
+        "STC, preset default",
+        "everything but tokens of the same spelling",
+        {"preset": "default", "function_words": None},
+    ),
     Control(ROW_MEANS, "Cluster sizes only (row means)", "everything but the sizes of the clusters"),
 )
 CONTROLS: Mapping[str, Control] = MappingProxyType({control.name: control for control in _ALL})

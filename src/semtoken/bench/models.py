@@ -6,6 +6,7 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from safetensors import SafetensorError
@@ -14,6 +15,8 @@ from semtoken.backends.load import load_backend
 from semtoken.bench.answering import Answering
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.errors import ModelError
+from semtoken.models.gguf import load_tokenizer
+from semtoken.models.sources import resolve
 
 if TYPE_CHECKING:
     from semtoken.statistics import EntailmentModel, SimilarityModel
@@ -62,9 +65,13 @@ class Models:
 
         if label not in self._tokenizers:
             choice = self.choice(label)
-            self._tokenizers[label] = AutoTokenizer.from_pretrained(
-                choice.source, revision=choice.revision, trust_remote_code=choice.trust_remote_code
-            )
+            source = resolve(choice.source)
+            if source.is_gguf:
+                self._tokenizers[label] = load_tokenizer(Path(source.path))
+            else:
+                self._tokenizers[label] = AutoTokenizer.from_pretrained(
+                    source.path, revision=choice.revision, trust_remote_code=choice.trust_remote_code
+                )
         return self._tokenizers[label]
 
     def choice(self, label: str) -> ModelSettings:

@@ -224,7 +224,7 @@ class _Session:
     def _possible(self, work: Work) -> tuple[Step, ...]:
         """The steps of a work whose inputs are there, clusterings too, which are made now if need be."""
         main, *_ = work.cell.clusterings
-        if not self._has(main, work.cell):
+        if work.name == "stc" and not self._has(main, work.cell):  # nothing else reads clusters
             return ()
         steps = [step for step in work.steps if self._can(step.key, step.inputs, work.cell)]
         if work.name == "stc":

@@ -75,7 +75,7 @@ class ModelSettings(Strict):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: str | None = None
     """"cpu", "cuda:1", ... By default a GPU where there is one. vLLM chooses for itself."""
-    backend: Literal["transformers", "vllm"] = "transformers"
+    backend: Literal["transformers", "vllm", "llama-cpp"] = "transformers"
     """What generates. With vLLM samples are other ones, and no hidden states are recorded."""
     engine: dict[str, Any] = Field(default_factory=dict)
     """Further options of `vllm.LLM`, such as `tensor_parallel_size`. Numbers depend on them in the last bits only."""
@@ -211,6 +211,8 @@ class RunSettings(Strict):
     @model_validator(mode="after")
     def _controlled(self) -> RunSettings:
         if self.controls is not None:
+            if self.preset != "paper":
+                raise ValueError("controls take the paper's score apart: they need the preset 'paper'")
             wanted = {*self.methods, "stc", "sequence_probability"}
             object.__setattr__(self, "methods", tuple(name for name in METHODS if name in wanted))
         return self

@@ -67,7 +67,7 @@ def report(
     target = out_folder or run / "report"
     check_replaceable(target)
     results = collect(run)
-    with _quiet_metrics(), ExitStack() as stack:
+    with quiet_metrics(), ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
 
         def progress(done: int, total: int) -> None:
@@ -89,7 +89,7 @@ def report(
 
 
 @contextmanager
-def _quiet_metrics() -> Iterator[None]:
+def quiet_metrics() -> Iterator[None]:
     """Without a warning for every method with undefined values: the tables count them."""
     logger = logging.getLogger("semtoken.metrics")
     before = logger.level

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -70,7 +71,7 @@ def run(
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, likewise.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
-    backend: Annotated[str | None, typer.Option(help="What generates: 'transformers' or 'vllm'.")] = None,
+    backend: Annotated[str | None, typer.Option(help="What generates: 'transformers', 'vllm' or 'llama-cpp'.")] = None,
     engine: Annotated[
         EngineName, typer.Option(help="What runs the shards: this process, or Ray Data jobs.", show_choices=True)
     ] = EngineName.local,
@@ -84,6 +85,9 @@ def run(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Try a few questions, say what the run will take, and stop.")
+    ] = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Answer the questions, record what the methods need, score and judge: the paper's experiment on any model.
@@ -107,6 +111,9 @@ def run(
     still(verbose)
     if dry_run:
         show_plan(resolved, folder)
+        return
+    if estimate:
+        show_estimate(resolved)
         return
     directory = None if settings is None else settings.absolute().parent
     by_ray = _ray(ray_workers, ray_gpus, ray_address) if engine is EngineName.ray else None
@@ -204,6 +211,19 @@ def show_plan(settings: RunSettings, folder: Path) -> None:
         tell(f"{model} will be left out: {reason}", style="yellow")
 
 
+def show_estimate(settings: RunSettings) -> None:
+    """Time and disk of a run, from a trial on a few questions."""
+    from semtoken.bench.estimate import TRIAL, estimate
+    from semtoken.bench.run import read_datasets
+
+    found = estimate(settings, {one.label: len(one.questions) for one in read_datasets(settings)})
+    out.print(
+        f"About {duration(found.seconds)} for {found.questions:,} questions, {duration(found.setup_seconds)} to load "
+        f"and cluster, and {found.n_bytes / 1e6:,.0f} MB on disk; from {TRIAL} questions of each data set.",
+        soft_wrap=True,
+    )
+
+
 def _plan_table(pending: Sequence[Pending]) -> Table:
     from rich import box
     from rich.table import Table
@@ -266,9 +286,62 @@ class RunBars:
         self._progress.update(self._step, description=f"clustering: {phase}", total=1.0, completed=fraction)
 
 
+class RunLines:
+    """A `Watcher` that writes a line now and then, for a file or a log."""
+
+    def __init__(self, every: float = 30.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every, self._clock = every, clock
+        self._units = self._done = self._step_units = self._step_done = 0
+        self._title = ""
+        self._start = self._step_start = self._last = clock()
+
+    def begin(self, units: int) -> None:
+        """See `Watcher`."""
+        self._units = units
+        self._start = self._clock()
+
+    def work(self, title: str, units: int) -> None:
+        """See `Watcher`."""
+        self._title, self._step_units, self._step_done = title, units, 0
+        self._step_start = self._last = self._clock()
+
+    def advance(self, units: int) -> None:
+        """See `Watcher`."""
+        self._done += units
+        self._step_done += units
+        now = self._clock()
+        if self._step_done >= self._step_units or now - self._last >= self._every:
+            self._last = now
+            rate = self._step_done / max(now - self._step_start, 1e-9)
+            left = (self._units - self._done) * (now - self._start) / max(self._done, 1)
+            tell(
+                f"{self._title}: {self._step_done:,} of {self._step_units:,} questions, {rate:,.1f} a second; "
+                f"whole run {100 * self._done / max(self._units, 1):.0f} %, about {duration(left)} left"
+            )
+
+    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
+        """See `Watcher`."""
+        now = self._clock()
+        if now - self._last >= self._every:
+            self._last = now
+            left = "" if seconds_left is None else f", about {duration(seconds_left)} left"
+            tell(f"clustering: {phase}, {100 * fraction:.0f} %{left}")
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 @contextmanager
-def run_bars() -> Iterator[RunBars]:
-    """Bars for a run, on stderr where a person looks."""
+def run_bars() -> Iterator[RunBars | RunLines]:
+    """Bars for a run, on stderr where a person looks; plain lines elsewhere."""
+    if not err.is_terminal:
+        yield RunLines()
+        return
     from rich.progress import (
         BarColumn,
         Progress,
@@ -285,7 +358,5 @@ def run_bars() -> Iterator[RunBars]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=err, transient=True, disable=not err.is_terminal, speed_estimate_period=3600
-    ) as progress:
+    with Progress(*columns, console=err, transient=True, speed_estimate_period=3600) as progress:
         yield RunBars(progress)

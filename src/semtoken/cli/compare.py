@@ -1,17 +1,23 @@
-"""`semtoken compare`: every method on the same questions, as a table."""
+"""`semtoken compare`: the benchmark on one model and one set of questions, with nothing kept but its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import json as jsons
+import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.console import counting, out, tell
-from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
+from semtoken._files import finite
+from semtoken.cli.bench_report import quiet_metrics
+from semtoken.cli.bench_run import run_bars
+from semtoken.cli.console import out, still, tell
+from semtoken.cli.models import ALMANAC
 from semtoken.cli.options import (
+    BackendOption,
     ClustersOption,
     DeviceOption,
     DType,
@@ -29,23 +35,29 @@ from semtoken.cli.options import (
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.bench.compare import Comparison
-    from semtoken.statistics.generations import Progress
+    from semtoken.bench.report.content import Report
+    from semtoken.bench.report.measures import CellFigures
+    from semtoken.bench.report.table import Table
+    from semtoken.bench.settings import RunSettings
 
 DEFAULT_LIMIT = 500
+TOO_FEW = 5
+"""With fewer right or wrong answers the terminal shows no figures."""
+SECONDS = ("seconds", "percent of generation time")
 
 
 def compare(
     questions: Annotated[
         str,
         typer.Argument(
-            help="'almanac' (test questions of the built-in model), 'almanac-dev', or a file of JSON lines: "
-            '{"question": "...", "answers": ["...", ...]}.'
+            help="'almanac' (test questions of the built-in model), 'almanac-dev', 'nq', 'tqa', 'wq', or a file of "
+            'JSON lines: {"question": "...", "answers": ["...", ...]}.'
         ),
     ] = ALMANAC,
     model: ModelOption = ALMANAC,
+    backend: BackendOption = "transformers",
     clusters: ClustersOption = None,
-    preset: PresetOption = Preset.default,
+    preset: PresetOption = Preset.paper,
     function_words: FunctionWordsOption = None,
     limit: Annotated[
         int, typer.Option(min=0, help="A random part of so many questions, the same for the same seed; 0: all.")
@@ -53,9 +65,16 @@ def compare(
     methods: Annotated[
         str, typer.Option(help="Some methods only, with commas between: 'perplexity,sar'. STC is always there.")
     ] = "",
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
+    ] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="STC without its parts and with shuffled clusters, too.")
+    ] = False,
     samples: Annotated[int, typer.Option(min=1, help="Sampled answers a question.")] = 5,
     temperature: Annotated[float, typer.Option(min=0.01, help="Of the samples.")] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the part of the questions, the samples and the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the part of the questions and of the samples.")] = 0,
     nli: Annotated[
         str | None,
         typer.Option(
@@ -69,8 +88,8 @@ def compare(
     ] = None,
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 32,
-    csv: Annotated[Path | None, typer.Option(help="Write the table here as CSV.", dir_okay=False)] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table here as Markdown.", dir_okay=False)] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False)] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False)] = None,
     json: Annotated[
         Path | None, typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False)
     ] = None,
@@ -82,72 +101,81 @@ def compare(
 ) -> None:
     """Compare STC with fourteen other methods on questions whose answers are known.
 
-    Every question is answered once greedily; samples, entailment, similarity and so on are recorded once and shared.
-    The table says how well each uncertainty tells wrong answers from right ones (AUROC, PRR, with 95 % intervals),
-    the difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers. An
-    answer is right if it equals an accepted one after lower-casing and without articles and punctuation.
+    This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
+    same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.
+    The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
+    difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers.
 
     For example:
       semtoken compare
 
       semtoken compare --limit 0 --json compare.json --markdown compare.md
 
-      semtoken compare questions.jsonl --model Qwen/Qwen2.5-3B --methods perplexity,semantic_entropy,sar
+      semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge
     """
-    from semtoken.bench.compare import run_comparison, selected_methods
-    from semtoken.bench.datasets import read_dataset
-    from semtoken.statistics import Decoding
-    from semtoken.statistics.entailment import DEFAULT_NLI
-    from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+    from semtoken.bench.settings import check_settings
 
-    chosen = selected_methods(name.strip() for name in methods.split(",") if name.strip())
+    still(verbose)
     for path in (csv, markdown, json):
         _check_writable(path)
-    asked = read_dataset(questions, limit=limit or None, seed=seed).questions
-    choice = ModelChoice(
-        model,
-        clusters,
-        preset.value,
-        value_of(function_words),
-        device,
-        dtype.value,
-        revision,
-        trust_remote_code,
-        verbose,
-    )
-    stc = choice.load()
-    asking = how_to_ask(model, stc.tokenizer, raw=False)
-    with step_bars() as progress:
-        comparison = run_comparison(
-            stc,
-            asked,
-            [asking.prompt(question.question) for question in asked],
-            chosen,
-            decoding=Decoding(
-                max_new_tokens=max_new_tokens,
-                stop_at_newline=asking.stop_at_newline,
-                n_samples=samples,
-                temperature=temperature,
-                seed=seed,
-                batch_size=batch_size,
-            ),
-            nli=nli or (ALMANAC if model == ALMANAC else DEFAULT_NLI),
-            similarity=similarity or (ALMANAC if model == ALMANAC else DEFAULT_SIMILARITY),
-            progress=progress,
-            settings={"questions": questions, **choice.settings},
-        )
-    show(comparison, csv=csv, markdown=markdown, json=json)
-
-
-def show(comparison: Comparison, *, csv: Path | None, markdown: Path | None, json: Path | None) -> None:
-    """Print the table and write the files that were asked for."""
-    from semtoken.bench.tables import csv_table, json_text, markdown_table, rich_table
-
-    out.print(rich_table(comparison, out.width))
-    for path, text_of in ((csv, csv_table), (markdown, markdown_table), (json, json_text)):
+    of_model = {
+        "name": model,
+        "backend": backend,
+        "clusters": clusters,
+        "device": device,
+        "dtype": dtype.value,
+        "revision": revision,
+        "batch_size": batch_size,
+        "trust_remote_code": trust_remote_code,
+    }
+    content: dict[str, Any] = {
+        "models": [{name: value for name, value in of_model.items() if value is not None}],
+        "datasets": [questions],
+        "methods": ["stc", *(name.strip() for name in methods.split(",") if name.strip())] if methods else None,
+        "judges": judge,
+        "controls": controls or None,
+        "preset": preset.value,
+        "function_words": value_of(function_words),
+        "limit": limit or None,
+        "seed": seed,
+        "decoding": {
+            "max_new_tokens": max_new_tokens,
+            "n_samples": samples,
+            "temperature": temperature,
+            "seed": seed,
+        },
+        "nli": nli,
+        "similarity": similarity,
+    }
+    settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
+    made = run_in_memory(settings)
+    _show(made)
+    for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
-            path.write_text(text_of(comparison), encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
             tell(f"Wrote {path}")
+
+
+def run_in_memory(settings: RunSettings) -> Report:
+    """A run in a temporary folder and its report.
+
+    Raises
+    ------
+    InvalidInput
+        A step failed; the message names the first one.
+    """
+    from semtoken.bench.collecting import collect
+    from semtoken.bench.report.content import build_report
+    from semtoken.bench.run import run_benchmark
+
+    with TemporaryDirectory(prefix="semtoken-") as folder:
+        run = Path(folder) / "compare"
+        with run_bars() as bars:
+            failures = run_benchmark(settings, run, watcher=bars)
+        if failures:
+            raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+        with quiet_metrics():
+            return build_report(collect(run))
 
 
 def _check_writable(path: Path | None) -> None:
@@ -156,16 +184,87 @@ def _check_writable(path: Path | None) -> None:
         raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
 
 
-@contextmanager
-def step_bars() -> Iterator[Progress]:
-    """One bar at a time, for the recording step that is running."""
-    with ExitStack() as stack:
-        bars: dict[str, Callable[[int], None]] = {}
+def _show(made: Report) -> None:
+    """What came out in sentences, and the table of the methods where there are answers enough for one."""
+    from rich.text import Text
 
-        def progress(step: str, done: int, total: int) -> None:
-            if step not in bars:
-                stack.close()
-                bars[step] = stack.enter_context(counting(step.replace("_", " "), total))
-            bars[step](done)
+    (cell,) = made.cells
+    out.print(Text(_summary(cell)), soft_wrap=True)
+    for section in made.sections:
+        if section.name in ("headline", "controls"):
+            for line in section.lines:
+                out.print(Text(f"- {line}"), soft_wrap=True)
+    if cell.fewest < TOO_FEW:
+        tell("No table is shown for so few answers: ask more questions.", style="yellow")
+        return
+    out.print(rich_table(_table(made, cell), out.width))
 
-        yield progress
+
+def _summary(cell: CellFigures) -> str:
+    """What was asked, in one sentence."""
+    return (
+        f"{cell.n:,} questions, {cell.counts.correct:,} answered right ({cell.counts.accuracy:.1%}); the greedy "
+        f"generation took {cell.greedy_seconds:.1f} s, seconds are beyond it."
+    )
+
+
+def _table(made: Report, cell: CellFigures) -> Table:
+    """The tests of the report by AUROC, with the seconds of each method."""
+    from dataclasses import replace
+
+    from semtoken.bench.formatting import MISSING, amount
+    from semtoken.bench.report.table import Entry, Group
+
+    tests = next(table for table in made.tables if table.name == "tests_auroc")
+    seconds = {method.title: method.seconds for method in cell.methods.values()}
+
+    def timed(row: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        value = seconds[row[0].text]
+        return (*row[:4], row[-1], Entry(MISSING if math.isnan(value) else amount(value)))
+
+    groups = tuple(Group("", tuple(map(timed, group.rows))) for group in tests.groups)
+    return replace(tests, header=(*tests.header[:4], tests.header[-1], "seconds"), groups=groups)
+
+
+def rich_table(table: Table, width: int) -> Any:
+    """A table of a report for a terminal of `width` columns: intervals under their values where that is narrow."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    rows = [[(entry.text, entry.detail) for entry in row] for group in table.groups for row in group.rows]
+    widest = [max(len(f"{text} {detail}") for text, detail in column) for column in zip(*rows, strict=True)]
+    between = " " if sum(widest) + 2 * len(widest) <= width else "\n"
+    shown = RichTable(box=box.SIMPLE, pad_edge=False)
+    for name, side in zip(table.header, table.alignments, strict=True):
+        shown.add_column(name, justify=side)
+    for row in rows:
+        shown.add_row(*(Text(f"{text}{between}{detail}".rstrip()) for text, detail in row))
+    return shown
+
+
+def _markdown(made: Report) -> str:
+    """The tables of the report."""
+    from semtoken.bench.report.markdown import markdown_table
+
+    (cell,) = made.cells
+    lines = [f"- {line}" for section in made.sections[:1] for line in section.lines]
+    return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
+
+
+def _json(made: Report) -> str:
+    """Everything. What a second run repeats is under "figures" and "tests", what it does not under "seconds"."""
+    (cell,) = made.cells
+    content = {
+        "settings": dict(made.settings),
+        "n": cell.n,
+        "n_correct": cell.counts.correct,
+        "n_incorrect": cell.counts.incorrect,
+        "figures": [asdict(one) for one in made.figures if one.metric not in SECONDS],
+        "tests": [asdict(one) for one in made.tests],
+        "seconds": {
+            "greedy": cell.greedy_seconds,
+            "methods": {name: method.seconds for name, method in cell.methods.items()},
+        },
+    }
+    return jsons.dumps(finite(content), indent=2, allow_nan=False) + "\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import MISSING, amount, interval, metric, p_value, signed, signed_interval
 from semtoken.bench.report.measures import (
     ABLATIONS,
@@ -13,6 +12,7 @@ from semtoken.bench.report.measures import (
     FEW,
     FEWEST,
     METRICS,
+    REFERENCE,
     CellFigures,
     MethodFigures,
     Tested,
@@ -154,6 +154,8 @@ def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
     """A value with its interval."""
     if math.isnan(estimate.value):
         return Entry(UNDEFINED)
+    if estimate.low == estimate.high:  # every resample gave the same: a handful of answers, or a perfect order
+        return Entry(metric(estimate.value), "no interval", estimate.value, sign=sign)
     return Entry(metric(estimate.value), interval(estimate.low, estimate.high), estimate.value, sign=sign)
 
 

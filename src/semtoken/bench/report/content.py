@@ -11,7 +11,7 @@ from semtoken.bench.collected import RunResults
 from semtoken.bench.report import plain
 from semtoken.bench.report.against import against_paper
 from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
-from semtoken.bench.report.measured import measured_figures, paired_tests
+from semtoken.bench.report.measured import Comparison, Figure, measured_figures, paired_tests
 from semtoken.bench.report.measures import (
     ABLATIONS,
     METRICS,
@@ -54,6 +54,9 @@ class Report:
     manifest: Mapping[str, Any]
     csv: Mapping[str, str]
     """Name of a file without its suffix -> content."""
+    cells: tuple[CellFigures, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    tests: tuple[Comparison, ...] = ()
     answers: bytes = b""
     """See `semtoken.bench.answers_table`."""
 
@@ -103,9 +106,10 @@ def build_report(
     cells = measure(results, used, n_resamples=n_resamples, progress=progress)
     drawn = plots(cells, results.clusterings)
     figures = measured_figures(cells, results.clusterings)
+    tests = paired_tests(cells)
     csv = {
         "figures": plain.figures_csv(figures),
-        "tests": plain.tests_csv(paired_tests(cells)),
+        "tests": plain.tests_csv(tests),
         "cells": plain.cells_csv(cells),
         "judges": plain.judges_csv(cells),
         "clusterings": plain.clusterings_csv(results.clusterings),
@@ -125,6 +129,9 @@ def build_report(
         settings=results.settings,
         manifest=results.manifest,
         csv=csv,
+        cells=cells,
+        figures=tuple(figures),
+        tests=tuple(tests),
         answers=answers_table(results, texts=texts),
     )
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from semtoken.bench.collected import ClusteringRecord
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.report.comparison import NAMES
-from semtoken.bench.report.measures import ABLATIONS, BASELINE, MAIN, CellFigures, MethodFigures, Tested
+from semtoken.bench.report.measures import ABLATIONS, BASELINE, MAIN, REFERENCE, CellFigures, MethodFigures, Tested
 from semtoken.bench.report.sensitivity import points
 
 PAPER_TABLES = {

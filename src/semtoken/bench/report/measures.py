@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 
 from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.errors import InvalidInput
@@ -33,7 +32,7 @@ SEED = 0
 """Of the bootstrap."""
 SIGNIFICANT = 0.05
 """Adjusted p-values below it count as a difference."""
-BASELINE = "sequence_probability"
+REFERENCE, BASELINE = "stc", "sequence_probability"
 FEWEST, FEW = 20, 30
 """With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import MISSING, amount, metric, share
 from semtoken.bench.report.comparison import NOT_RUN, estimate_entry
-from semtoken.bench.report.measures import ABLATIONS, CellFigures
+from semtoken.bench.report.measures import ABLATIONS, REFERENCE, CellFigures
 from semtoken.bench.report.table import Entry, Group, Table, texts
 from semtoken.methods import METHODS
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.bench.collected import ClusteringRecord
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import MISSING, amount, one_line
 from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
-from semtoken.bench.report.measures import MAIN, CellFigures, Quality, is_main, settings_of
+from semtoken.bench.report.measures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
 
 STUDIES: Mapping[str, str] = {

@@ -7,9 +7,17 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from semtoken.bench.collected import RunResults
-from semtoken.bench.compare import REFERENCE
 from semtoken.bench.formatting import amount, metric, p_value, signed, signed_interval
-from semtoken.bench.report.measures import BASELINE, FEW, FEWEST, SEED, SIGNIFICANT, CellFigures, MethodFigures
+from semtoken.bench.report.measures import (
+    BASELINE,
+    FEW,
+    FEWEST,
+    REFERENCE,
+    SEED,
+    SIGNIFICANT,
+    CellFigures,
+    MethodFigures,
+)
 
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
@@ -20,6 +28,13 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
     if not held:
         yield "There is no AUROC of STC to compare the other methods with."
+        return
+    if all(cell.fewest < FEWEST for cell in held):
+        yield (
+            f"These answers cannot carry a conclusion about the methods: that takes at least {FEWEST} right and "
+            f"{FEWEST} wrong answers."
+        )
+        yield from _few(cells)
         return
     places = [next(i for i, m in enumerate(c.ranked("auroc")) if m.name == REFERENCE) for c in held]
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.records import table_of
 from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
 from semtoken.statistics import Timings, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.steps import RecordingStep, Tokens
+from semtoken.vocabulary import Vocabulary
 
 
 def recorder(step: RecordingStep, context: Context) -> Recorder:
@@ -18,15 +18,13 @@ def recorder(step: RecordingStep, context: Context) -> Recorder:
     assert compute is not None
     models = context.models
     ask = models.nli().logits if step.asks == "nli" else models.similarity().similarities
-    vocabulary = load_clustering(context.run, context.cell.clusterings[0]).vocabulary
-    tokens = Tokens(vocabulary.decode, special_token_ids(models.tokenizer(context.cell.model)))
+    tokenizer = models.tokenizer(context.cell.model)
+    tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
         generations = part.generations
-        with timings.measure(
-            step.name
-        ):  # pairs are remembered for one shard: its numbers must not depend on the others
+        with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own
             found = compute(UniquePairs(ask), generations, tokens)
         yield Recorded(part.missing[0], table_of(part.ids, found), timings.seconds)
 

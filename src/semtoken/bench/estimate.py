@@ -1,0 +1,61 @@
+"""What a run will take, from a trial on a few questions of every data set."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from semtoken.bench.collecting import collect
+from semtoken.bench.run import run_benchmark
+from semtoken.bench.settings import RunSettings
+from semtoken.errors import InvalidInput
+
+TRIAL = 8
+"""Questions of every data set."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of a whole run."""
+
+    questions: int
+    """Over all models and data sets."""
+    seconds: float
+    """Of answering, recording and scoring; loading models and clustering are `setup_seconds`."""
+    setup_seconds: float
+    n_bytes: int
+    """On disk."""
+
+
+def estimate(settings: RunSettings, counts: dict[str, int]) -> Estimate:
+    """Run a few questions in a temporary folder and scale up what they took.
+
+    Parameters
+    ----------
+    settings
+        Of the run.
+    counts
+        Label of a data set -> its questions.
+
+    Raises
+    ------
+    InvalidInput
+        A step of the trial failed; the message names it.
+    """
+    with TemporaryDirectory(prefix="semtoken-") as folder:
+        run = Path(folder) / "trial"
+        start = time.perf_counter()
+        failures = run_benchmark(settings.model_copy(update={"limit": TRIAL}), run)
+        elapsed = time.perf_counter() - start
+        if failures:
+            raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+        cells = collect(run).cells
+        once = sum(path.stat().st_size for path in (run / "clusterings").rglob("*") if path.is_file())
+        whole = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())
+    tried = sum(len(cell.question_ids) for cell in cells)
+    questions = sum(counts[cell.dataset] for cell in cells)
+    recording = sum(sum(cell.steps.values()) for cell in cells)
+    scale = questions / max(tried, 1)
+    return Estimate(questions, recording * scale, max(elapsed - recording, 0.0), int(once + (whole - once) * scale))
