@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from starlette.testclient import TestClient
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.calibration import Fingerprint
+from semtoken.scoring.rules import ScoringRules
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
-SIGNATURE = f"{st.TokenClusters.from_pretrained(almanac_clusters_path()).signature}|preset:default|words:paper"
+SIGNATURE = f"{st.TokenClusters.from_pretrained(almanac_clusters_path()).signature}|{ScoringRules().signature}"
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 
@@ -22,11 +24,13 @@ def made(folder: Path, **origin: str) -> st.Calibrator:
     """A calibrator for the embedded model, from simulated labels."""
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
-    correct = generator.random(300) < np.exp(scores)
+    correct = generator.random(300) < np.exp(scores / 4)
     known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
     calibrator = st.Calibrator.fit(scores, correct, fingerprint=known)
-    calibrator.save(folder, st.Threshold.fit(scores, correct, alpha=0.2, fingerprint=known))
-    return st.Calibrator.load(folder)
+    calibrator.save(folder, st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
+    found = st.Calibrator.load(folder)
+    assert found.threshold is not None and found.threshold.uncertainty is not None
+    return found
 
 
 def test_ask_tells_chance_decision_and_promise(semtoken: RunCommand, tmp_path: Path) -> None:
@@ -123,7 +127,8 @@ def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Pat
     from tests.calibration.test_calibrator import response
 
     applied = Applied(made(tmp_path / "cal"))
-    block = score_block(response(-0.5), "k:4", BlockOptions(), applied)
+    clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
+    block = score_block(response(-0.5), clusters, BlockOptions(), applied)
     assert "k:4" in block["calibrator_refused"] and "chance" not in block and block["uncertainty"] > 0
 
 
@@ -136,3 +141,11 @@ def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
     narrow = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.95))
     assert Applied(calibrator).block(wide)["chance_at_ends"] == list(calibrator.chance([-1.0, -0.2]))
     assert "chance_at_ends" not in Applied(calibrator).block(narrow)
+
+
+def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
+    from semtoken.calibration.apply import Applied
+
+    calibrator = made(tmp_path / "cal")
+    scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
+    assert "It accepts 2 of 4 answers; 1 of these are wrong, 50.0%" in Applied(calibrator).check(scores, correct)

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
+from semtoken.calibration.measures import wilson
 from semtoken.clusters import TokenClusters
 from semtoken.results import ScoredResponse
 
@@ -83,6 +87,33 @@ class Applied:
     def sentence(self, answer: ScoredResponse) -> str:
         """The chance and the decision for people: "right in about 3 of 10 answers that score like this one"."""
         return chance_sentence(self.block(answer))
+
+    def check(self, scores: npt.ArrayLike, correct: npt.ArrayLike) -> str:
+        """How chances and promise held on labelled answers that the calibrator has not seen, in two sentences.
+
+        Parameters
+        ----------
+        scores, correct : [n]
+            Log scores, and 1 right, 0 wrong, NaN not judged (left out).
+        """
+        logs, labels = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
+        logs, labels = logs[~np.isnan(labels)], labels[~np.isnan(labels)]
+        report = self.calibrator.report(logs, labels)
+        gain = report.log_loss_gain
+        told = (
+            f"Chances by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, "
+            f"{gain.high:+.3f}] against always telling its base rate; ECE {report.calibration_error:.3f}."
+        )
+        threshold = self.calibrator.threshold
+        if threshold is None:
+            return told
+        inside = threshold.accepts(logs)
+        n, wrong = int(inside.sum()), int(inside.sum() - labels[inside].sum())
+        if n == 0:
+            return f"{told} It accepts none of the {labels.size:,} answers."
+        low, high = wilson(wrong, n)
+        share = f"{wrong / n:.1%} [{low:.1%}, {high:.1%}]"
+        return f"{told} It accepts {n:,} of {labels.size:,} answers; {wrong:,} of these are wrong, {share}."
 
     def _at_ends(self, bounds: tuple[float, float]) -> list[float]:
         return [float(c) for c in self.calibrator.chance(list(bounds))]

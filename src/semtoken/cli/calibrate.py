@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.cli.calibration_options import origin
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
@@ -223,9 +224,7 @@ def _answered(
         job.run(score, progress)
     known = replace(
         known,
-        model=choice.model,
-        dtype=str(stc.model.dtype).removeprefix("torch."),
-        engine="transformers",
+        **origin(stc, choice.model),
         template=hashlib.sha256(asking.template.encode()).hexdigest()[:16],
     )
     return read_answers(output / "answers.jsonl"), known

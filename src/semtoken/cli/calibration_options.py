@@ -37,13 +37,15 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
     """
     if directory is None:
         return applied(None, None, abstain_text)
-    return applied(directory, stc.clusters, abstain_text, scores="exact", **origin(stc, model))
+    signature = f"{stc.clusters.signature}|{stc.rules.signature}"
+    return applied(directory, stc.clusters, abstain_text, signature=signature, scores="exact", **origin(stc, model))
 
 
-def origin(stc: STC, model: str) -> dict[str, str]:
+def origin(stc: STC, model: str) -> dict[str, Any]:
     """Model, precision and engine of answers, as fields of `Fingerprint`."""
-    dtype = str(getattr(stc.model, "dtype", "")).removeprefix("torch.")
-    return {"model": model, "dtype": dtype or "unknown", "engine": type(stc.model).__module__.partition(".")[0]}
+    found = getattr(stc, "model", None)
+    dtype = str(getattr(found, "dtype", "unknown")).removeprefix("torch.")
+    return {"model": model, "dtype": dtype, "engine": type(found).__module__.partition(".")[0]}
 
 
 def applied(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.cli.calibration_options import CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.options import (
@@ -76,6 +77,7 @@ def proxy(
         list[str] | None,
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
     ] = None,
+    calibrator: CalibratorOption = None,
     grace: GraceOption = 10.0,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
@@ -124,7 +126,10 @@ def proxy(
         write_timeout=client_timeout,
     )
     rules = ScoringRules(preset.value, value_of(function_words))
-    app = proxy_app(settings, load_clusters(clusters, None), rules)
+    found = load_clusters(clusters, None)
+    signature = f"{found.signature}|{rules.signature}"
+    chances = applied(calibrator, found, signature=signature, scores="top-k", k=top_logprobs)
+    app = proxy_app(settings, found, rules, chances)
     run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace, limits=limits)
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from semtoken._extras import require
+from semtoken.calibration.apply import Applied
 from semtoken.clusters import TokenClusters
 from semtoken.scoring.rules import ScoringRules
 
@@ -26,7 +27,12 @@ from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
 
 
-def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRules | None = None) -> FastAPI:
+def proxy_app(
+    settings: ProxySettings,
+    clusters: TokenClusters,
+    rules: ScoringRules | None = None,
+    calibrator: Applied | None = None,
+) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
     Parameters
@@ -37,11 +43,13 @@ def proxy_app(settings: ProxySettings, clusters: TokenClusters, rules: ScoringRu
         Clusters of the upstream model's tokens.
     rules
         As for `score_logits`.
+    calibrator
+        Adds the chance and the decision to every final block.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics)
+    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics, calibrator)
     workers = Workers(settings.scoring_threads, settings.scoring_queue)
     metrics.scoring.set_function(lambda: workers.taken)
     scoring.warm_up()

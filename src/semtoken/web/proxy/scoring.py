@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from semtoken.calibration.apply import Applied
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
@@ -47,6 +48,8 @@ class AnswerScoring:
     rules: ScoringRules
     settings: ProxySettings
     metrics: ProxyMetrics
+    calibrator: Applied | None = None
+    """Adds the chance and the decision to every final block."""
 
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
@@ -206,7 +209,7 @@ class ReplyScorer:
             return self._unscored(failed)
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
         self._scoring.metrics.widths.observe(result.uncertainty_width)
-        return score_block(result, self._scoring.clusters, self._asked.options)
+        return score_block(result, self._scoring.clusters, self._asked.options, self._scoring.calibrator)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
