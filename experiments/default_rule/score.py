@@ -129,6 +129,8 @@ def main() -> None:
     clusters = TokenClusters.from_pretrained(options.clusters)
     steps, made = Steps.read(options.answers, clusters.vocabulary), Agreements(clusters, options.model)
     rules = main_rules(steps, made)
+    if clusters.n_clusters == clusters.vocabulary.size:  # each token alone: there are no clusters to speak of
+        rules = {name: rule for name, rule in rules.items() if name != "paper" and not name.startswith("clusters")}
     if options.development:
         rules |= development_rules(steps, made, options.more)
     everything = options.development

@@ -23,12 +23,11 @@ Floats = npt.NDArray[np.float64]
 
 def aurocs(scores: Floats, right: npt.NDArray[np.bool_], counts: Floats) -> Floats:
     """AUROC of one score for every row of `counts`, how often each answer is in a resample ([resamples, answers])."""
-    order = np.argsort(scores, kind="stable")
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(scores[order]) != 0]))
-    good = np.add.reduceat((counts * right)[:, order], starts, axis=1)
-    bad = np.add.reduceat((counts * ~right)[:, order], starts, axis=1)
-    below = np.cumsum(good, axis=1) - good
-    return np.asarray(((below + good / 2) * bad).sum(1) / (good.sum(1) * bad.sum(1)))
+    good, bad = scores[right][:, None], scores[~right][None]
+    ahead = (good < bad) + 0.5 * (good == bad)  # of each pair of a right and a wrong answer
+    good_counts, bad_counts = counts[:, right], counts[:, ~right]
+    wins = ((good_counts @ ahead) * bad_counts).sum(1)
+    return np.asarray(wins / (good_counts.sum(1) * bad_counts.sum(1)))
 
 
 def table(scores: pd.DataFrame, judge: str) -> pd.DataFrame:
