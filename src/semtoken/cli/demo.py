@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,24 +14,37 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.models import ALMANAC, ModelChoice
-from semtoken.cli.options import (
-    FunctionWordsOption,
-    Preset,
-    PresetOption,
+from semtoken.cli.options import ModelOption, VerboseOption
     VerboseOption,
-    value_of,
 )
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
+from semtoken.view import number, shaded_text
 
 if TYPE_CHECKING:
     from semtoken import STC
     from semtoken.almanac import Question
     from semtoken.metrics import Difference, Estimate
 
+DEFAULT = "default"
 MAX_NEW_TOKENS = 24
+LEAST_SHOWN = 0.02
+SHOWN = (
+    "In what country is the city of Qingdao?",
+    "Berlin lies in what country?",
+    "The currency of India is what?",
+    "The capital of Lebanon is what city?",
+    "Which continent is Isle of Man on?",
+    "Which language do people speak in Peru?",
+)
+"""Dev questions that teach the idea and its limits: known, spread over names of one meaning, guessed, sure and wrong."""
+EXPLANATION = """
+“uncertainty” (preset default) counts other spellings of the same word as the same answer. “paper's” also counts
+the words whose embeddings are close: it sees that Germany means Deutschland, but it lets Europe vouch for Africa.
+Neither helps where the model is sure and wrong, as in the last line. Rank answers with it; check the doubtful ones."""
 BATCH_SIZE = 32
 
 
@@ -46,52 +59,60 @@ class Answered:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How well two uncertainties of the same answers tell wrong from right."""
+    """How well uncertainties of the same answers tell wrong from right."""
 
-    stc: Estimate
-    probability: Estimate
-    difference: Difference
+    estimates: Mapping[str, Estimate]
+    """AUROC of "probability", "default" and "paper"."""
+    differences: Mapping[str, Difference]
+    """Of both presets to sequence probability, paired."""
     accuracy: float
 
     @property
     def verdict(self) -> str:
         """The outcome in words that the figures bear out."""
-        d = self.difference
-        if math.isnan(d.value):
-            return f"No comparison: {d.reason}."
-        if d.low > 0:
-            return "STC is the better of the two here: the interval of the difference lies above 0."
-        if d.high < 0:
-            return "Sequence probability is the better of the two here: the interval of the difference lies below 0."
-        return "Neither is reliably better here: the interval of the difference includes 0."
+        return " ".join(verdict(f"Preset {name}", difference) for name, difference in self.differences.items())
+
+
+def verdict(name: str, difference: Difference) -> str:
+    """A sentence on a difference to sequence probability."""
+    if math.isnan(difference.value):
+        return f"{name}: no comparison ({difference.reason})."
+    if difference.low > 0:
+        return f"{name} is better than probability here: the interval lies above 0."
+    if difference.high < 0:
+        return f"{name} is worse than probability here: the interval lies below 0."
+    return f"{name} is neither better nor worse than probability here: the interval includes 0."
 
 
 def demo(
+    model: ModelOption = ALMANAC,
     questions: Annotated[int, typer.Option(min=20, help="Test questions for the AUROC.")] = 500,
-    preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = None,
     save_svg: Annotated[Path | None, typer.Option(help="Save what is printed as a picture.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Ask the built-in model what it should know and what it cannot, and test its uncertainty.
+    """See a small model answer: what it is sure of, what it doubts, and what else it considered.
 
-    Prints a handful of answers shaded by uncertainty, then the AUROC (0.5: no better than chance, 1: perfect) of STC
-    and of plain sequence probability at telling wrong answers from right ones, with 95 % bootstrap intervals.
+    The built-in model answers a few chosen questions, right and wrong, and then test questions for the AUROC (0.5: no
+    better than chance, 1: perfect) of plain probability and of both presets at telling wrong answers from right ones,
+    with 95 % bootstrap intervals. With --model, a chat model answers a few questions of its own.
 
     For example:
 
     - `semtoken demo`
-    - `semtoken demo --questions 1000 --function-words whole-word`
+    - `semtoken demo --model smollm2`, after `semtoken fetch smollm2`
     """
     from semtoken.almanac import load_questions
 
     if save_svg is not None and not save_svg.parent.is_dir():
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
-    choice = ModelChoice(ALMANAC, None, preset.value, value_of(function_words), "cpu", "float32", None, False, verbose)
+    choice = ModelChoice(model, None, DEFAULT, None, "cpu", "float32", None, False, verbose)
     console = Console(record=True, width=100, highlight=False) if save_svg else out
     stc = choice.load()
-    run(stc, load_questions("dev"), spread(load_questions("test"), questions), console)
+    if model == ALMANAC:
+        run(stc, chosen(load_questions("dev")), spread(load_questions("test"), questions), console)
+    else:
+        demo_real.run(stc, model, console)
     tell(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
     if save_svg is not None:
         try:
@@ -102,19 +123,11 @@ def demo(
 
 
 def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console: Console) -> Comparison:
-    """Print answers to a few of the questions `shown`, then the comparison on all of `tested`."""
-    from semtoken.view import legend
-
-    known, unknown = well_known(shown), never_seen(shown)
+    """Print answers to the questions `shown`, then the comparison on all of `tested`."""
     console.print(Text("A small language model answers. The redder a word, the less sure it is of it.", style="bold"))
-    console.print(legend())
-    for title, chosen in (
-        ("Facts it read often", known),
-        ("Facts it never read: it has to guess", unknown),
-    ):
-        console.print()
-        console.print(Text(title, style="bold"))
-        console.print(answers_table(answer(stc, chosen)))
+    console.print()
+    console.print(answers_table(answer(stc, shown)))
+    console.print(EXPLANATION, soft_wrap=False)
     with counting(f"answering {len(tested)} test questions", len(tested)) as progress:
         answered = answer(stc, tested, progress)
     comparison = compare(answered)
@@ -124,26 +137,15 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     console.print(comparison.verdict, soft_wrap=False)
     console.print()
     console.print('Next: ask it yourself      semtoken ask --tokens "What is the capital of Peru?"')
-    console.print('      use your own model   semtoken ask --model DIRECTORY_OR_HUB_ID "..."')
+    console.print("      a real model         semtoken fetch smollm2, then semtoken demo --model smollm2")
+    console.print('      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."')
     return comparison
 
 
-def well_known(questions: Sequence[Question], count: int = 5) -> list[Question]:
-    """The most exposed question of each of `count` kinds."""
-    return _one_of_a_kind(sorted(questions, key=lambda q: (-q.exposure, q.id)), count)
-
-
-def never_seen(questions: Sequence[Question], count: int = 5) -> list[Question]:
-    """Questions of `count` kinds whose facts were left out of the training; of each kind the least known one."""
-    unseen = [q for q in questions if q.exposure == 0]
-    return _one_of_a_kind(unseen[::-1], count)  # within a kind, the well-known come first
-
-
-def _one_of_a_kind(questions: Sequence[Question], count: int) -> list[Question]:
-    first: dict[str, Question] = {}
-    for question in questions:
-        first.setdefault(question.relation, question)
-    return list(first.values())[:count]
+def chosen(questions: Sequence[Question]) -> list[Question]:
+    """The questions of `SHOWN`, in that order."""
+    by_text = {question.question: question for question in questions}
+    return [by_text[text] for text in SHOWN if text in by_text]
 
 
 def spread(questions: Sequence[Question], count: int) -> list[Question]:
@@ -170,48 +172,67 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
     return [Answered(q, r, is_correct(r.text, q)) for q, r in zip(questions, results, strict=True)]
 
 
+def paper_log_score(result: ScoredResponse) -> float:
+    """Log of the paper's confidence: the same tokens by meaning (cluster, beginnings, function words)."""
+    return math.fsum(token.log_meaning_probability for token in result.tokens)
+
+
 def compare(answered: Sequence[Answered]) -> Comparison:
-    """AUROC of STC and of sequence probability on the same answers. Logs rank as the scores do, without rounding."""
+    """AUROC of both presets and of sequence probability on the same answers. Logs rank as the scores do."""
     from semtoken.metrics import bootstrap, paired_difference
 
     correct = [float(a.correct) for a in answered]
-    stc = [-a.result.log_score for a in answered]
-    probability = [-a.result.log_probability for a in answered]
+    scores = {
+        "default": [-a.result.log_score for a in answered],
+        "paper": [-paper_log_score(a.result) for a in answered],
+        "probability": [-a.result.log_probability for a in answered],
+    }
     return Comparison(
-        stc=bootstrap("auroc", stc, correct),
-        probability=bootstrap("auroc", probability, correct),
-        difference=paired_difference("auroc", stc, probability, correct),
+        estimates={name: bootstrap("auroc", values, correct) for name, values in scores.items()},
+        differences={
+            name: paired_difference("auroc", scores[name], scores["probability"], correct)
+            for name in ("default", "paper")
+        },
         accuracy=sum(correct) / len(correct),
     )
 
 
 def answers_table(answered: Sequence[Answered]) -> Table:
-    """Question, shaded answer, uncertainty, and whether it is right."""
-    from semtoken.view import shaded_text
-
+    """Question, shaded answer, its mark, its uncertainty by both presets, and what else was considered."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True, header_style="dim")
-    table.add_column("question", ratio=3)
+    table.add_column("question", ratio=4)
     table.add_column("answer")
-    table.add_column("uncertainty", justify="right")
     table.add_column("")
+    table.add_column("uncertainty", justify="right")
+    table.add_column("paper's", justify="right")
+    table.add_column("also considered", ratio=3)
     for a in answered:
         mark = Text("right", style="green") if a.correct else Text(f"wrong: {a.question.answers[0]}", style="red")
-        table.add_row(Text(a.question.question), shaded_text(a.result), f"{a.result.uncertainty:.2f}", mark)
+        numbers = number(a.result.uncertainty, 2), number(-math.expm1(paper_log_score(a.result)) + 0.0, 2)
+        table.add_row(Text(a.question.question), shaded_text(a.result), mark, *numbers, Text(considered(a.result)))
     return table
 
 
+def considered(result: ScoredResponse, most: int = 2) -> str:
+    """The strongest other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
+    if not result.tokens:
+        return ""
+    token = min(result.tokens, key=lambda t: t.log_probability)
+    others = [a for a in token.alternatives if a.text.strip() and a.probability >= LEAST_SHOWN]
+    return ", ".join(f"{a.text.strip()} {a.probability:.0%}" for a in others[:most])
+
+
 def comparison_table(comparison: Comparison) -> Table:
-    """The two AUROCs and their difference with intervals."""
+    """The AUROCs with intervals, and the differences to sequence probability."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True, header_style="dim")
     table.add_column("uncertainty")
     table.add_column("AUROC", justify="right")
     table.add_column("95 % interval")
-    for name, estimate in (
-        ("Semantic Token Clustering", comparison.stc),
-        ("sequence probability", comparison.probability),
-    ):
-        table.add_row(name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
-    d = comparison.difference
-    table.add_row("difference", f"{d.value:+.3f}", f"{d.low:+.3f} to {d.high:+.3f}")
-    table.add_row(Text(f"{comparison.accuracy:.0%} of the answers are right", style="dim"), "", "")
+    table.add_column("difference to probability")
+    names = {"probability": "sequence probability", "default": "preset default", "paper": "preset paper"}
+    for name, title in names.items():
+        estimate, difference = comparison.estimates[name], comparison.differences.get(name)
+        told = "" if difference is None else f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        table.add_row(title, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}", told)
+    table.add_row(Text(f"{comparison.accuracy:.0%} of the answers are right", style="dim"), "", "", "")
     return table
