@@ -12,7 +12,7 @@ from rich.console import Console
 
 from semtoken import STC
 from semtoken.almanac import Question, almanac_path, load_questions
-from semtoken.cli import demo
+from semtoken.cli import demo, demo_real
 from semtoken.metrics import auroc
 from tests.cli.conftest import RunCommand, assert_told
 
@@ -21,21 +21,12 @@ needs_model = pytest.mark.skipif(
 )
 
 
-def question(number: int, relation: str, exposure: int) -> Question:
-    return Question(f"q{number}", f"Question {number}?", ("yes",), relation, exposure)
+QUESTIONS = [Question(f"q{i}", f"Question {i}?", ("yes",), "city", i) for i in range(7)]
 
 
-QUESTIONS = [
-    question(i, relation, exposure)
-    for i, (relation, exposure) in enumerate(
-        [("city", 3), ("city", 500), ("colour", 0), ("colour", 9), ("city", 0), ("animal", 40), ("city", 0)]
-    )
-]
-
-
-def test_shows_the_best_known_and_the_unknown_of_each_kind() -> None:
-    assert [q.id for q in demo.well_known(QUESTIONS, 2)] == ["q1", "q5"]
-    assert [q.id for q in demo.never_seen(QUESTIONS)] == ["q6", "q2"]
+def test_the_shown_questions_are_there_in_their_order() -> None:
+    shown = demo.chosen(load_questions("dev"))
+    assert [question.question for question in shown] == list(demo.SHOWN)
 
 
 @pytest.mark.parametrize("count", [1, 3, 7, 100])
@@ -52,9 +43,14 @@ def test_the_comparison_is_that_of_the_metrics(model: str, clusters: str) -> Non
     answered = [demo.Answered(a.question, a.result, correct=i % 3 > 0) for i, a in enumerate(answered)]
     comparison = demo.compare(answered)
     correct = [a.correct for a in answered]
-    assert comparison.stc.value == pytest.approx(auroc([-a.result.log_score for a in answered], correct))
-    assert comparison.probability.value == pytest.approx(auroc([-a.result.log_probability for a in answered], correct))
-    assert comparison.difference.value == pytest.approx(comparison.stc.value - comparison.probability.value)
+    values = {name: estimate.value for name, estimate in comparison.estimates.items()}
+    assert values["default"] == pytest.approx(auroc([-a.result.log_score for a in answered], correct))
+    assert values["probability"] == pytest.approx(auroc([-a.result.log_probability for a in answered], correct))
+    prompts, ids = [a.question.prompt() for a in answered], [a.result.token_ids for a in answered]
+    paper = STC.from_pretrained(model, clusters=clusters, preset="paper").score(prompts, ids)
+    assert values["paper"] == pytest.approx(auroc([-one.log_score for one in paper], correct))
+    for name in ("default", "paper"):
+        assert comparison.differences[name].value == pytest.approx(values[name] - values["probability"])
     assert comparison.accuracy == pytest.approx(8 / 12)
 
 
@@ -62,30 +58,35 @@ def test_says_so_when_nothing_can_be_compared(model: str, clusters: str) -> None
     stc = STC.from_pretrained(model, clusters=clusters)
     shown = StringIO()
     comparison = demo.run(stc, load_questions("dev"), load_questions("dev")[:4], Console(file=shown, width=120))
-    assert math.isnan(comparison.difference.value)
-    assert "No comparison" in shown.getvalue() and "semtoken ask" in shown.getvalue()
+    assert all(math.isnan(difference.value) for difference in comparison.differences.values())
+    assert "no comparison" in shown.getvalue() and "semtoken ask" in shown.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"), [(0.1, 0.2, "STC is"), (-0.2, -0.1, "Sequence probability is"), (-0.1, 0.1, "Neither")]
-)
-def test_reports_whichever_is_better(low: float, high: float, verdict: str) -> None:
+@pytest.mark.parametrize(("low", "high", "word"), [(0.1, 0.2, "better"), (-0.2, -0.1, "worse"), (-0.1, 0.1, "neither")])
+def test_says_whichever_is_better(low: float, high: float, word: str) -> None:
     from dataclasses import replace
 
-    from semtoken.metrics import bootstrap, paired_difference
+    from semtoken.metrics import paired_difference
 
-    a, b, correct = [3.0, 1, 2, 4], [1.0, 2, 3, 4], [1, 0, 1, 0]
-    estimate = bootstrap("auroc", a, correct, n_resamples=10)
-    difference = paired_difference("auroc", a, b, correct, n_resamples=10)
-    comparison = demo.Comparison(estimate, estimate, replace(difference, value=low, low=low, high=high), 0.5)
-    assert comparison.verdict.startswith(verdict)
+    difference = paired_difference("auroc", [3.0, 1, 2, 4], [1.0, 2, 3, 4], [1, 0, 1, 0], n_resamples=10)
+    assert f"is {word}" in demo.verdict("It", replace(difference, value=low, low=low, high=high))
+
+
+def test_a_real_demo_names_what_else_was_considered(model: str, clusters: str) -> None:
+    stc = STC.from_pretrained(model, clusters=clusters)
+    shown = StringIO()
+    questions = [demo_real.Asked("What is the capital of Peru?", ("no such place",))]
+    [answer] = demo_real.run(stc, "tiny", Console(file=shown, width=120), questions)
+    assert "wrong: no such place" in shown.getvalue()
+    disputes = answer.disputed(stc, "Question: What is the capital of Peru?\nAnswer:", max_steps=demo_real.MAX_STEPS)
+    assert all(demo_real.considered(dispute) in shown.getvalue().replace("\n", " ") for dispute in disputes[:1])
 
 
 @needs_model
 def test_the_whole_demo(semtoken: RunCommand, tmp_path: Path) -> None:
     result = semtoken("demo", "--questions", 24, "--save-svg", tmp_path / "demo.svg")
     assert result.exit_code == 0, result.output
-    assert "Semantic Token Clustering" in result.stdout and "sequence probability" in result.stdout
+    assert "preset paper" in result.stdout and "sequence probability" in result.stdout
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
 
 

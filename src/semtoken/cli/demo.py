@@ -18,8 +18,6 @@ from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.models import ALMANAC, ModelChoice
 from semtoken.cli.options import ModelOption, VerboseOption
-    VerboseOption,
-)
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 from semtoken.view import number, shaded_text
@@ -40,12 +38,13 @@ SHOWN = (
     "Which continent is Isle of Man on?",
     "Which language do people speak in Peru?",
 )
-"""Dev questions that teach the idea and its limits: known, spread over names of one meaning, guessed, sure and wrong."""
-EXPLANATION = """
-“uncertainty” (preset default) counts other spellings of the same word as the same answer. “paper's” also counts
-the words whose embeddings are close: it sees that Germany means Deutschland, but it lets Europe vouch for Africa.
-Neither helps where the model is sure and wrong, as in the last line. Rank answers with it; check the doubtful ones."""
-BATCH_SIZE = 32
+"""Dev questions for the idea and its limits: known, spread over names of one meaning, guessed, sure but wrong."""
+EXPLANATION = (
+    "“Uncertainty” (preset default) counts other spellings of the same word as the same answer. The paper's also "
+    "counts words whose embeddings are close: it sees that Germany means Deutschland, but it lets Europe vouch for "
+    "Africa. Neither helps where the model is sure and wrong, as in the last line. Rank answers with it, and check "
+    "the doubtful ones."
+)
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,9 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     """Print answers to the questions `shown`, then the comparison on all of `tested`."""
     console.print(Text("A small language model answers. The redder a word, the less sure it is of it.", style="bold"))
     console.print()
-    console.print(answers_table(answer(stc, shown)))
+    for one in answer(stc, shown):
+        console.print(show(one))
+    console.print()
     console.print(EXPLANATION, soft_wrap=False)
     with counting(f"answering {len(tested)} test questions", len(tested)) as progress:
         answered = answer(stc, tested, progress)
@@ -197,20 +198,22 @@ def compare(answered: Sequence[Answered]) -> Comparison:
     )
 
 
-def answers_table(answered: Sequence[Answered]) -> Table:
+def show(answered: Answered) -> Text:
     """Question, shaded answer, its mark, its uncertainty by both presets, and what else was considered."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True, header_style="dim")
-    table.add_column("question", ratio=4)
-    table.add_column("answer")
-    table.add_column("")
-    table.add_column("uncertainty", justify="right")
-    table.add_column("paper's", justify="right")
-    table.add_column("also considered", ratio=3)
-    for a in answered:
-        mark = Text("right", style="green") if a.correct else Text(f"wrong: {a.question.answers[0]}", style="red")
-        numbers = number(a.result.uncertainty, 2), number(-math.expm1(paper_log_score(a.result)) + 0.0, 2)
-        table.add_row(Text(a.question.question), shaded_text(a.result), mark, *numbers, Text(considered(a.result)))
-    return table
+    result = answered.result
+    mark = Text("right", style="green")
+    if not answered.correct:
+        mark = Text(f"wrong: {answered.question.answers[0]}", style="red")
+    paper = number(-math.expm1(paper_log_score(result)) + 0.0, 2)
+    others = considered(result)
+    return Text("\n").join(
+        [
+            Text(answered.question.question, style="dim"),
+            Text("  ") + shaded_text(result) + Text("  ") + mark,
+            Text(f"  uncertainty {number(result.uncertainty, 2)} · paper's {paper}")
+            + Text(f" · also considered {others}" if others else ""),
+        ]
+    )
 
 
 def considered(result: ScoredResponse, most: int = 2) -> str:
@@ -228,7 +231,7 @@ def comparison_table(comparison: Comparison) -> Table:
     table.add_column("uncertainty")
     table.add_column("AUROC", justify="right")
     table.add_column("95 % interval")
-    table.add_column("difference to probability")
+    table.add_column("minus probability")
     names = {"probability": "sequence probability", "default": "preset default", "paper": "preset paper"}
     for name, title in names.items():
         estimate, difference = comparison.estimates[name], comparison.differences.get(name)

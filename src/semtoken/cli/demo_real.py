@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semtoken.results import ScoredResponse
-from semtoken.view import shaded_text, number
+from semtoken.view import number, shaded_text
 
 if TYPE_CHECKING:
     from semtoken import STC
