@@ -138,9 +138,9 @@ def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, 
     token = int(random.choice(content))
     listed = {token: 0.3} | {int(i): 0.02 for i in random.choice(np.setdiff1d(content, [token]), k, replace=False)}
     steps = [(token, {i: math.log(p) for i, p in listed.items()})]
-    scored = score_top_logprobs(steps, kind.clusters)
+    scored = score_top_logprobs(steps, kind.clusters, **RULES[1])
 
-    uniform = score_logits(np.zeros((1, size)), [token], kind.clusters)
+    uniform = score_logits(np.zeros((1, size)), [token], kind.clusters, **RULES[1])
     members = round(uniform.tokens[0].clustered_probability * size)
     rest = np.full(size, np.nan)
     for i, p in listed.items():
@@ -155,7 +155,7 @@ def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, 
     if missing > 1e-12:
         pytest.skip("the vocabulary is too small to take what is missing")
     with np.errstate(divide="ignore"):
-        worst = score_logits(np.log(rest)[None], [token], kind.clusters)
+        worst = score_logits(np.log(rest)[None], [token], kind.clusters, **RULES[1])
     assert scored.tokens[0].log_clustered_bounds is not None
     upper = scored.tokens[0].log_clustered_bounds[1]
     assert worst.tokens[0].log_clustered_probability == pytest.approx(upper, abs=6 * ROUNDING)
@@ -168,7 +168,7 @@ def consistent_ids(kind: Kind, token: int) -> list[int]:
     for i in range(size):
         logits = np.full((1, size), -np.inf)
         logits[0, i] = 0.0
-        scored = score_logits(logits, [token], kind.clusters)
+        scored = score_logits(logits, [token], kind.clusters, **RULES[1])
         if scored.tokens[0].clustered_probability > 0.5:
             found.append(i)
     return found
@@ -452,9 +452,9 @@ def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: 
     kind = small_kind(name)
     logits, ids = drawn(kind, data)
     decimals, k = data.draw(st.sampled_from([4, 5, 6])), data.draw(st.sampled_from([1, 3, 20, len(logits[0])]))
-    exact = score_logits(logits, ids, kind.clusters)
+    exact = score_logits(logits, ids, kind.clusters, **RULES[1])
     rounded = best(np.round(log_probs(logits), decimals), ids, k)
-    low, high = score_top_logprobs(rounded, kind.clusters).uncertainty_bounds
+    low, high = score_top_logprobs(rounded, kind.clusters, **RULES[1]).uncertainty_bounds
     assert low <= exact.uncertainty <= high
 
 
@@ -495,10 +495,10 @@ def test_bytes_are_enough_beside_byte_tokens(text: str) -> None:
         TopStep(named(row, t), tuple(named(row, i) for i in np.argsort(-row)[:9] if vocabulary.pieces[i]))
         for row, t in zip(rows, ids, strict=True)
     ]
-    scored = score_top_logprobs(steps, kind.clusters)
+    scored = score_top_logprobs(steps, kind.clusters, **RULES[1])
     assert scored.token_ids == ids
     low, high = scored.uncertainty_bounds
-    assert low <= score_logits(logits, ids, kind.clusters).uncertainty <= high
+    assert low <= score_logits(logits, ids, kind.clusters, **RULES[1]).uncertainty <= high
 
 
 def test_a_second_entry_of_a_name_is_the_other_token() -> None:
@@ -508,7 +508,7 @@ def test_a_second_entry_of_a_name_is_the_other_token() -> None:
     byte = next(i for i in np.flatnonzero(vocabulary.byte_tokens) if vocabulary.pieces[i] == b"s")
     own = next(i for i, piece in enumerate(vocabulary.pieces) if piece == b"s" and i != byte)
     top = (TopToken(math.log(0.6), bytes=b"s"), TopToken(math.log(0.4), bytes=b"s"))
-    scored = score_top_logprobs([TopStep(top[0], top)], kind.clusters)
+    scored = score_top_logprobs([TopStep(top[0], top)], kind.clusters, **RULES[1])
     assert scored.token_ids == [own]
     inside = byte in kind.clusters.cluster_ids(own) or vocabulary.normalized[byte] == "s"
     low, high = scored.uncertainty_bounds
@@ -575,12 +575,14 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
     logits[:, specials] += 5
     [paris] = kind.clusters.find(" Paris")
     ids, rows = [paris, specials[-1]], log_probs(logits)
-    scored = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters)
-    with_ids = score_top_logprobs(best(rows, ids, 40), kind.clusters)
+    scored = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, MEANING)
+    with_ids = score_top_logprobs(best(rows, ids, 40), kind.clusters, MEANING)
     assert scored.uncertainty == pytest.approx(with_ids.uncertainty)
     assert scored.tokens[1].neutral
     assert codes(scored) == []
-    off = score_top_logprobs(by_name(kind, rows, ids, 40), kind.clusters, function_words="off")
+    off = score_top_logprobs(
+        by_name(kind, rows, ids, 40), kind.clusters, ScoringRules(equality="meaning", function_words="off")
+    )
     assert "special_names" in codes(off)
     assert off.tokens[1].clustered_bounds[0] < off.tokens[1].clustered_bounds[1]
 
@@ -620,7 +622,7 @@ def test_a_named_end_beside_special_tokens_with_ids_is_not_guessed() -> None:
     first, second = np.flatnonzero(kind.clusters.vocabulary.special)[:2].tolist()
     step = TopStep(TopToken(-0.5, text="<|end|>"), (TopToken(-0.5, first), TopToken(-1.5, second)))
     with pytest.raises(InvalidInput, match="may be any of"):
-        score_top_logprobs([step], kind.clusters)
+        score_top_logprobs([step], kind.clusters, MEANING)
 
 
 def test_names_without_the_blanks_of_their_tokens() -> None:
@@ -637,10 +639,10 @@ def test_names_without_the_blanks_of_their_tokens() -> None:
 
     steps = [TopStep(alone(t), tuple(map(alone, words[5:10]))) for t in ids]
     with pytest.raises(BackendError, match=r"begins with a blank.*step 0"):
-        score_top_logprobs(steps, kind.clusters)
-    assert codes(score_top_logprobs(steps[:1], kind.clusters)) == ["names_without_blanks"]
+        score_top_logprobs(steps, kind.clusters, MEANING)
+    assert codes(score_top_logprobs(steps[:1], kind.clusters, MEANING)) == ["names_without_blanks"]
     with_ids = [TopStep(alone(t, known=True), tuple(map(alone, words[5:10]))) for t in ids]
-    scored = score_top_logprobs(with_ids, kind.clusters)
+    scored = score_top_logprobs(with_ids, kind.clusters, MEANING)
     assert scored.token_ids == ids
     assert "ambiguous_names" in codes(scored)
 
