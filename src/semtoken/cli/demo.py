@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 MAX_NEW_TOKENS = 24
+BATCH_SIZE = 32
 LEAST_SHOWN = 0.02
 SHOWN = (
     "In what country is the city of Qingdao?",
