@@ -110,30 +110,31 @@ def rows_of(record: dict[str, Any], answer: st.ScoredResponse, pieces: Sequence[
     return rows
 
 
-def auroc(confidence: np.ndarray, right: np.ndarray) -> float:
-    """Chance that a right field has more confidence than a wrong one; NaN if all are right or wrong."""
-    return st.metrics.auroc(1.0 - confidence, right) if 0 < right.sum() < len(right) else math.nan
+def aurocs(confidence: np.ndarray, right: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Chance that a right field has more confidence than a wrong one, for each row of weights [replicates, fields]."""
+    values, place = np.unique(confidence, return_inverse=True)
+    kinds = [np.zeros((len(weights), len(values))) for _ in range(2)]
+    for kind, of in zip(kinds, (right == 1, right == 0), strict=True):
+        np.add.at(kind.T, place[of], weights[:, of].T)
+    good, bad = kinds
+    below = np.cumsum(bad, axis=1) - bad / 2
+    with np.errstate(invalid="ignore"):
+        return (good * below).sum(axis=1) / (good.sum(axis=1) * bad.sum(axis=1))
 
 
 def interval(rows: list[dict[str, Any]], score: str, base: str | None) -> tuple[float, float, float]:
     """AUROC of a score (or its difference to another), with a 95 % interval over documents."""
     documents, place = np.unique([row["document"] for row in rows], return_inverse=True)
     right = np.array([row["right"] for row in rows])
-    values = np.array([row[score] for row in rows], dtype=float)
-    others = None if base is None else np.array([row[base] for row in rows], dtype=float)
-
-    def figure(index: np.ndarray) -> float:
-        found = auroc(values[index], right[index])
-        return found if others is None else found - auroc(others[index], right[index])
-
-    members = [np.flatnonzero(place == i) for i in range(len(documents))]
-    random = np.random.default_rng(0)
-    drawn = [
-        figure(np.concatenate([members[i] for i in random.integers(len(members), size=len(members))]))
-        for _ in range(REPLICATES)
-    ]
-    low, high = np.nanquantile(drawn, [0.025, 0.975])
-    return figure(np.arange(len(rows))), float(low), float(high)
+    drawn = np.random.default_rng(0).multinomial(
+        len(documents), np.full(len(documents), 1 / len(documents)), REPLICATES
+    )
+    weights = np.concatenate([np.ones((1, len(rows))), drawn[:, place]])  # the first one is the sample itself
+    found = aurocs(np.array([row[score] for row in rows], dtype=float), right, weights)
+    if base is not None:
+        found = found - aurocs(np.array([row[base] for row in rows], dtype=float), right, weights)
+    low, high = np.nanquantile(found[1:], [0.025, 0.975])
+    return float(found[0]), float(low), float(high)
 
 
 def main(
