@@ -512,6 +512,19 @@ def test_more_after_the_end_withdraws_the_score(replaying: tuple[str, list[bytes
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
 
 
+def test_values_so_far_can_be_left_out(proxied: Start) -> None:
+    def chunks(**ours: Any) -> list[Any]:
+        body = post(url, json=CHAT | {"stream": True} | ours).content
+        return [choice.get("semtoken") for one in chunks_in(body) for choice in one["choices"]]
+
+    plain = (recorded.recording("vllm-chat-awkward-ids").stream or "").encode()
+    url, upstream = proxied(answering(response(plain, kind=b"text/event-stream")))
+    everything, finals = chunks(), chunks(semtoken={"running": False})
+    assert [block for block in everything if block and block.get("final")] == [block for block in finals if block]
+    assert sum(block is not None for block in everything) > sum(block is not None for block in finals)
+    assert all("semtoken" not in request.json() for request in upstream.requests)
+
+
 class TestLastContent:
     def stream(self, gap: float) -> Any:
         def event(content: str, finish: str | None) -> bytes:

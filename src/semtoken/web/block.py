@@ -30,6 +30,8 @@ class BlockOptions:
     """Add the parts of this kind with their confidence."""
     competing: int = 0
     """Add so many of the meanings that compete at each of the most doubtful steps."""
+    running: bool = True
+    """In streams, add the values so far to every chunk; without them only the final ones, at less cost."""
 
 
 def read_options(value: Any) -> BlockOptions:
@@ -43,13 +45,14 @@ def read_options(value: Any) -> BlockOptions:
     given = {} if value is None else value
     tests: dict[str, Callable[[Any], bool]] = {
         "tokens": lambda one: isinstance(one, bool),
+        "running": lambda one: isinstance(one, bool),
         "parts": lambda one: one in get_args(By),
         "competing": lambda one: isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_COMPETING,
     }
     if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
         raise ApiError(
             400,
-            f'semtoken may hold "tokens": true, "parts": one of {", ".join(get_args(By))}, and "competing": 1 to '
+            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(By))}, and "competing": 1 to '
             f"{MOST_COMPETING}. Got {json.dumps(value):.80}.",
             param=KEY,
         )

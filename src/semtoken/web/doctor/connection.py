@@ -86,7 +86,13 @@ class Connection:
         headers = {"authorization": f"Bearer {self._key}"} if self._key else {}
         # A connection for each request: what one of them breaks does no harm to the next.
         limits = self._httpx.Limits(max_keepalive_connections=0)
-        self._client = self._httpx.Client(timeout=timeout, headers=headers, limits=limits)
+        direct = parts.hostname == "localhost" or parts.hostname == "::1" or parts.hostname.startswith("127.")
+        self._client = self._httpx.Client(
+            timeout=timeout,
+            headers=headers,
+            limits=limits,
+            trust_env=not direct,  # what is sent to this machine, the key too, goes through no proxy
+        )
         self._timeout = timeout
 
     def __enter__(self) -> Connection:

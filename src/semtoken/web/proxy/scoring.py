@@ -172,7 +172,9 @@ class ReplyScorer:
         return self._choices[index]
 
     def _running(self, index: int) -> Block | None:
-        if self._failed is not None or index not in self._choices or not self._choices[index].steps:
+        if self._failed is not None or not self._asked.options.running:
+            return None
+        if index not in self._choices or not self._choices[index].steps:
             return None
         return running_block(self._choices[index].answer.running())
 
