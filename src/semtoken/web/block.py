@@ -52,8 +52,8 @@ def read_options(value: Any) -> BlockOptions:
     if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
         raise ApiError(
             400,
-            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(By))}, and "competing": 1 to '
-            f"{MOST_COMPETING}. Got {json.dumps(value):.80}.",
+            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(By))}, and '
+            f'"competing": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
             param=KEY,
         )
     return BlockOptions(**given)
