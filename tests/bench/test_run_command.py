@@ -41,7 +41,7 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     done = invoke(settings)
     assert done.exit_code == 0, done.output
     assert "The run in runs/tiny is complete" in done.stderr and done.stdout == ""
-    after = invoke(settings, "--dry-run")
+    after = invoke(settings, "--dry-run", "--engine", "local")  # the former name of --executor
     assert "35 of 35 answers x steps" in after.stdout
     more = invoke(settings, "--dry-run", "--methods", "stc,perplexity,p_true")
     assert "28 of 42 answers x steps" in more.stdout  # P(True) and the scores are left

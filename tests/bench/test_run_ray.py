@@ -1,4 +1,4 @@
-"""Ray makes the same files as the local engine. Ray listens on every interface, so it runs where there is only one:
+"""Ray makes the same files as the local executor. Ray listens on every interface, so it runs where there is only one:
 in a network namespace that has nothing but loopback."""
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
-    """`semtoken bench run --engine ray`."""
+    """`semtoken bench run --executor ray`."""
     file = folder.with_suffix(".yaml")
     file.write_text(json.dumps(settings))  # JSON is YAML
     semtoken = Path(sys.executable).with_name("semtoken")
-    options = ("--out", str(folder), "--engine", "ray", "--ray-workers", "2")
+    options = ("--out", str(folder), "--executor", "ray", "--ray-workers", "2")
     return in_a_namespace(str(semtoken), "bench", "run", str(file), *options)
 
 
@@ -65,7 +65,7 @@ def records(run: Path) -> dict[str, object]:
     }
 
 
-def test_the_same_files_as_the_local_engine(tmp_path: Path) -> None:
+def test_the_same_files_as_the_local_executor(tmp_path: Path) -> None:
     from semtoken.bench.run import run_benchmark
     from semtoken.bench.settings import check_settings
 

@@ -13,8 +13,8 @@ from semtoken._files import WORKING
 from semtoken.bench import manifest
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.bench.engines import Engine
-from semtoken.bench.engines.local import LocalEngine
+from semtoken.bench.executors import Executor
+from semtoken.bench.executors.local import LocalExecutor
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, Step, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
@@ -134,7 +134,7 @@ def run_benchmark(
     settings: RunSettings,
     run: Path,
     *,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     watcher: Watcher | None = None,
     directory: Path | None = None,
 ) -> list[Failure]:
@@ -146,7 +146,7 @@ def run_benchmark(
         Of the run. A run that is taken up with other settings computes what depends on them.
     run
         Its folder.
-    engine
+    executor
         What runs the shards; by default one after another in this process.
     watcher
         Whom to tell.
@@ -174,7 +174,7 @@ def run_benchmark(
             by_label = {dataset.label: dataset for dataset in datasets}
             for cell in plan.cells:
                 store_questions(run, cell, by_label[cell.dataset])
-            session = _Session(run, settings, engine or LocalEngine(Models(settings)), watcher, plan)
+            session = _Session(run, settings, executor or LocalExecutor(Models(settings)), watcher, plan)
             failures = session.go()
             facts["failures"] = [str(failure) for failure in failures]
     return failures
@@ -195,9 +195,11 @@ def check_folder(run: Path) -> None:
 class _Session:
     """One process at work on a run."""
 
-    def __init__(self, run: Path, settings: RunSettings, engine: Engine, watcher: Watcher | None, plan: Plan) -> None:
+    def __init__(
+        self, run: Path, settings: RunSettings, executor: Executor, watcher: Watcher | None, plan: Plan
+    ) -> None:
         self._run, self._settings, self._plan = run, settings, plan
-        self._engine = engine
+        self._executor = executor
         self._watcher = watcher
         self._failures = [Failure(model, "loading", reason) for model, reason in plan.problems.items()]
         self._broken: set[str] = set()
@@ -217,7 +219,7 @@ class _Session:
                 self._do(replace(one.work, steps=steps), one)
             elif self._watcher is not None:
                 self._watcher.advance(one.units)
-        self._engine.release()
+        self._executor.release()
         log.info("Finished with %d failures", len(self._failures))
         return self._failures
 
@@ -265,7 +267,7 @@ class _Session:
         if self._watcher is not None:
             self._watcher.work(work.title, pending.units)
         try:
-            self._engine.run(work, pending.shards, count)
+            self._executor.run(work, pending.shards, count)
             for step in work.steps:
                 if (reason := take_problem(step.folder(self._run))) is not None:
                     self._fail(cell.title, step.name, reason)
@@ -273,7 +275,7 @@ class _Session:
         except Exception as error:  # out of memory, a missing model, a judge that cannot be reached: others go on
             self._fail(cell.title, work.name, error)
             self._broken.update(step.key for step in work.steps)
-            self._engine.release()
+            self._executor.release()
             if self._watcher is not None:
                 self._watcher.advance(pending.units - done)
 

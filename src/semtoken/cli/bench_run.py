@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from semtoken.bench.engines import Engine
+    from semtoken.bench.executors import Executor
     from semtoken.bench.run import Failure, Pending
     from semtoken.bench.settings import RunSettings
 
 DEFAULT_FOLDER = Path("runs")
 
 
-class EngineName(str, Enum):
+class ExecutorName(str, Enum):
     """What runs the shards of a run."""
 
     local = "local"
@@ -72,15 +72,16 @@ def run(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[str | None, typer.Option(help="What generates: 'transformers', 'vllm' or 'llama-cpp'.")] = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="What runs the shards: this process, or Ray Data jobs.", show_choices=True)
-    ] = EngineName.local,
-    ray_workers: Annotated[int, typer.Option(min=1, help="With --engine ray: shards made at the same time.")] = 1,
-    ray_gpus: Annotated[float, typer.Option(min=0, help="With --engine ray: GPUs a worker; 0.5 shares one.")] = 0,
+    executor: Annotated[
+        ExecutorName,
+        typer.Option("--executor", "--engine", help="What runs the shards: this process, or Ray Data jobs."),
+    ] = ExecutorName.local,
+    ray_workers: Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")] = 1,
+    ray_gpus: Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs a worker; 0.5 shares one.")] = 0,
     ray_address: Annotated[
         str | None,
         typer.Option(
-            help="With --engine ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
+            help="With --executor ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
             "here, and Ray then listens on every network interface."
         ),
     ] = None,
@@ -116,21 +117,21 @@ def run(
         show_estimate(resolved)
         return
     directory = None if settings is None else settings.absolute().parent
-    by_ray = _ray(ray_workers, ray_gpus, ray_address) if engine is EngineName.ray else None
+    by_ray = _ray(ray_workers, ray_gpus, ray_address) if executor is ExecutorName.ray else None
     with run_bars() as bars:
-        failures = run_benchmark(resolved, folder, engine=by_ray, watcher=bars, directory=directory)
+        failures = run_benchmark(resolved, folder, executor=by_ray, watcher=bars, directory=directory)
     report_failures(failures, folder)
 
 
-def _ray(workers: int, gpus: float, address: str | None) -> Engine:
-    """Ray as the engine, with a word about its sockets."""
+def _ray(workers: int, gpus: float, address: str | None) -> Executor:
+    """Ray as the executor, with a word about its sockets."""
     from semtoken._extras import require
-    from semtoken.bench.engines.ray import RayEngine
+    from semtoken.bench.executors.ray import RayExecutor
 
     require("ray.data", extra="ray")
     if address is None:
         tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
-    return RayEngine(workers=workers, gpus_per_worker=gpus, address=address)
+    return RayExecutor(workers=workers, gpus_per_worker=gpus, address=address)
 
 
 def _flags(

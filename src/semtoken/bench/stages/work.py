@@ -1,4 +1,4 @@
-"""One pass over the questions of a model and a data set, as plain data that any engine can run."""
+"""One pass over the questions of a model and a data set, as plain data that any executor can run."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from semtoken.bench.models import Models
 from semtoken.bench.stages import Work
 
 
-class LocalEngine:
-    """See `semtoken.bench.engines.Engine`.
+class LocalExecutor:
+    """See `semtoken.bench.executors.Executor`.
 
     Parameters
     ----------

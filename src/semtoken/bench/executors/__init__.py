@@ -7,10 +7,10 @@ from typing import Protocol
 
 from semtoken.bench.stages import Work
 
-__all__ = ["Engine"]
+__all__ = ["Executor"]
 
 
-class Engine(Protocol):
+class Executor(Protocol):
     """Makes the files of a work. Every shard is made from the same questions in the same batches, whoever makes it."""
 
     def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:

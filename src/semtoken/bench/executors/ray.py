@@ -19,8 +19,8 @@ SHARD, FAILURE = "shard", "failure"
 
 
 @dataclass(frozen=True)
-class RayEngine:
-    """See `semtoken.bench.engines.Engine`. Every worker is an actor that holds the models of its work.
+class RayExecutor:
+    """See `semtoken.bench.executors.Executor`. Every worker is an actor that holds the models of its work.
 
     The run's folder, and models and files that the settings name, must lie under the same paths on every machine of a
     cluster (a shared file system). Without an `address` and outside of a cluster a local one is started, and Ray then
@@ -91,7 +91,7 @@ class ShardMaker:
         self._failure = ""
         try:
             self._make = work.open(Models(work.settings))
-        except Exception as error:  # told by the driver, as the local engine's caller does
+        except Exception as error:  # told by the driver, as the local executor's caller does
             self._failure = _told(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
