@@ -18,6 +18,7 @@ Rows: TypeAlias = Any
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
 
+HUGE = 2.0**20  # above it the logarithm of a sum loses digits to rounding
 FEW = 32  # so many numbers are added up faster as Python's own
 
 
@@ -38,15 +39,67 @@ def as_rows(logits: Any) -> Rows:
     if is_tensor(logits):
         import torch
 
+        if logits.is_complex() or logits.dtype == torch.bool:
+            raise InvalidLogits(f"logits must be real numbers. Got a tensor of {logits.dtype} instead.")
+        if not logits.is_floating_point():
+            return logits.cpu().numpy().astype(np.float64)
         held = logits.device.type == "cpu" and logits.dtype in (torch.float16, torch.float32, torch.float64)
         return logits.detach().numpy() if held else logits.detach()
     try:
-        rows = np.asarray(logits)
-    except ValueError as error:
-        raise InvalidLogits(f"logits must be rows of equal length: {error}.") from error
-    if rows.dtype.kind not in "fiu":
-        raise InvalidLogits(f"logits must be real numbers. Got an array of {rows.dtype} instead.")
-    return rows
+        rows = real_numbers(logits, "logits")
+    except InvalidInput as error:
+        raise InvalidLogits(str(error)) from error
+    # Integers beyond 2^24 are not exact in float32, and long doubles are more than the rest of the way can hold.
+    return rows if rows.dtype in (np.float16, np.float32, np.float64) else rows.astype(np.float64)
+
+
+def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArray[Any]:
+    """Real numbers of any form (lists, arrays, tensors with gradients or in bfloat16, series) as a numpy array.
+
+    The one place where arrays of users are turned or refused: nothing is dropped in silence.
+
+    Parameters
+    ----------
+    values
+        Anything that numpy reads, or a torch tensor on any device.
+    name
+        Of the argument, for messages.
+    booleans
+        Whether true and false count as 1 and 0.
+
+    Raises
+    ------
+    InvalidInput
+        Masked entries, complex numbers, texts, true and false, ragged rows, or what numpy cannot read.
+    """
+    if is_tensor(values):
+        values = values.detach().cpu()
+        values = values.numpy() if str(values.dtype) != "torch.bfloat16" else values.float().numpy()
+    elif isinstance(values, list | tuple) and any(is_tensor(value) for value in values):
+        values = [real_numbers(value, name, booleans=booleans) for value in values]
+    if isinstance(values, np.ma.MaskedArray):
+        if np.ma.getmaskarray(values).any():
+            raise InvalidInput(f"'{name}' has masked entries. Leave them out, or fill them with a number first.")
+        values = values.data
+    try:
+        found = np.asarray(values)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length: {error}.") from error
+    if found.dtype.kind == "O":
+        found = _numbers_of_objects(found, name)
+    if found.dtype.kind not in ("fiub" if booleans else "fiu"):
+        raise InvalidInput(f"'{name}' must hold real numbers. Got an array of {found.dtype} instead.")
+    return found
+
+
+def _numbers_of_objects(found: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
+    """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
+    if any(isinstance(value, str | bytes | complex | list | tuple) for value in found.ravel().tolist()):
+        raise InvalidInput(f"'{name}' must hold real numbers only, in rows of equal length.")
+    try:
+        return found.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"'{name}' must hold real numbers only: {error}.") from error
 
 
 def as_ids(token_ids: Any) -> list[int]:
@@ -58,8 +111,16 @@ def as_ids(token_ids: Any) -> list[int]:
         Something that is no integer, a list in a list among them.
     """
     ids: list[int] = []
-    for value in token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids:
+    if isinstance(token_ids, np.ma.MaskedArray) and np.ma.getmaskarray(token_ids).any():
+        raise InvalidInput("token_ids has masked entries. Leave them out first.")
+    try:
+        values = iter(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)
+    except TypeError as error:
+        raise InvalidInput(f"token_ids must be a list of whole numbers. Got {token_ids!r:.60} instead.") from error
+    for value in values:
         try:
+            if isinstance(value, bool):
+                raise TypeError("true and false are no token ids")
             ids.append(operator.index(value))
         except TypeError as error:
             raise InvalidInput(f"token_ids must be whole numbers. Got {value!r} at step {len(ids)} instead.") from error
@@ -83,6 +144,28 @@ def log_normalizers(rows: Rows, size: int) -> FloatArray:
     if is_tensor(rows) and rows.device.type != "cpu":
         return np.asarray(widened(rows).logsumexp(-1).double().cpu().numpy())
     return np.array([log_sum_exp(widened(row)) for row in rows], dtype=np.float64)
+
+
+def levelled(rows: Rows, normalizers: FloatArray, size: int) -> tuple[Rows, FloatArray]:
+    """Rows whose numbers are so large that rounding hides their differences, moved to a maximum of 0; others as is."""
+    if not (np.isfinite(normalizers) & (np.abs(normalizers) > HUGE)).any():
+        return rows, normalizers
+    wide = rows.detach().double().cpu().numpy() if is_tensor(rows) else rows.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = wide[:, :size] - wide[:, :size].max(axis=1, keepdims=True)
+    return moved, log_normalizers(moved, size)
+
+
+def looks_like_probabilities(rows: Rows, normalizers: FloatArray, size: int) -> bool:
+    """Whether all rows lie in [0, 1] and sum to 1, as only the output of a softmax does.
+
+    The normalisers of such rows lie in a narrow range, so that others cost nothing.
+    """
+    if ((normalizers <= math.log(size)) | (normalizers > math.log(size - 1 + math.e) + 1e-6)).any():
+        return False
+    part = rows[:, :size].detach().double().cpu().numpy() if is_tensor(rows) else rows[:, :size].astype(np.float64)
+    one_hot = (part.max(axis=1) == 1) & (np.count_nonzero(part, axis=1) == 1)  # could as well be logits of a test
+    return bool(part.min() >= 0 and (np.abs(part.sum(axis=1) - 1) < 1e-3).all() and not one_hot.all())
 
 
 def log_sum_exp(values: npt.NDArray[np.floating[Any]]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,10 +30,7 @@ _ROUNDING = 1e-6
 
 def numbers(values: npt.ArrayLike, name: str, *, dimensions: int) -> FloatArray:
     """A float64 copy with that many dimensions, at least one value in each, and no NaN."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"'{name}' must hold numbers only, in rows of one length: {error}") from error
+    array = real_numbers(values, name).astype(np.float64)
     if array.ndim != dimensions:
         raise InvalidInput(f"'{name}' must have {dimensions} dimension(s), got the shape {array.shape}.")
     if array.size == 0:
@@ -94,6 +92,8 @@ def same_count(name: str, count: int, other: str, other_count: int) -> None:
 def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> IntArray:
     """Whole numbers, not negative, at least one."""
     array = numbers(values, name, dimensions=1)
+    if np.abs(array).max() > 2**53:
+        raise InvalidInput(f"'{name}' holds numbers beyond 2^53, which are not exact.")
     whole = array.astype(np.int64)
     if (whole != array).any() or whole.min() < 0:
         raise InvalidInput(f"'{name}' must hold whole numbers from 0, got {array.tolist()}.")
@@ -107,12 +107,16 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
     classes = []
     for value in values:
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
-        if found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
+        if not _is_whole(found) or found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInput(
                 f"'{name}' holds {value!r}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or 'entailment'."
             )
         classes.append(int(found))
     return np.array(classes, dtype=np.int64)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> None:

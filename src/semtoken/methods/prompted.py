@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import as_ids
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, log_sum_exp, numbers, one_of
 
@@ -59,20 +60,30 @@ def p_true(
     logits = numbers(next_token_logits, "next_token_logits", dimensions=1)
     if logits.max() in (np.inf, -np.inf):
         raise InvalidInput("'next_token_logits' holds +inf or has no finite value.")
-    true = log_sum_exp(logits[_ids(true_index, "true_index", logits)])
+    logits = logits - logits.max()  # what lies at 1e17 has no digits left for a difference
+    true_ids = _ids(true_index, "true_index", logits)
+    true = log_sum_exp(logits[true_ids])
     if variant == "two_way_softmax":
         if false_index is None:
             raise InvalidInput("'false_index' is needed for variant='two_way_softmax'.")
-        false = log_sum_exp(logits[_ids(false_index, "false_index", logits)])
+        false_ids = _ids(false_index, "false_index", logits)
+        if both := set(true_ids) & set(false_ids):
+            raise InvalidInput(f"Token {min(both)} stands in 'true_index' and in 'false_index'.")
+        false = log_sum_exp(logits[false_ids])
         if true == false == -math.inf:
             raise InvalidInput("'next_token_logits' gives both 'True' and 'False' the probability 0.")
-        return math.exp(false - log_sum_exp(np.array([true, false])))
+        return min(math.exp(false - log_sum_exp(np.array([true, false]))), 1.0)
     log_true = min(true - log_sum_exp(logits), 0.0)
     return -log_true + 0.0 if variant == "neg_logprob_true" else -math.expm1(log_true) + 0.0
 
 
 def _ids(index: int | Sequence[int], name: str, logits: FloatArray) -> list[int]:
-    ids = [int(i) for i in np.atleast_1d(np.asarray(index))]
+    try:
+        ids = as_ids(np.atleast_1d(np.asarray(index)))
+    except (InvalidInput, ValueError) as error:
+        raise InvalidInput(f"'{name}' must be one or more token ids, got {index!r:.80}.") from error
+    if len(set(ids)) < len(ids):
+        raise InvalidInput(f"'{name}' names a token twice: {ids}.")
     if not ids or min(ids) < 0 or max(ids) >= logits.size:
         raise InvalidInput(f"'{name}' is {ids}, which is no token of a vocabulary of {logits.size}.")
     return ids

@@ -166,7 +166,7 @@ def semantic_entropy(
         raise InvalidInput("'cluster_ids' is needed: the meaning class of each sample, see semantic_clusters.")
     ids = indices(cluster_ids, "cluster_ids")
     if variant == "discrete":
-        return _entropy(np.bincount(ids) / ids.size)
+        return _entropy(np.unique(ids, return_counts=True)[1] / ids.size)
     if sample_logprobs is None:
         raise InvalidInput(f"'sample_logprobs' is needed for variant={variant!r}.")
     rows = sample_log_probs(sample_logprobs)

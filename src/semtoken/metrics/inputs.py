@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -93,10 +94,7 @@ def judged_answers(
 
 def vector(values: npt.ArrayLike, name: str) -> FloatArray:
     """A one-dimensional float64 copy, or `InvalidInput`."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"'{name}' must be one number per answer: {error}") from error
+    array = real_numbers(values, name, booleans=True).astype(np.float64)
     if array.ndim != 1:
         raise InvalidInput(f"'{name}' must have one dimension, got the shape {array.shape}.")
     return array

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from semtoken._arrays import real_numbers
+from semtoken.errors import InvalidInput
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted so that one false finding in the whole family is as rare as they say.
@@ -20,11 +23,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     list of float
         In the same order. The k-th smallest becomes the largest of (m - i + 1) p_i over i <= k, at most 1.
 
+    Raises
+    ------
+    InvalidInput
+        A value outside [0, 1].
+
     References
     ----------
     Holm 1979, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6.
     """
-    adjusted = np.array(p_values, dtype=np.float64)
+    adjusted = real_numbers(p_values, "p_values").astype(np.float64)
+    if adjusted.ndim != 1:
+        raise InvalidInput(f"'p_values' must have one dimension, got the shape {adjusted.shape}.")
+    outside = adjusted[(adjusted < 0) | (adjusted > 1)]
+    if outside.size:
+        raise InvalidInput(f"'p_values' must lie in [0, 1], got {outside[0]:g}.")
     defined = np.flatnonzero(~np.isnan(adjusted))
     order = defined[np.argsort(adjusted[defined], kind="stable")]
     scaled = adjusted[order] * np.arange(order.size, 0, -1)

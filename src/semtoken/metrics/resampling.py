@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +101,8 @@ class Resampled:
     """Resamples asked for."""
     reason: str
     """Why there is no value; empty if there is one."""
+    drawn: str = ""
+    """What was drawn: a hash of the judgements and the seed. Only equal ones can be subtracted."""
 
     def estimate(self, confidence_level: float = 0.95) -> Estimate:
         """The value with its percentile interval."""
@@ -121,7 +124,17 @@ class Resampled:
         """The difference to another uncertainty of the same answers, resampled with the same seed.
 
         `p_value` is that of a test that was made elsewhere; by default it comes from the resamples.
+
+        Raises
+        ------
+        InvalidInput
+            The other one is of other answers, or of other resamples.
         """
+        if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):
+            raise InvalidInput(
+                "These are not of the same answers, resampled with the same seed and number: there is no difference "
+                "between them."
+            )
         reason = self.reason or other.reason
         values = np.empty(0) if reason else self.values - other.values
         low, high = _interval(values, confidence_level)
@@ -256,6 +269,7 @@ def resample(
         n_non_finite=prepared.answers.n_non_finite,
         n_resamples=n_resamples,
         reason=prepared.undefined,
+        drawn=hashlib.sha256(f"{seed} ".encode() + prepared.answers.target.tobytes()).hexdigest()[:16],
     )
 
 

@@ -27,7 +27,9 @@ from semtoken._arrays import (
     copy_row,
     gather,
     is_tensor,
+    levelled,
     log_normalizers,
+    looks_like_probabilities,
 )
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
@@ -117,11 +119,19 @@ def score_logits(
     check_shape(rows, ids, clusters.vocabulary)
     answer = LogitsAnswer(scorer_for(clusters, chosen))
     at_once = ROWS_AT_ONCE if is_tensor(rows) and rows.device.type != "cpu" else 1  # a single row stays in the cache
+    probable = True
     for first in range(0, len(ids), at_once):
         block = rows[first : first + at_once]
-        normalizers = log_normalizers(block, clusters.vocabulary.size)
+        size = clusters.vocabulary.size
+        block, normalizers = levelled(block, log_normalizers(block, size), size)
+        probable = probable and looks_like_probabilities(block, normalizers, size)
         for row in range(len(block)):
             answer.add(block, row, ids[first + row], normalizers[row])
+    if probable:
+        raise InvalidLogits(
+            "logits look like probabilities: every row lies between 0 and 1 and sums to 1. Give the logits, or the "
+            "logarithms of the probabilities."
+        )
     return answer.finish(distribution)
 
 
@@ -337,7 +347,7 @@ def add_step(
         whole = None
         if request.needs_row:
             whole = copy_row(rows, row_ids[k], size)
-            whole -= np.asarray(normalizers[k], dtype=whole.dtype)
+            whole = np.subtract(whole, normalizers[k], dtype=np.float64).astype(whole.dtype)
         answer.accept(request, log_probs[k], likely[k], whole)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from semtoken._arrays import as_rows, log_normalizers
+from semtoken._arrays import as_rows, levelled, log_normalizers
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
@@ -58,7 +58,8 @@ class LogitsStream(_Stream[LogitsAnswer]):
         rows = as_rows(logits)[None]
         vocabulary = self._answer.scorer.vocabulary
         check_shape(rows, [token], vocabulary)
-        self._answer.add(rows, 0, token, log_normalizers(rows, vocabulary.size)[0])
+        rows, normalizers = levelled(rows, log_normalizers(rows, vocabulary.size), vocabulary.size)
+        self._answer.add(rows, 0, token, normalizers[0])
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
