@@ -13,7 +13,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-.PHONY: demo demo-real package test test-slow test-engines lint types install clean
+.PHONY: demo demo-real package test test-slow test-lowest test-engines lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -28,6 +28,15 @@ package: $(VENV)/package.installed
 
 test: lint types
 	$(BIN)/python -m pytest
+
+# The lowest versions that pyproject.toml declares of what the core needs: the commands start, a vocabulary is scored.
+test-lowest:
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) scripts/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/pip install --quiet -r .venv-lowest/lowest.txt -e .
+	.venv-lowest/bin/semtoken score --help > /dev/null
+	.venv-lowest/bin/semtoken cluster --help > /dev/null
+	.venv-lowest/bin/python -c "import semtoken; semtoken.TokenClusters.from_pretrained('almanac')"
 
 test-slow: $(VENV)/test.installed
 	$(BIN)/python -m pytest -m slow

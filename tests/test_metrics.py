@@ -254,7 +254,7 @@ def test_one_answer_has_a_risk() -> None:
         (lambda: metrics.auroc([0.1], [1, 0]), "'uncertainty' has 1 values and 'correct' has 2"),
         (lambda: metrics.auroc([0.1, 0.2], [1, 0.5]), "'correct' must be 1 .right., 0 .wrong. or NaN .*got 0.5"),
         (lambda: metrics.auroc([[0.1]], [1]), r"'uncertainty' must have one dimension, got the shape \(1, 1\)"),
-        (lambda: metrics.auroc(["a"], [1]), "'uncertainty' must be one number per answer"),
+        (lambda: metrics.auroc(["a"], [1]), "'uncertainty' must hold numbers only"),
         (lambda: metrics.auroc([0.1], [1], non_finite="drop"), "'non_finite' must be 'worst' or 'lm_polygraph'"),
         (lambda: metrics.prr([0.1, 0.2], [1, math.inf]), "'quality' holds an infinite value"),
         (lambda: metrics.prr([0.1, 0.2], [1, 0], 1.5), r"'max_rejection' must lie in \(0, 1\], got 1.5"),

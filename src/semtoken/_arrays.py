@@ -88,18 +88,18 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
     if found.dtype.kind == "O":
         found = _numbers_of_objects(found, name)
     if found.dtype.kind not in ("fiub" if booleans else "fiu"):
-        raise InvalidInput(f"'{name}' must hold real numbers. Got an array of {found.dtype} instead.")
+        raise InvalidInput(f"'{name}' must hold numbers only, and real ones. Got an array of {found.dtype} instead.")
     return found
 
 
 def _numbers_of_objects(found: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
     if any(isinstance(value, str | bytes | complex | list | tuple) for value in found.ravel().tolist()):
-        raise InvalidInput(f"'{name}' must hold real numbers only, in rows of equal length.")
+        raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length.")
     try:
         return found.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput(f"'{name}' must hold real numbers only: {error}.") from error
+        raise InvalidInput(f"'{name}' must hold numbers only: {error}.") from error
 
 
 def as_ids(token_ids: Any) -> list[int]:
