@@ -308,6 +308,16 @@ class ScoredResponse:
 
         return parts_of(self, by, **options)
 
+    def new_word_confidence(self, question: str = "") -> float | None:
+        """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
+
+        The number to look at for answers of a sentence or more, where the product says little but the length
+        (docs/results.md). See `semtoken.parts.new_words`.
+        """
+        from semtoken.parts.new_words import new_word_confidence
+
+        return new_word_confidence(self, question)
+
     def disputed(self, stc: STC, prompt: Any, **options: Any) -> list[Dispute]:
         """Where the model could have said something else, the greatest disagreement first; see `semtoken.probing`.
 

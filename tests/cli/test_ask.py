@@ -24,7 +24,10 @@ def test_json_holds_what_the_library_gives(semtoken: RunCommand, model: str, clu
     expected = stc.generate(prompts, 4, stop_at_newline=True)
     assert written == [
         json.loads(
-            json.dumps({"question": q, "response": e.text, **{k: v for k, v in e.to_dict().items() if k != "text"}})
+            json.dumps(
+                {"question": q, "response": e.text, "new_word_confidence": e.new_word_confidence(q)}
+                | {k: v for k, v in e.to_dict().items() if k != "text"}
+            )
         )
         for q, e in zip(("who is it", "and who?"), expected, strict=True)
     ]

@@ -101,6 +101,7 @@ def ask(
         if as_json:
             scores = result.to_dict()
             record = {"question": asked[number], "response": scores.pop("text"), **scores}
+            record["new_word_confidence"] = result.new_word_confidence(asked[number])
             if applied is not None:
                 record |= applied.block(result) | {"response": applied.shown(result)}
             if parts is not None and record["response"] == result.text:  # not of an answer that is held back
@@ -149,7 +150,7 @@ def _print(
     hidden = applied is not None and applied.shown(result) != result.text
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
     out.print(Text("  ").append_text(shown))
-    out.print(Text(f"  {summary(result)}", style="dim"))
+    out.print(Text(f"  {summary(result, question)}", style="dim"))
     if applied is not None:
         out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     if hidden:
@@ -161,14 +162,18 @@ def _print(
     out.print()
 
 
-def summary(result: ScoredResponse) -> str:
-    """The numbers of an answer in one line."""
+def summary(result: ScoredResponse, question: str = "") -> str:
+    """The numbers of an answer in one line; of a long one first how sure the model was of a typical new word."""
+    from semtoken.parts.new_words import LONG
     from semtoken.view import CUT_OFF, number
 
     notes = [
         f"uncertainty {number(result.uncertainty)}",
         f"probability of these very words {number(math.exp(result.log_probability))}",
     ]
+    typical = result.new_word_confidence(question) if len(result.tokens) >= LONG else None
+    if typical is not None:
+        notes = [f"confidence of a typical new word {number(typical)}", f"of the whole: {notes[0]}"]
     if result.truncated:
         notes.append(CUT_OFF)
     if result.empty:

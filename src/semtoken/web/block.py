@@ -65,7 +65,11 @@ def reason_block(reason: str) -> dict[str, Any]:
 
 
 def score_block(
-    result: ScoredResponse, clusters: TokenClusters, options: BlockOptions, calibrator: Applied | None = None
+    result: ScoredResponse,
+    clusters: TokenClusters,
+    options: BlockOptions,
+    calibrator: Applied | None = None,
+    question: str | None = None,
 ) -> dict[str, Any]:
     """The block of a complete answer.
 
@@ -79,6 +83,8 @@ def score_block(
         What the client asked for.
     calibrator
         Adds the chance and the decision.
+    question
+        What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -98,6 +104,10 @@ def score_block(
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})
     if flags:
         block["flags"] = flags
+    if question is not None:
+        block["new_word_confidence"] = result.new_word_confidence(question)
+    if result.truncated is not None:
+        block["truncated"] = result.truncated
     if result.proxy_for is not None:
         block["proxy_for"] = result.proxy_for
     if calibrator is not None:

@@ -95,6 +95,11 @@ class GenerationRequest(BaseModel):
     semtoken: Any = None
 
     @property
+    def question(self) -> str | None:
+        """What was asked, where the form says so."""
+        return None
+
+    @property
     def stops(self) -> tuple[str, ...]:
         """Texts that end an answer."""
         listed = [self.stop] if isinstance(self.stop, str) else self.stop or []
@@ -123,6 +128,12 @@ class ChatRequest(GenerationRequest):
     def top(self) -> int | None:
         """Best tokens to show at each step; None: no log-probabilities."""
         return (self.top_logprobs or 0) if self.logprobs else None
+
+    @property
+    def question(self) -> str | None:
+        """The text of the user's last message."""
+        asked = [message.text for message in self.messages if message.role == "user"]
+        return asked[-1] if asked else None
 
 
 class CompletionRequest(GenerationRequest):

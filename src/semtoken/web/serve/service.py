@@ -179,7 +179,9 @@ class Service:
                 yield item
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
-        return score_block(ended.result, self._stc.clusters, job.request.block, self._offer.calibrator)
+        return score_block(
+            ended.result, self._stc.clusters, job.request.block, self._offer.calibrator, job.request.question
+        )
 
 
 def sampling(request: GenerationRequest) -> Decoding:

@@ -3,6 +3,7 @@ import { html, render, useEffect, useMemo, useRef, useState } from "./preact.js"
 import { S } from "./strings.js";
 
 const PAGE_ROWS = 50;
+const LONG = 12; // tokens: from here on the product says little but the length
 const WEAK = 0.5;
 const SOME = 0.85;
 
@@ -172,6 +173,8 @@ export function Card({ answer, question }) {
     ${question && html`<h2 dir="auto">${question}</h2>`}
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
+    ${answer.new_word_confidence !== undefined && answer.new_word_confidence !== null && (answer.tokens?.length ?? 0) >= LONG &&
+    html`<p><strong>${S.typical(answer.new_word_confidence)}</strong></p>`}
     <${Verdict} answer=${answer} />
     ${answer.lower !== undefined && answer.upper - answer.lower > 0.001 && html`<p class="note">${S.bounds(shown(answer.lower), shown(answer.upper))}</p>`}
     ${(answer.flags ?? []).map((flag) => html`<p class="note">${flag.message}</p>`)}

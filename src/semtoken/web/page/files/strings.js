@@ -25,6 +25,7 @@ export const S = {
         ],
   uncalibrated: (u) => `Uncertainty ${u}: a ranking, not a chance. Calibrate it with your own labelled answers.`,
   unscored: (reason) => `This answer has no score: ${reason}`,
+  typical: (c) => `The model gave a typical word that it added about ${percent(c)}.`,
   bounds: (low, high) => `between ${low} and ${high}, since only the best tokens of each step are known`,
   truncated: "The answer was cut off by the token limit.",
   at: (text) => `At “${text}” the model also considered`,

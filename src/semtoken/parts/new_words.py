@@ -1,0 +1,50 @@
+"""How sure a model was of the words that its answer adds to the question: the number to look at for long answers.
+
+Of 55 ways to sum up chat answers this told right from wrong best (docs/results.md, "Long answers"): the product over
+all tokens falls with length, and the mean over all tokens is made of words that any answer has.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from semtoken.results import ScoredResponse
+from semtoken.stopwords import english_stopwords
+
+LONG = 12
+"""Tokens from which on an answer is long: the mean new word then leads."""
+_WORD = re.compile(r"\w[\w'’-]*")
+
+
+def new_words(answer: ScoredResponse, question: str = "") -> list[tuple[int, int]]:
+    """Character ranges of the words that are no English function words and do not stand in the question."""
+    asked = {word.lower() for word in _WORD.findall(question)}
+    leave_out = asked | set(english_stopwords())
+    return [match.span() for match in _WORD.finditer(answer.text) if match[0].lower() not in leave_out]
+
+
+def new_word_confidence(answer: ScoredResponse, question: str = "") -> float | None:
+    """Geometric mean of the confidences of the new words of an answer.
+
+    Parameters
+    ----------
+    answer
+        A scored answer.
+    question
+        What was asked: words that stand in it are no news. Without it all content words count.
+
+    Returns
+    -------
+    float or None
+        In [0, 1]; the confidence of a word is the product over its tokens, by the answer's own rules. None for an
+        answer without such words. A ranking, not a chance.
+    """
+    spans = new_words(answer, question)
+    if not spans:
+        return None
+    logs = [
+        math.fsum(t.log_clustered_probability for t in answer.tokens if t.start < end and t.end > start)
+        for start, end in spans
+    ]
+    return math.exp(math.fsum(logs) / len(logs))
