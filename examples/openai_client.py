@@ -12,6 +12,8 @@ import sys
 
 from openai import OpenAI
 
+from semtoken.view import number
+
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1"
 client = OpenAI(base_url=url, api_key="none")
 model = client.models.list().data[0].id
@@ -27,14 +29,14 @@ print(choice.message.content)
 if "reason" in choice.semtoken:
     print(f"  not scored: {choice.semtoken['reason']}")
 else:
-    print(f"  uncertainty {choice.semtoken['uncertainty']:.3f}, between {choice.semtoken['lower']:.3f} and", end=" ")
-    print(f"{choice.semtoken['upper']:.3f}")
+    uncertainty, lower, upper = (number(choice.semtoken[name]) for name in ("uncertainty", "lower", "upper"))
+    print(f"  uncertainty {uncertainty}, between {lower} and {upper}")
     for token in choice.semtoken["tokens"]:
-        print(f"  {token['text']!r:12} {token['clustered_probability']:.3f}")
+        print(f"  {token['text']!r:12} {number(token['clustered_probability'])}")
 
 for chunk in client.chat.completions.create(model=model, messages=messages, stream=True):
     for choice in chunk.choices:
         block = getattr(choice, "semtoken", None)
         if block and "uncertainty" in block:
             when = "at last" if block.get("final") else "so far"
-            print(f"{choice.delta.content or ''!r:12} {when} {block['lower']:.3f} to {block['upper']:.3f}")
+            print(f"{choice.delta.content or ''!r:12} {when} {number(block['lower'])} to {number(block['upper'])}")

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.view import number
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(almanac_path())
 clusters_at = sys.argv[2] if len(sys.argv) > 2 else str(almanac_clusters_path())
@@ -30,4 +31,4 @@ inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type
 recorder = st.ClusterRecorder(clusters)
 sequences = model.generate(**inputs, max_new_tokens=6, do_sample=False, logits_processor=[recorder])
 for answer in recorder.results(sequences):
-    print(f"{answer.uncertainty:.3f}  {answer.text!r}")
+    print(f"{number(answer.uncertainty)}  {answer.text!r}")

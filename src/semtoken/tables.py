@@ -333,7 +333,7 @@ class Checkpoint:
             return f"{self.folder} holds an adapter, not a model. Merge it into its model and save that."
         other = [name for name in files if name.endswith((".bin", ".pt", ".pth", ".gguf"))]
         found = f" It has {other[0]}, which semtoken does not read (it may hold code)." if other else ""
-        if other and other[0].endswith(".gguf"):
+        if self.folder is not None and other and other[0].endswith(".gguf"):
             return f"{self.folder} has no safetensors weights. Give its GGUF file instead: {self.folder / other[0]}"
         return (
             f"{self.folder or self.origin.hub_id} has no safetensors weights.{found} Load the model with transformers "
