@@ -161,7 +161,7 @@ def _trials(found: Diagnosis) -> Table:
 
     table = _table("trial prompt", "answer", "uncertainty", "between")
     for trial in found.trials:
-        if trial.bounds is None:
+        if trial.bounds is None or trial.uncertainty is None:
             table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")
         else:
             low, high = trial.bounds

@@ -194,7 +194,7 @@ class VLLMBackend:
             options["stop"] = list(decoding.stop_strings)
         options["logprobs"] = -1 if best is None else best
         # Not `sampling_params`, whose `top_k` is the number of log-probabilities.
-        return require("vllm", extra="vllm").SamplingParams(**(options | decoding.options))
+        return require("vllm", extra="vllm").SamplingParams(**options | dict(decoding.options))
 
     @cached_property
     def _newlines(self) -> list[int]:
