@@ -209,10 +209,10 @@ def test_terms_have_to_be_accepted(packaged: CatalogueModel, tmp_path: Path, mon
 def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel, tmp_path: Path) -> None:
     code = (
         "import os, signal\n"
-        "from semtoken.models import fetch as f\n"
+        "from semtoken.models import fetch as f, gguf\n"
         "import sys; f = sys.modules['semtoken.models.fetch']\n"
         "def interrupted(*args): os.kill(os.getpid(), signal.SIGINT)\n"
-        "f.convert = interrupted\n"
+        "gguf.convert = interrupted\n"
         f"from dataclasses import replace; f.CATALOGUE['tiny'] = replace(f.CATALOGUE['smollm2'], name='tiny',\n"
         f"    pieces=tuple(f.PackagedFile(*p) for p in {[(p.package, p.member) for p in packaged.pieces]!r}),\n"
         f"    sha256={packaged.sha256!r})\n"

