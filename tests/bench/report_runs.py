@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.collected import Cell, ClusteringRecord, RunResults
+from semtoken.bench.results import Cell, ClusteringRecord, RunResults
 from semtoken.methods import METHODS
 
 SEPARATION = {name: 2.2 - 0.1 * place for place, name in enumerate(METHODS)}

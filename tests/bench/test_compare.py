@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from semtoken.bench.collecting import collect
+from semtoken.bench.read_results import collect
 from semtoken.bench.report.content import build_report
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings

@@ -12,7 +12,6 @@ import pytest
 import semtoken as st
 from semtoken import metrics
 from semtoken.almanac import almanac_clusters_path
-from semtoken.bench.collecting import collect
 from semtoken.bench.controls import (
     CONTROLS,
     artifact_names,
@@ -21,8 +20,9 @@ from semtoken.bench.controls import (
     frequency_bins,
     row_means_log_score,
 )
+from semtoken.bench.read_results import collect
+from semtoken.bench.report.cell_figures import CellFigures, measure
 from semtoken.bench.report.content import build_report
-from semtoken.bench.report.measures import CellFigures, measure
 from semtoken.bench.report.parts_of_stc import controls, parts_in_words
 from semtoken.bench.report.sentences import headline
 from semtoken.bench.run import run_benchmark

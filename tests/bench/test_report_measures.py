@@ -9,9 +9,9 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from semtoken import metrics
+from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
 from semtoken.bench.report.comparison import method_tests
-from semtoken.bench.report.measured import measured_figures, paired_tests
-from semtoken.bench.report.measures import ABLATIONS, CellFigures, chosen_judge, measure
+from semtoken.bench.report.figure_list import measured_figures, paired_tests
 from semtoken.bench.report.sentences import headline, notes, too_few
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS

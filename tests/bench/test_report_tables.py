@@ -13,13 +13,13 @@ from sklearn.metrics import roc_auc_score
 
 from semtoken.bench import formatting
 from semtoken.bench.report import latex, markdown
+from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.comparison import ablation, comparison, method_tests, overhead
-from semtoken.bench.report.measured import measured_figures
-from semtoken.bench.report.measures import measure
+from semtoken.bench.report.figure_list import measured_figures
 from semtoken.bench.report.overview import judges, overview, properties
-from semtoken.bench.report.plain import cells_csv, examples_csv, figures_csv, judges_csv
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows
+from semtoken.bench.report.write_csv import cells_csv, examples_csv, figures_csv, judges_csv
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, results
 

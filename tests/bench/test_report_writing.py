@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from semtoken.bench.report import writing
+from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.content import Report, build_report
-from semtoken.bench.report.measures import measure
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
 from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInput

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from semtoken._files import WORKING
-from semtoken.bench.collecting import collect
+from semtoken.bench.read_results import collect
 from tests.bench.runs import same, shards, tiny_settings
 
 COMMAND = (sys.executable, "-c", "from semtoken.cli import main; main()", "bench", "run")

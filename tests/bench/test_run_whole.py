@@ -17,7 +17,7 @@ import pytest
 import semtoken
 from semtoken._files import WORKING
 from semtoken.backends.transformers import TransformersBackend
-from semtoken.bench.collecting import collect
+from semtoken.bench.read_results import collect
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput

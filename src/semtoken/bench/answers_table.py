@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from semtoken._extras import require
-from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.errors import InvalidInput
 
 FILE = "answers.parquet"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from semtoken.bench.collecting import collect
+from semtoken.bench.read_results import collect
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import RunSettings
 from semtoken.errors import InvalidInput

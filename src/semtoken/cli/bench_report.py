@@ -58,7 +58,7 @@ def report(
     - `semtoken bench report runs/qwen --against paper --judge llm`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
-    from semtoken.bench.collecting import collect
+    from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.report.writing import check_replaceable, write_report
 

@@ -35,8 +35,8 @@ from semtoken.cli.options import (
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from semtoken.bench.report.cell_figures import CellFigures
     from semtoken.bench.report.content import Report
-    from semtoken.bench.report.measures import CellFigures
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
 
@@ -164,7 +164,7 @@ def run_in_memory(settings: RunSettings) -> Report:
     InvalidInput
         A step failed; the message names the first one.
     """
-    from semtoken.bench.collecting import collect
+    from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.run import run_benchmark
 

@@ -14,7 +14,7 @@ No option is the number of a defect unless it says so.
 from __future__ import annotations
 
 from semtoken.methods.claims import ccp, is_function_word_text, token_text
-from semtoken.methods.conformal import conu
+from semtoken.methods.frequency import conu
 from semtoken.methods.graphs import affinity_matrix, deg, ecc, eigv, jaccard_affinity
 from semtoken.methods.likelihood import (
     ln_entropy,

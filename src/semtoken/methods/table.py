@@ -13,7 +13,7 @@ import numpy as np
 from semtoken.errors import InvalidInput, MissingStatistic
 from semtoken.generation import Generation
 from semtoken.methods.claims import ccp, is_function_word_text
-from semtoken.methods.conformal import conu
+from semtoken.methods.frequency import conu
 from semtoken.methods.graphs import deg, ecc, eigv
 from semtoken.methods.likelihood import ln_entropy, perplexity, predictive_entropy, sequence_probability, stc
 from semtoken.methods.prompted import p_true
@@ -34,7 +34,7 @@ class Method:
     title: str
     """As tables print it."""
     family: str
-    """What it reads: likelihood, prompted, relevance, semantic, graph, conformal, states, claims, clusters."""
+    """What it reads: likelihood, prompted, relevance, semantic, graph, frequency, states, claims, clusters."""
     function: Callable[..., float]
     """Arrays -> uncertainty, higher is riskier."""
     needs: tuple[str, ...]
@@ -353,7 +353,7 @@ _ALL = (
     Method(
         name="conu",
         title="ConU",
-        family="conformal",
+        family="frequency",
         function=conu,
         needs=("similarity",),
         arguments=lambda g: {"similarity": g.similarity},

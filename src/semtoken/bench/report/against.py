@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.bench.collected import RunResults
 from semtoken.bench.formatting import MISSING, amount, interval, metric, share, signed, signed_amount
+from semtoken.bench.report.cell_figures import CellFigures, settings_of
 from semtoken.bench.report.comparison import NOT_RUN
-from semtoken.bench.report.measured import PAPER_TABLES, Figure
-from semtoken.bench.report.measures import CellFigures, settings_of
+from semtoken.bench.report.figure_list import PAPER_TABLES, Figure
 from semtoken.bench.report.paper import (
     CLUSTERING,
     DECODING,
@@ -29,6 +28,7 @@ from semtoken.bench.report.paper import (
 )
 from semtoken.bench.report.sensitivity import shown
 from semtoken.bench.report.table import Entry, Group, Table
+from semtoken.bench.results import RunResults
 
 PERCENT = "percent of generation time"
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from semtoken.bench.formatting import MISSING, amount, interval, metric, p_value, signed, signed_interval
-from semtoken.bench.report.measures import (
+from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
     FEW,

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.bench.answers_table import answers_table
-from semtoken.bench.collected import RunResults
-from semtoken.bench.report import plain
+from semtoken.bench.report import write_csv
 from semtoken.bench.report.against import against_paper
-from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
-from semtoken.bench.report.measured import Comparison, Figure, measured_figures, paired_tests
-from semtoken.bench.report.measures import (
+from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     METRICS,
     CellFigures,
@@ -20,12 +17,15 @@ from semtoken.bench.report.measures import (
     chosen_judge,
     measure,
 )
+from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
+from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.parts_of_stc import controls, parts_in_words
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.sentences import headline, notes, too_few
 from semtoken.bench.report.table import Table
+from semtoken.bench.results import RunResults
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def build_report(
     Parameters
     ----------
     results
-        From `semtoken.bench.collecting.collect`.
+        From `semtoken.bench.read_results.collect`.
     judge
         Whose verdicts the figures use; by default the run's primary judge.
     paper
@@ -108,17 +108,17 @@ def build_report(
     figures = measured_figures(cells, results.clusterings)
     tests = paired_tests(cells)
     csv = {
-        "figures": plain.figures_csv(figures),
-        "tests": plain.tests_csv(tests),
-        "cells": plain.cells_csv(cells),
-        "judges": plain.judges_csv(cells),
-        "clusterings": plain.clusterings_csv(results.clusterings),
-        "clusters": plain.examples_csv(results.clusterings),
+        "figures": write_csv.figures_csv(figures),
+        "tests": write_csv.tests_csv(tests),
+        "cells": write_csv.cells_csv(cells),
+        "judges": write_csv.judges_csv(cells),
+        "clusterings": write_csv.clusterings_csv(results.clusterings),
+        "clusters": write_csv.examples_csv(results.clusterings),
     }
     sections = [*_sections(results, cells, used, drawn, n_resamples)]
     if paper:
         beside = against_paper(results, used, cells, figures)
-        csv["paper"] = plain.paper_csv(beside.compared)
+        csv["paper"] = write_csv.paper_csv(beside.compared)
         lines = (*beside.summary, *beside.caveats)
         sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))

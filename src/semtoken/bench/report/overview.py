@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from semtoken.bench.formatting import MISSING, amount, metric, share
+from semtoken.bench.report.cell_figures import ABLATIONS, REFERENCE, CellFigures
 from semtoken.bench.report.comparison import NOT_RUN, estimate_entry
-from semtoken.bench.report.measures import ABLATIONS, REFERENCE, CellFigures
 from semtoken.bench.report.table import Entry, Group, Table, texts
 from semtoken.methods import METHODS
 

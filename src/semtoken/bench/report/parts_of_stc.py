@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from semtoken.bench.formatting import signed, signed_interval
+from semtoken.bench.report.cell_figures import BASELINE, REFERENCE, CellFigures, ControlFigures, Tested
 from semtoken.bench.report.comparison import estimate_entry, few_note, tested_entries
-from semtoken.bench.report.measures import BASELINE, REFERENCE, CellFigures, ControlFigures, Tested
 from semtoken.bench.report.table import Entry, Group, Table
 
 PARTS = {"no_clusters": "clusters", "no_prefixes": "prefixes", "no_function_words": "function words"}

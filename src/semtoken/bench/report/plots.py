@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semtoken._extras import require
-from semtoken.bench.collected import ClusteringRecord
 from semtoken.bench.formatting import metric, one_line
+from semtoken.bench.report.cell_figures import REFERENCE, CellFigures, MethodFigures, title_of
 from semtoken.bench.report.comparison import datasets_of, models_of
-from semtoken.bench.report.measures import REFERENCE, CellFigures, MethodFigures, title_of
 from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
+from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate

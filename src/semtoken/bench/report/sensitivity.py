@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.bench.collected import ClusteringRecord
 from semtoken.bench.formatting import MISSING, amount, one_line
+from semtoken.bench.report.cell_figures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
-from semtoken.bench.report.measures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
+from semtoken.bench.results import ClusteringRecord
 
 STUDIES: Mapping[str, str] = {
     "algorithm": "Algorithm",

@@ -6,9 +6,8 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from semtoken.bench.collected import RunResults
 from semtoken.bench.formatting import amount, metric, p_value, signed, signed_interval
-from semtoken.bench.report.measures import (
+from semtoken.bench.report.cell_figures import (
     BASELINE,
     FEW,
     FEWEST,
@@ -18,6 +17,7 @@ from semtoken.bench.report.measures import (
     CellFigures,
     MethodFigures,
 )
+from semtoken.bench.results import RunResults
 
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:

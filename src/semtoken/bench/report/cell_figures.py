@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from semtoken.bench.collected import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
+from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.metrics import Difference, Estimate, Resampled, holm, permutation_test, resample

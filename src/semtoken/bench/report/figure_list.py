@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from semtoken.bench.collected import ClusteringRecord
+from semtoken.bench.report.cell_figures import ABLATIONS, BASELINE, MAIN, REFERENCE, CellFigures, MethodFigures, Tested
 from semtoken.bench.report.comparison import NAMES
-from semtoken.bench.report.measures import ABLATIONS, BASELINE, MAIN, REFERENCE, CellFigures, MethodFigures, Tested
 from semtoken.bench.report.sensitivity import points
+from semtoken.bench.results import ClusteringRecord
 
 PAPER_TABLES = {
     "algorithm": "clustering algorithm",

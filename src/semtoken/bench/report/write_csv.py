@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from semtoken.bench.collected import ClusteringRecord
 from semtoken.bench.report.against import Compared
-from semtoken.bench.report.measured import Comparison, Figure
-from semtoken.bench.report.measures import CellFigures
+from semtoken.bench.report.cell_figures import CellFigures
+from semtoken.bench.report.figure_list import Comparison, Figure
+from semtoken.bench.results import ClusteringRecord
 
 CLUSTERING_FIELDS = ("algorithm", "linkage", "metric", "embedding", "n_clusters")
 

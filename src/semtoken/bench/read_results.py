@@ -1,0 +1,253 @@
+"""A run's folder read back into `RunResults`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.bench.answers_table import read_answers
+from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
+from semtoken.bench.controls import PREFIX, control_of
+from semtoken.bench.plan import CellPlan, Plan, Step, make_plan
+from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
+from semtoken.bench.settings import RunSettings
+from semtoken.bench.stages.judgements import CORRECT
+from semtoken.bench.stages.scores import UNCERTAINTY
+from semtoken.bench.storage import Shard, read_json, read_shard
+from semtoken.clusters import TokenClusters
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.methods import METHODS
+from semtoken.methods.likelihood import stc
+from semtoken.statistics.steps import seconds_for
+
+EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
+"""Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""
+LARGEST_EXAMPLE = 16
+"""Tokens of a cluster that is shown; training leaves rare tokens of small models in a few huge clusters."""
+
+
+def collect(path: str | Path) -> RunResults:
+    """Every number of a run that is complete; what is not is told in the notes.
+
+    Parameters
+    ----------
+    path
+        The run's folder, or the table of all answers that its report kept (`semtoken.bench.answers_table`). It is only
+        read, also while a run is at work in it.
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds no run, or one of another release.
+    """
+    run = Path(path)
+    if run.is_file():
+        return read_answers(run)
+    plan = _plan(run)
+    settings = read_json(run / SETTINGS)
+    manifest, lost = _manifest(run)
+    readers = [_Reader(run, cell) for cell in plan.cells]
+    cells = tuple(cell for reader in readers if (cell := reader.cell()) is not None)
+    notes = [f"{model} was left out: {reason}" for model, reason in plan.problems.items()]
+    notes += lost
+    notes += [note for reader in readers for note in (*reader.plan.notes, *reader.notes)]
+    return RunResults(
+        path=run,
+        settings=settings,
+        manifest=manifest,
+        primary_judge=settings["primary_judge"],
+        cells=cells,
+        clusterings=tuple(_clusterings(run, plan)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _plan(run: Path) -> Plan:
+    """The plan of a run; one that is lost or damaged is made again from the settings and the questions."""
+    if (run / PLAN).exists() or not (run / SETTINGS).exists():
+        try:
+            return Plan.from_dict(read_json(run / PLAN))
+        except ValueError:
+            if not (run / SETTINGS).exists():
+                raise
+    try:
+        settings = RunSettings.model_validate(read_json(run / SETTINGS))
+        return make_plan(settings, read_datasets(settings))
+    except ValueError as error:
+        raise InvalidInput(
+            f"{run / PLAN} is missing, damaged or of another release, and cannot be made again here: {error} Start the "
+            "run again with `semtoken bench run`; what it has computed is kept."
+        ) from error
+
+
+def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
+    """Facts about a run, and a note where they are lost; no number depends on them."""
+    try:
+        return read_json(run / MANIFEST), []
+    except InvalidInput as error:
+        return {}, [f"Versions, hardware and times of this run are unknown: {error}"]
+
+
+@dataclass
+class _Reader:
+    """Reads the files of one cell."""
+
+    run: Path
+    plan: CellPlan
+    notes: list[str] = field(default_factory=list)
+
+    def cell(self) -> Cell | None:
+        """The cell, as far as it is complete; None without greedy answers."""
+        ids = self._shards(self.plan.steps["greedy"], "id")
+        if ids is None:
+            return None
+        scores = self._columns("scores", UNCERTAINTY)
+        seconds = self._seconds()
+        steps = {name: value for name, value in seconds.items() if not name.startswith("score:")}
+        return Cell(
+            model=self.plan.model,
+            dataset=self.plan.dataset,
+            question_ids=tuple(name for shard in ids for name in shard.columns["id"]),
+            uncertainty=scores,
+            judgements=self._judgements(),
+            variants=self._variants(),
+            greedy_seconds=seconds["greedy"],
+            seconds={name: seconds[f"score:{name}"] + seconds_for(METHODS[name].needs, seconds) for name in scores},
+            steps=steps,
+            controls=self._controls(),
+            texts=self._texts(),
+        )
+
+    def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
+        """Of every complete step of a work, by its subject."""
+        found = {}
+        for step in self.plan.steps_of(work):
+            shards = self._shards(step, column)
+            if shards is not None:
+                found[step.subject] = _joined(shards, column)
+        return found
+
+    def _judgements(self) -> dict[str, FloatArray]:
+        works = dict.fromkeys(step.work for step in self.plan.steps.values() if step.work.startswith("judge:"))
+        found = {name: values for work in works for name, values in self._columns(work, CORRECT).items()}
+        for name, values in found.items():
+            if unusable := int(np.isnan(values).sum()):
+                self.notes.append(f"{self.plan.title}: judge {name} gave no usable verdict on {unusable:,} answers.")
+            self._note_usage(self.plan.steps[f"judge:{name}"])
+        return found
+
+    def _note_usage(self, step: Step) -> None:
+        """What the replies behind a judge's verdicts took, where it is a language model."""
+        usage: Counter[str] = Counter()
+        for shard in self._shards(step, CORRECT) or ():
+            usage.update(shard.usage)
+        if usage:
+            self.notes.append(
+                f"{self.plan.title}: judge {step.subject} read {usage['prompt_tokens']:,} prompt tokens and wrote "
+                f"{usage['completion_tokens']:,} in {usage['replies']:,} replies, by the endpoint's count."
+            )
+
+    def _variants(self) -> dict[str, FloatArray]:
+        found = {}
+        for step in self.plan.steps_of("stc"):
+            values = self._stc(step) if step.subject and not step.name.startswith(PREFIX) else None
+            if values is not None:
+                found[step.subject] = values
+        return found
+
+    def _controls(self) -> dict[str, FloatArray]:
+        """Controls of which every repetition is complete."""
+        repeats: dict[str, list[FloatArray | None]] = {}
+        for step in self.plan.steps_of("stc"):
+            if step.name.startswith(PREFIX):
+                repeats.setdefault(control_of(step.name)[0].name, []).append(self._stc(step))
+        return {
+            name: np.stack([values for values in found if values is not None])
+            for name, found in repeats.items()
+            if all(values is not None for values in found)
+        }
+
+    def _stc(self, step: Step) -> FloatArray | None:
+        """The uncertainties of STC by the clusters and rules of a step."""
+        shards = self._shards(step, "stc_log_score")
+        if shards is None:
+            return None
+        return np.array([stc(value) for value in _joined(shards, "stc_log_score").tolist()])
+
+    def _texts(self) -> tuple[tuple[str, str], ...]:
+        """Questions and greedy answers."""
+        folder, plan = self.plan.questions_folder(self.run), self.plan
+        asked = [read_shard(folder, i, plan.questions, plan.rows(i), ("question",)) for i in range(plan.n_shards)]
+        answers = self._shards(plan.steps["greedy"], "text")
+        if answers is None or any(shard is None for shard in asked):
+            return ()
+        questions = [str(text) for shard in asked if shard is not None for text in shard.columns["question"]]
+        return tuple(zip(questions, [str(text) for shard in answers for text in shard.columns["text"]], strict=True))
+
+    def _seconds(self) -> Counter[str]:
+        """Of every recording step and of every method's arithmetic ("score:NAME"), over all shards."""
+        total: Counter[str] = Counter()
+        for step in self.plan.steps.values():
+            variant = step.work == "stc" and step.subject
+            for shard in () if variant else self._shards(step) or ():
+                total.update(shard.seconds)
+        return total
+
+    def _shards(self, step: Step, *columns: str) -> list[Shard] | None:
+        """All shards of a step, some columns of them; None, with a note, where one is missing."""
+        folder, plan = step.folder(self.run), self.plan
+        found = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]
+        whole = [shard for shard in found if shard is not None]
+        if len(whole) == len(found):
+            return whole
+        done = sum(plan.rows(i) for i, shard in enumerate(found) if shard is not None)
+        self.notes.append(f"{plan.title}: {step.name} is there for {done:,} of {plan.n_questions:,} questions.")
+        return None
+
+
+def _joined(shards: Sequence[Shard], column: str) -> FloatArray:
+    return np.array([value for shard in shards for value in shard.columns[column]], dtype=np.float64)
+
+
+def _clusterings(run: Path, plan: Plan) -> Iterator[ClusteringRecord]:
+    """Every clustering of every model that the run holds, once for each name."""
+    by_model = {cell.model: cell.clusterings for cell in plan.cells}
+    for model, planned in by_model.items():
+        for clustering in planned:
+            try:
+                clusters = load_clustering(run, clustering)
+            except ArtifactError:
+                continue
+            yield _record(model, clustering, clusters)
+
+
+def _record(model: str, clustering: PlannedClustering, clusters: TokenClusters) -> ClusteringRecord:
+    names = ("algorithm", "linkage", "metric", "embedding")
+    settings = {name: clusters.provenance[name] for name in names if name in clusters.provenance}
+    seconds = clusters.provenance.get("clustering", {}).get("seconds", {}).get("total")
+    return ClusteringRecord(
+        model=model,
+        variant=clustering.name,
+        settings=settings | {"n_clusters": clusters.n_clusters},
+        seconds=seconds,
+        n_tokens=clusters.vocabulary.size,
+        examples=tuple(_examples(clusters)) if clustering.name == MAIN else (),
+    )
+
+
+def _examples(clusters: TokenClusters) -> Iterator[tuple[str, ...]]:
+    """Clusters of `EXAMPLE_WORDS` that hold other tokens too, each once."""
+    seen = set()
+    for word in EXAMPLE_WORDS:
+        for token in (i for i, text in enumerate(clusters.vocabulary.texts) if text.strip() == word):
+            label = int(clusters.labels[token])
+            members = clusters.cluster_ids(token)
+            if label not in seen and 1 < len(members) <= LARGEST_EXAMPLE:
+                yield tuple(clusters.vocabulary.texts[i] for i in members)
+            seen.add(label)
