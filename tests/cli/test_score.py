@@ -5,7 +5,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,3 +172,47 @@ def test_killed_without_warning_and_given_again_ends_with_the_same_bytes(
     assert cut.read_bytes() == whole.read_bytes()
     assert cut.read_bytes().startswith(left)
     assert [line["id"] for line in read_lines(cut.read_text())] == list(range(MANY))
+
+
+@pytest.mark.parametrize(("backend", "package"), [("vllm", "vllm"), ("llama-cpp", "llama_cpp")])
+def test_an_engine_that_is_not_installed_is_one_sentence_and_writes_nothing(
+    semtoken: RunCommand, source: Path, clusters: str, backend: str, package: str
+) -> None:
+    if find_spec(package):
+        pytest.skip(f"{package} is installed")
+    before = sorted(source.parent.iterdir())
+    result = semtoken("score", source, "--backend", backend, "--clusters", clusters)
+    assert_told(result, f"needs the package '{package}'", f"semtoken[{backend}]")
+    assert sorted(source.parent.iterdir()) == before
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones(semtoken: RunCommand, source: Path) -> None:
+    result = semtoken("score", source, "--backend", "triton")
+    assert result.exit_code == 2
+    for known in ("transformers", "vllm", "llama-cpp"):
+        assert known in result.stderr
+
+
+@dataclass
+class EngineElsewhere:
+    """A model of transformers behind the `Backend` interface alone, as other engines have it."""
+
+    inside: Any
+    name: str = "elsewhere"
+    model: Any = None
+
+    def __getattr__(self, member: str) -> Any:
+        return getattr(self.inside, member)
+
+
+def test_what_is_known_of_a_model_comes_from_its_backend(model: str, clusters: str) -> None:
+    from semtoken import STC
+    from semtoken.cli.score import _facts
+
+    stc = STC.from_pretrained(model, clusters=clusters)
+    here = _facts(stc)
+    elsewhere = _facts(STC(EngineElsewhere(stc.backend), clusters=stc.clusters))
+    assert elsewhere["clusters_signature"] == here["clusters_signature"]
+    assert (here["device_used"], here["dtype_used"]) == ("cpu", "torch.float32")
+    assert elsewhere["distribution"] == "raw"
+    assert "device_used" not in elsewhere

@@ -13,6 +13,7 @@ from semtoken.cli.calibration_options import CalibratorOption, applied_to, calib
 from semtoken.cli.console import counting, tell
 from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
 from semtoken.cli.options import (
+    BackendOption,
     BatchSizeOption,
     ClustersOption,
     DeviceOption,
@@ -56,6 +57,7 @@ def score(
     ] = None,
     model: ModelOption = ALMANAC,
     clusters: ClustersOption = None,
+    backend: BackendOption = "transformers",
     preset: PresetOption = Preset.default,
     function_words: FunctionWordsOption = None,
     max_new_tokens: MaxNewTokensOption = 256,
@@ -110,6 +112,7 @@ def score(
         revision,
         trust_remote_code,
         verbose,
+        backend,
     )
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
@@ -159,11 +162,14 @@ def _run(job: ScoringJob, choice: ModelChoice, calibrator: Path | None, scorer_o
 
 def _facts(stc: STC) -> dict[str, Any]:
     """What decides the numbers and is known only once the model is loaded."""
+    engine = stc.backend
+    if engine.name != "transformers":
+        return {"clusters_signature": stc.clusters.signature, "distribution": engine.distribution}
     return {
         "clusters_signature": stc.clusters.signature,
-        "commit": getattr(stc.model.config, "_commit_hash", None),
-        "device_used": str(stc.model.device),
-        "dtype_used": str(stc.model.dtype),
+        "commit": getattr(engine.model.config, "_commit_hash", None),
+        "device_used": str(engine.model.device),
+        "dtype_used": str(engine.model.dtype),
     }
 
 
