@@ -352,6 +352,31 @@ class CountingEngine(Engine):
         self.finished += 1
 
 
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Host": "rebound.example"}, "foreign_host"),
+        ({"Origin": "https://page.example"}, "foreign_origin"),
+        ({"Origin": "null"}, "foreign_origin"),
+    ],
+)
+def test_pages_of_other_sites_cannot_use_the_server(headers: dict[str, str], code: str) -> None:
+    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+    with running(serve_app(Engine(small()), Offer("tiny", "{question}"))) as url:
+        refused = httpx.post(url + "/v1/chat/completions", json=asked, headers=headers, timeout=20)
+        own = httpx.post(url + "/v1/chat/completions", json=asked, headers={"Origin": url}, timeout=20)
+    assert refused.status_code == 403
+    assert refused.json()["error"]["code"] == code
+    assert own.status_code == 200
+
+
+def test_names_that_are_allowed_reach_the_server() -> None:
+    app = serve_app(Engine(small()), Offer("tiny", "{question}"), allowed_hosts=("models.example",))
+    with running(app) as url:
+        assert httpx.get(url + "/health", headers={"Host": "models.example:80"}).status_code == 200
+        assert httpx.get(url + "/health").status_code == 403
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
     engine = CountingEngine(small())

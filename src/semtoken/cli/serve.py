@@ -52,6 +52,10 @@ def serve(
     trust_remote_code: TrustRemoteCodeOption = False,
     grace: GraceOption = 10.0,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which clients reach the server, besides localhost; '*': any. Repeatable."),
+    ] = None,
     verbose: VerboseOption = False,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
@@ -66,6 +70,7 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
+    from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, run
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
@@ -90,7 +95,8 @@ def serve(
     offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()
-    run(serve_app(engine, offer, page=page), listener, lambda address: _announce(address, offer.name), grace=grace)
+    app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()))
+    run(app, listener, lambda address: _announce(address, offer.name), grace=grace)
 
 
 def _name_of(model: str) -> str:

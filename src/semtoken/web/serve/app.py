@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse, StreamingResponse  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
+from semtoken.web.hosts import LOOPBACK_HOSTS, HostGuard  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
@@ -27,7 +28,9 @@ MOST_BYTES = 2**25
 STREAM_HEADERS = {"content-type": EVENT_STREAM, "cache-control": "no-cache"}
 
 
-def serve_app(engine: Engine, offer: Offer, *, page: bool = True) -> FastAPI:
+def serve_app(
+    engine: Engine, offer: Offer, *, page: bool = True, allowed_hosts: Sequence[str] = LOOPBACK_HOSTS
+) -> FastAPI:
     """An OpenAI-compatible API over a model.
 
     Parameters
@@ -38,6 +41,8 @@ def serve_app(engine: Engine, offer: Offer, *, page: bool = True) -> FastAPI:
         Its name and what requests may ask for.
     page
         Show the page for people at `/`.
+    allowed_hosts
+        Names under which clients may reach it; "*" for all. See `semtoken.web.hosts`.
     """
     worker = Worker(engine)
     service = Service(worker, offer)
@@ -48,6 +53,7 @@ def serve_app(engine: Engine, offer: Offer, *, page: bool = True) -> FastAPI:
         worker.close()
 
     app = FastAPI(openapi_url=None, lifespan=closing)
+    app.add_middleware(HostGuard, hosts=allowed_hosts)
     app.add_exception_handler(404, _no_such_page)
     app.add_exception_handler(405, _no_such_page)
     card = {"id": offer.name, "object": "model", "created": 0, "owned_by": "semtoken"}
