@@ -1,1 +1,13 @@
-"""Comparing uncertainties on questions with known answers: record once, score by every method, put it in a table."""
+"""The benchmark: uncertainties compared on questions with known answers. Record once, score by every method, report.
+
+settings.py, plan.py    what a run is asked to do -> its steps, and the files that each of them makes
+run.py                  a run from its settings to its files; storage.py, records.py and manifest.py write them
+datasets.py             question sets; prompts.py: how a model is asked them
+models.py               models that answer, one at a time; answering.py: what is asked of them; clusterings.py
+stages/, engines/       one pass over the questions as plain data, and what runs it: this process or Ray
+judges/                 right or wrong
+collecting.py           a run read back into the numbers that report/ turns into tables, figures and a page
+
+Enter by `semtoken bench run` and `bench report` (or `compare`, the same in a temporary folder), in Python by
+`settings.check_settings`, `plan.make_plan` and `run.run_benchmark`.
+"""

@@ -6,6 +6,8 @@ spellings.py       items, lists, triples, dicts -> StepList
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
 same_tokenizer.py  the names in some replies    -> whether two models have the same tokenizer
+
+Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `parts_of` is what `ScoredResponse.parts` calls. Finders say where parts stand (`prose`, `figures`, `fields`, `code`,
 `tool_calls`); `aggregates` turns the log masses of their tokens into confidences. Nothing here asks a model.
+
+Enter by `ScoredResponse.parts(by)`; a finder of your own is a function that says where parts stand (`Finder`).
 """
 
 from __future__ import annotations

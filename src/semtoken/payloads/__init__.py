@@ -1,5 +1,12 @@
 """Replies of engines and APIs, read into one shape: JSON, client objects, streams.
 
+formats/       one class a shape, and the registry that knows which one a reply has
+reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
+segments.py    the steps of a choice -> reasoning, answer, tool calls; align.py finds a text among tokens
+score.py       `score_payload`
+
+Enter by `score_payload`, `read_payload` or `PayloadStream`.
+
 >>> from semtoken.payloads import read_payload
 >>> reply = {
 ...     "object": "chat.completion",

@@ -3,6 +3,7 @@
 `competing` groups the tokens that compete at one step by meaning; `disputed` lets the model go on with the best of
 each and leads with what the branches disagree on; `with_choices` asks for the whole distribution over the allowed
 values of a field. All of it is computed by further passes of the model that gave the answer, so it works in process.
+Enter by these three functions, or by `STC.disputed`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,9 @@ topk.py          the best tokens of a step -> an interval; `score_top_logprobs`
 topk_bounds.py   the mass of such a step, at least and at most
 topk_flags.py    what the lists of an answer show that its reader should know
 streams.py       both, one token at a time, for users
+
+Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to a `LogitsAnswer` or a
+`TopkAnswer`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ similarity, token_relevance,             of samples, and of answers with and wit
 sample_token_relevance                   each token
 ======================================== ============================================== ====================
 
+Enter by `record`; `steps.STEPS` is the table of the steps, and decoding.py has the observers that they use.
 Every model is called in batches, on different pairs of texts only. `Timings` keeps the seconds of each step.
 """
 

@@ -1,1 +1,11 @@
-"""Doors over HTTP: an OpenAI-compatible server, a reverse proxy, and a probe of endpoints."""
+"""What speaks HTTP: a server, a reverse proxy, a check of endpoints, and the page that shows scores.
+
+serve/     an OpenAI-compatible API over a model in this process, with exact scores
+proxy/     an OpenAI-compatible reverse proxy that adds scores to what another server answers
+doctor/    what an endpoint gives that semtoken can use
+page/      scored answers for people, served or as one file
+
+Enter by the commands `semtoken serve`, `proxy`, `doctor` and `view`. The modules here are what the servers share:
+running.py (uvicorn), connections.py and hosts.py (limits, who may call), wire.py (errors and streams on the wire),
+block.py (the `semtoken` block of a choice), workers.py (threads), quiet.py (logs).
+"""

@@ -1,4 +1,8 @@
-"""Hugging Face transformers, in this process."""
+"""Hugging Face transformers, in this process.
+
+Enter by `semtoken.STC`, `load_transformers(name)` or `TransformersBackend(model, tokenizer)`; with your own call of
+`model.generate`, by `ClusterRecorder`. The docstring of `semtoken.backends` says what is in each module.
+"""
 
 from __future__ import annotations
 

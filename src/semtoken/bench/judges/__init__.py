@@ -11,6 +11,7 @@ llm          a language model says "True" to the paper's prompt                 
 imported     a file says so                                                        the file
 ============ ===================================================================== ==================
 
+Enter by `bench run --judge` or `bench judge`; in Python settings.py makes a judge, and `correctness` asks it.
 "No usable verdict" is NaN, never a guess: it is counted, and whoever shows figures shows that count.
 """
 

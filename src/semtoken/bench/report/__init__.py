@@ -1,1 +1,10 @@
-"""A run as its readers want it: tables, figures and a page, beside the paper's numbers if wanted."""
+"""A run as its readers want it: tables, figures and a page, beside the paper's numbers if wanted.
+
+measures.py     a run -> AUROC and PRR with intervals, paired tests, overheads
+content.py      the tables (comparison, overview, parts_of_stc, sensitivity, against) and sentences in reading order
+table.py        a table before it is written; latex.py, markdown.py and plain.py write it
+plots.py        figures
+writing.py      the whole report as a folder, or the former one untouched
+
+Enter by `semtoken bench report RUN`.
+"""

@@ -4,6 +4,8 @@ connection.py   an address               -> requests and answers
 requests.py     a question               -> a request in each shape, the reply read
 probes.py       a server                 -> what it gives, one question after the other
 verdicts.py     what it gives            -> what semtoken can do there, and what to change
+
+Enter by `semtoken doctor` or `examine(base_url)`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,12 @@
-"""An OpenAI-compatible API over a transformers model in process, with the exact uncertainty of every choice."""
+"""An OpenAI-compatible API over a model in this process, with the exact uncertainty of every choice.
+
+    app.py -> requests.py -> service.py -> worker.py -> engine.py -> replies.py
+
+requests.py    OpenAI's two forms, checked field by field
+service.py     a checked request -> prompts and sampling -> its answer
+worker.py      the model's thread: all requests that wait are answered in one batch
+engine.py      generations, watched step by step
+replies.py     answers, whole or as chunks of a stream
+
+Enter by `semtoken serve`; in Python `app.py` makes the ASGI application.
+"""
