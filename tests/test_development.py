@@ -74,6 +74,8 @@ def _into(text: str, name: str, entries: str) -> str:
     [node] = nodes
     table = (ast.Tuple, ast.List, ast.Dict, ast.Subscript)
     held = node.value if isinstance(node.value, table) else node.annotation  # type: ignore[union-attr]
+    if isinstance(held, ast.Subscript) and isinstance(held.slice, ast.Tuple) and ast.unparse(held.value) == "Annotated":
+        held = held.slice.elts[0]
     assert isinstance(held, table) and held.end_lineno is not None and held.end_col_offset is not None
     lines = text.splitlines(keepends=True)
     end = len("".join(lines[: held.end_lineno - 1]).encode()) + held.end_col_offset - 1
@@ -137,10 +139,21 @@ def compared(source: Path, *arguments: str) -> set[str]:
         return {row["setting"] for row in csv.DictReader(file)}
 
 
+SCORE_OF_AN_ANSWER = """
+import numpy as np
+from semtoken import Generation, methods
+print(methods.score("weakest_token", Generation("a b c", [1, 2, 3], log_probs=np.array([-0.5, -2.0, -1.0]))))
+print(methods.weakest_token([-0.25]))
+"""
+
+
 def test_a_method(edited: Copy) -> None:
-    source = edited(METHOD)
-    assert {"Weakest token", "Perplexity"} <= compared(source, "--methods", "weakest_token,perplexity")
-    assert run(source, "import semtoken; print(semtoken.methods.weakest_token([-0.5, -2.0, -1.0]))") == "2.0\n"
+    assert run(edited(METHOD), SCORE_OF_AN_ANSWER).split() == ["2.0", "0.25"]
+
+
+@pytest.mark.slow
+def test_a_method_is_compared(edited: Copy) -> None:
+    assert {"Weakest token", "Perplexity"} <= compared(edited(METHOD), "--methods", "weakest_token,perplexity")
 
 
 @pytest.mark.slow
@@ -166,12 +179,37 @@ def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
 CAPITALS = [("France", ["Paris"]), ("Bolivia", ["Sucre", "La Paz"]), ("Japan", ["Tokyo"])]
 
 
-def test_a_data_set(edited: Copy) -> None:
-    source = edited(DATASET)
-    folder, out = source / "capitals", source / "run"
+READ_CAPITALS = """
+import json, sys
+from semtoken.bench.datasets import read_dataset
+found = read_dataset("capitals", path=sys.argv[1])
+print(json.dumps([found.label, [[q.id, q.question, q.answers] for q in found.questions], found.notes]))
+"""
+
+
+def capitals(source: Path) -> Path:
+    """A folder with the layout of the hub."""
+    folder = source / "capitals"
     folder.mkdir()
     rows = [{"country": country, "capitals": capitals} for country, capitals in CAPITALS]
     (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+def test_a_data_set(edited: Copy) -> None:
+    source = edited(DATASET)
+    label, questions, notes = json.loads(run(source, READ_CAPITALS, str(capitals(source))))
+    assert (label, notes) == ("Capitals", [])
+    asked = [f"What is the capital of {country}?" for country, _ in CAPITALS]
+    assert [question[1:] for question in questions] == [
+        [question, accepted] for question, (_, accepted) in zip(asked, CAPITALS, strict=True)
+    ]
+
+
+@pytest.mark.slow
+def test_a_data_set_is_run(edited: Copy) -> None:
+    source = edited(DATASET)
+    folder, out = capitals(source), source / "run"
     flags = ("--model", "almanac", "--methods", "perplexity", "--dataset", f"capitals={folder}")
     command(source, "bench", "run", *flags, "--out", str(out))
     [answers] = out.glob("stages/greedy-*/00000.parquet")
@@ -208,7 +246,11 @@ def test_a_backend(edited: Copy) -> None:
     assert exact == pytest.approx(made, abs=1e-9)
     assert joint == pytest.approx(log_probability, abs=1e-9)
     assert truncated in (True, False)
-    assert "Perplexity" in compared(source, "--backend", "toy", "--methods", "perplexity")
+
+
+@pytest.mark.slow
+def test_a_backend_by_name(edited: Copy) -> None:
+    assert "Perplexity" in compared(edited(BACKEND), "--backend", "toy", "--methods", "perplexity")
 
 
 SCORES_OF_ACME = """

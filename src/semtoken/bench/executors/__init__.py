@@ -1,4 +1,8 @@
-"""What runs the shards of a work: here, one after another; elsewhere, many at a time."""
+"""What runs the shards of a work: here, one after another; elsewhere, many at a time.
+
+local.py runs them in this process; ray.py on the cores and GPUs of a machine or a cluster. Enter by
+`run_benchmark(executor=...)`; one of your own is a class with the members of `Executor`.
+"""
 
 from __future__ import annotations
 
