@@ -660,7 +660,7 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     """The exact score is of the distribution over the vocabulary alone."""
     logits = np.random.default_rng(3).normal(size=(2, 13))
     logits[:, 10:] = -8
-    exact = score_logits(logits, [1, 6], clusters())
+    exact = score_logits(logits, [1, 6], clusters(), rules=MEANING)
     rows = log_probs(logits)
     for k in (3, 12, 13):
         low, high = score_top_logprobs(best(rows, [1, 6], k), clusters(), MEANING).uncertainty_bounds
