@@ -16,6 +16,7 @@ from semtoken.bench.settings import RunSettings, check_settings, read_settings
 from semtoken.cli.bench_run import resolve
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
+from semtoken.scoring import ScoringRules
 from semtoken.statistics.entailment import DEFAULT_NLI
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "bench"
@@ -30,7 +31,8 @@ def test_the_defaults_are_the_papers() -> None:
     settings = checked(models=["Qwen/Qwen2.5-3B"])
     decoding = settings.decoding
     assert (decoding.max_new_tokens, decoding.n_samples, decoding.temperature) == (256, 5, 0.5)
-    assert (settings.preset, settings.function_words, settings.limit) == ("paper", "paper", None)
+    assert (settings.preset, settings.limit) == ("paper", None)
+    assert ScoringRules(settings.preset, settings.function_words).function_words == "paper"
     assert settings.methods == tuple(METHODS)
     assert settings.models[0].clusters is None and settings.models[0].label == "Qwen2.5-3B"
     assert settings.nli == DEFAULT_NLI
