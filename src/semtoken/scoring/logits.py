@@ -10,6 +10,7 @@ is known; only what may still end up in the prefix set is kept until the followi
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from semtoken._arrays import (
     levelled,
     log_normalizers,
     looks_like_probabilities,
+    widened,
 )
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
@@ -44,10 +46,8 @@ from semtoken.scoring.masses import (
     StepMass,
     StepRequest,
     masses,
-    reduce_step,
-    step_request,
+    reduce_steps,
 )
-from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
@@ -118,11 +118,14 @@ def score_logits(
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, clusters.vocabulary)
     answer = LogitsAnswer(scorer_for(clusters, chosen))
-    at_once = ROWS_AT_ONCE if is_tensor(rows) and rows.device.type != "cpu" else 1  # a single row stays in the cache
+    on_cpu = not is_tensor(rows) or rows.device.type == "cpu"
+    at_once = 1 if on_cpu else ROWS_AT_ONCE  # a single row stays in the cache
+    size = clusters.vocabulary.size
     probable = True
     for first in range(0, len(ids), at_once):
         block = rows[first : first + at_once]
-        size = clusters.vocabulary.size
+        if on_cpu and is_tensor(rows):
+            block = widened(block)  # once, for all that looks at the row
         block, normalizers = levelled(block, log_normalizers(block, size), size)
         probable = probable and looks_like_probabilities(block, normalizers, size)
         for row in range(len(block)):
@@ -186,45 +189,35 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
 
     def plan(self, token: int) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
-        heads = self.scorer.index.heads([token], complete=False)
-        candidates, needs_row = NO_IDS, False
-        if all(heads):
-            candidates = self.scorer.candidates(heads)
-        else:  # a blank, or a piece of a character: anything may follow
-            needs_row = sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
-        opening = self._opens(len(self.ids))
-        before = self.ids[-1] if self.ids else None
-        return step_request(self.scorer, token, candidates, before=before, opening=opening, needs_row=needs_row)
+        chosen = self.scorer.columns_of(token, self._opens(len(self.ids)))
+        needs_row = not chosen.known and sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
+        end = self.scorer.endings.request(self.ids[-1] if self.ids else None, token)
+        return StepRequest(chosen, end, needs_row)
 
-    def accept(
-        self,
-        request: StepRequest,
-        log_probs: FloatArray,
-        likely: tuple[tuple[int, float], ...] = (),
-        row: FloatArray | None = None,
-    ) -> None:
-        """Take in the next step from the log-probabilities of the columns that `plan` asked for; see `add_step`.
+    def accept(self, request: StepRequest, step: StepMass, log_probs: FloatArray, row: FloatArray | None) -> None:
+        """Take in the next step; see `add_step`.
 
         Parameters
         ----------
         request
             What `plan` said.
+        step
+            What the row was reduced to.
         log_probs
-            Of `request.columns`.
-        likely
-            The most probable other tokens, with their log-probabilities.
+            Of the candidates of its prefix set.
         row
             All log-probabilities, if the request needs them.
         """
-        position = len(self.ids)
+        position, candidates = len(self.ids), request.chosen.candidates
         waiting = None
-        if row is not None or len(request.candidates):
-            tail = log_probs[len(log_probs) - len(request.candidates) :]
-            waiting = OpenRow(position, position + 2, request.candidates, tail, row)
-        self._take_in(reduce_step(self.scorer, request, log_probs, likely), waiting)
+        if request.chosen.decided:
+            self._prefixes[position] = PrefixSet(candidates.copy(), log_probs.copy())  # no views: the rest may go
+        elif row is not None or len(candidates):
+            waiting = OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)
+        self._take_in(step, waiting)
 
     def _decide(self, step: OpenRow, head: str) -> None:
-        ids = np.sort(self.scorer.index.beginnings(head))
+        ids = self.scorer.index.beginnings(head).copy()
         self._prefixes[step.position] = PrefixSet(ids, step.take(ids))
 
     def _narrowed(self, step: OpenRow, heads: Sequence[str]) -> OpenRow:
@@ -341,25 +334,32 @@ def add_step(
     _check_normalizers(answers, row_ids, normalizers)
     size = answers[0].scorer.vocabulary.size
     requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
-    log_probs = _gather_log_probs(rows, row_ids, [request.columns for request in requests], normalizers)
-    likely = _likely_tokens(rows, row_ids, tokens, normalizers, [float(found[0]) for found in log_probs], size)
+    summed, listed = _gather_log_probs(rows, row_ids, requests, normalizers)
+    firsts = itertools.accumulate((request.chosen.bounds[-1] for request in requests[:-1]), initial=0)
+    likely = _likely_tokens(rows, row_ids, tokens, normalizers, summed[list(firsts)].tolist(), size)
+    counts = [len(request.chosen.candidates) for request in requests]
+    ends = [found[count:] for found, count in zip(listed, counts, strict=True)]
+    steps = reduce_steps(answers[0].scorer, requests, summed, ends, likely)
     for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
         whole = None
         if request.needs_row:
             whole = copy_row(rows, row_ids[k], size)
             whole = np.subtract(whole, normalizers[k], dtype=np.float64).astype(whole.dtype)
-        answer.accept(request, log_probs[k], likely[k], whole)
+        answer.accept(request, steps[k], listed[k][: counts[k]], whole)
 
 
 def _gather_log_probs(
-    rows: Rows, row_ids: Sequence[int], columns: Sequence[IdArray], normalizers: FloatArray
-) -> list[FloatArray]:
-    """Log-probabilities of some columns of each row, with one transfer."""
-    if len(columns) == 1:
-        return [gather(rows, np.full(len(columns[0]), row_ids[0]), columns[0]) - normalizers[0]]
-    lengths = [len(c) for c in columns]
-    values = gather(rows, np.repeat(np.asarray(row_ids), lengths), np.concatenate(columns))
-    return np.split(values - np.repeat(normalizers, lengths), np.cumsum(lengths)[:-1])
+    rows: Rows, row_ids: Sequence[int], requests: Sequence[StepRequest], normalizers: FloatArray
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Log-probabilities of the columns to be summed, of all rows in turn, and of those listed, with one transfer."""
+    summed = [request.chosen.summed for request in requests]
+    listed = [request.listed for request in requests]
+    lengths = [len(columns) for columns in (*summed, *listed)]
+    of_rows = np.repeat(np.concatenate([row_ids, row_ids]).astype(np.int64), lengths)
+    values = gather(rows, of_rows, np.concatenate([*summed, *listed]))
+    values -= np.repeat(np.concatenate([normalizers, normalizers]), lengths)
+    places = list(itertools.accumulate(lengths[len(summed) :], initial=sum(lengths[: len(summed)])))
+    return values[: places[0]], [values[first:last] for first, last in itertools.pairwise(places)]
 
 
 def _check_normalizers(answers: Sequence[LogitsAnswer], row_ids: Sequence[int], normalizers: FloatArray) -> None:

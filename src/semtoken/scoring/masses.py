@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_sum_exp
-from semtoken.scoring.endings import EndRequest, endings_of
+from semtoken.scoring.endings import EndRequest
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.scorer import Scorer, TokenColumns
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are
+SMALLEST = 1e-280  # sums of probabilities below lose digits
 
 
 @dataclass(frozen=True, eq=False)
 class StepRequest:
     """Which columns of a row of logits are needed to reduce it, given the token that was chosen."""
 
-    token: int
-    """The chosen token y_i."""
-    opening: bool
-    """Only blanks come before."""
-    members: IdArray
-    """Other members of y_i's cluster that the paper does not call neutral."""
-    neutrals: IdArray
-    """All tokens that the paper calls neutral."""
-    neutral_members: IdArray
-    """Those of them that are in y_i's cluster."""
-    alike: IdArray
-    """Other tokens that are spelled as y_i is, up to case and blanks."""
+    chosen: TokenColumns
+    """What is needed for the chosen token wherever it stands."""
     end: EndRequest
     """Which values may end here, and the tokens that tell."""
-    candidates: IdArray
-    """Ascending ids of tokens that may turn out to spell the beginning of what follows."""
     needs_row: bool
     """Nothing is known yet of what follows, so the whole row must be kept for now."""
 
     @property
-    def columns(self) -> IdArray:
-        """Column ids to take from the row: the token's own, then the groups in the order of the fields."""
-        own = np.array([self.token], dtype=np.int64)
-        groups = (self.members, self.neutrals, self.neutral_members, self.alike, self.end.ids, self.candidates)
-        return np.concatenate([own, *groups])
+    def listed(self) -> IdArray:
+        """Columns that are needed one by one: the candidates of the prefix set, then the tokens that end a value."""
+        ends, candidates = self.end.ids, self.chosen.candidates
+        return np.concatenate([candidates, ends]) if len(ends) else candidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,94 +92,117 @@ class Masses(NamedTuple):
     """What agrees under the paper's rules."""
 
 
-def step_request(
-    scorer: Scorer, token: int, candidates: IdArray, *, before: int | None, opening: bool, needs_row: bool
-) -> StepRequest:
-    """What is needed of the row from which `token` was chosen, after the token `before`."""
-    paper = scorer.paper
-    members = paper.cluster_of(token)
-    members = members[members != token]
-    neutral = paper.neutral_mask(opening)[members]
-    alike = scorer.index.spelled_alike(token)
-    return StepRequest(
-        token=token,
-        opening=opening,
-        members=members[~neutral],
-        neutrals=paper.neutral_ids(opening),
-        neutral_members=members[neutral],
-        alike=alike[alike != token],
-        end=endings_of(scorer.vocabulary).request(before, token),
-        candidates=candidates,
-        needs_row=needs_row,
-    )
+def log_sums(requests: Sequence[StepRequest], log_probs: FloatArray) -> FloatArray:
+    """Log of the mass of each of the five groups of columns of each request (float64 [n, 5]), -inf for none.
+
+    Parameters
+    ----------
+    requests
+        Of the n answers of a step.
+    log_probs
+        Of `chosen.summed` of all of them, one after the other.
+    """
+    bounds = np.array([request.chosen.bounds for request in requests])
+    bounds[1:] += np.cumsum(bounds[:-1, -1])[:, None]
+    first, last = bounds[:, :-1].ravel(), bounds[:, 1:].ravel()
+    filled = np.flatnonzero(first < last)
+    sums = np.zeros(len(first))
+    sums[filled] = np.add.reduceat(np.exp(log_probs), first[filled])
+    with np.errstate(divide="ignore"):
+        logs = np.log(sums)
+    for k in filled[sums[filled] < SMALLEST].tolist():  # too small to be added up as they are
+        logs[k] = log_sum_exp(log_probs[first[k] : last[k]])
+    return logs.reshape(len(requests), -1)
 
 
-def reduce_step(
-    scorer: Scorer, request: StepRequest, log_probs: FloatArray, likely: tuple[tuple[int, float], ...]
-) -> StepMass:
-    """Reduce the log-probabilities of `request.columns` (candidates may be left out) to a `StepMass`."""
-    token, opening = request.token, request.opening
-    first = 1 + len(request.members)  # log_probs[0] is the chosen token's own
-    second = first + len(request.neutrals)
-    third = second + len(request.neutral_members)
-    fourth = third + len(request.alike)
-    fifth = fourth + len(request.end.ids)
-    own = float(log_probs[0])
+def reduce_steps(
+    scorer: Scorer,
+    requests: Sequence[StepRequest],
+    log_probs: FloatArray,
+    ends: Sequence[FloatArray],
+    likely: Sequence[tuple[tuple[int, float], ...]],
+) -> list[StepMass]:
+    """Reduce one step of each of n answers.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules.
+    requests
+        What was needed of each row.
+    log_probs
+        Of `chosen.summed` of all requests, one after the other.
+    ends
+        Log-probabilities of `end.ids` of each.
+    likely
+        Of each, the most probable other tokens with their log-probabilities.
+    """
+    sums = log_sums(requests, log_probs)
+    meaning = np.logaddexp(np.logaddexp(sums[:, 0], sums[:, 1]), sums[:, 2])
+    found, place = [], 0
+    for k, (request, logs) in enumerate(zip(requests, sums.tolist(), strict=True)):
+        chosen = request.chosen
+        following = place + chosen.bounds[-1]
+        counted = _counted(scorer, chosen, log_probs[place:following], logs)
+        step = StepMass(
+            token=chosen.token,
+            opening=chosen.opening,
+            neutral=chosen.neutral,
+            own=float(log_probs[place]),
+            alike=logs[4],
+            **counted,
+            meaning=0.0 if chosen.paper_neutral else float(meaning[k]),
+            ends=scorer.endings.from_row(request.end, ends[k]),
+            likely=likely[k],
+        )
+        found.append(step)
+        place = following
+    return found
+
+
+def _counted(scorer: Scorer, chosen: TokenColumns, log_probs: FloatArray, logs: Sequence[float]) -> dict[str, float]:
+    """The masses of a step that depend on the rules, from the columns `chosen.summed` and the sums of its groups."""
     if scorer is scorer.paper:
-        cluster, neutrals = log_sum_exp(log_probs[1:first]), log_sum_exp(log_probs[first:second])
-        cluster_neutral = log_sum_exp(log_probs[second:third])
-        meaning = float(np.logaddexp(np.logaddexp(own, cluster), neutrals))
+        counted = (logs[1], logs[3], logs[2], -math.inf, -math.inf)
     else:
-        cluster, cluster_neutral = _counted_members(scorer, request, log_probs[1:first], log_probs[second:third])
-        neutrals = _counted_neutrals(scorer, request, log_probs[first:second])
-        meaning = log_sum_exp(log_probs[:second])
-    alike = log_sum_exp(log_probs[third:fourth])
-    alike_apart, alike_neutral = _counted_alike(scorer, request, log_probs[third:fourth], alike)
-    return StepMass(
-        token=token,
-        opening=opening,
-        neutral=bool(scorer.neutral_mask(opening)[token]),
-        own=own,
-        cluster=cluster,
-        cluster_neutral=cluster_neutral,
-        neutrals=neutrals,
-        alike=alike,
-        alike_apart=alike_apart,
-        alike_neutral=alike_neutral,
-        meaning=0.0 if scorer.paper.neutral_mask(opening)[token] else meaning,
-        ends=endings_of(scorer.vocabulary).from_row(request.end, log_probs[fourth:fifth]),
-        likely=likely,
-    )
+        groups = [log_probs[chosen.bounds[k] : chosen.bounds[k + 1]] for k in range(5)]
+        counted = (
+            *_counted_members(scorer, chosen, groups[1], groups[3]),
+            _counted_neutrals(scorer, chosen, groups[2]),
+            *_counted_alike(scorer, chosen, groups[4], logs[4]),
+        )
+    names = ("cluster", "cluster_neutral", "neutrals", "alike_apart", "alike_neutral")
+    return dict(zip(names, counted, strict=True))
 
 
 def _counted_members(
-    scorer: Scorer, request: StepRequest, members: FloatArray, neutral_members: FloatArray
+    scorer: Scorer, chosen: TokenColumns, members: FloatArray, neutral_members: FloatArray
 ) -> tuple[float, float]:
     """Logs of the masses of the cluster's other members that count under the rules: not neutral there, and neutral."""
     if not scorer.rules.clustering:
         return -np.inf, -np.inf
-    ids = np.concatenate([request.members, request.neutral_members])
+    ids = np.concatenate([chosen.group(1), chosen.group(3)])
     log_probs = np.concatenate([members, neutral_members])
-    counted = scorer.in_cluster(request.token, ids)
-    neutral = scorer.neutral_mask(request.opening)[ids]
+    counted = scorer.in_cluster(chosen.token, ids)
+    neutral = scorer.neutral_mask(chosen.opening)[ids]
     return log_sum_exp(log_probs[counted & ~neutral]), log_sum_exp(log_probs[counted & neutral])
 
 
-def _counted_neutrals(scorer: Scorer, request: StepRequest, log_probs: FloatArray) -> float:
+def _counted_neutrals(scorer: Scorer, chosen: TokenColumns, log_probs: FloatArray) -> float:
     """Log of the mass of the tokens that are neutral under the rules."""
     if scorer.rules.effective_function_words == "off":
         return -np.inf
-    return log_sum_exp(log_probs[scorer.neutral_mask(request.opening)[request.neutrals]])
+    return log_sum_exp(log_probs[scorer.neutral_mask(chosen.opening)[chosen.group(2)]])
 
 
-def _counted_alike(scorer: Scorer, request: StepRequest, log_probs: FloatArray, mass: float) -> tuple[float, float]:
+def _counted_alike(scorer: Scorer, chosen: TokenColumns, log_probs: FloatArray, mass: float) -> tuple[float, float]:
     """Logs of the masses that count for their spelling and not for their cluster: not neutral, and neutral."""
     if not scorer.rules.same_spelling:
         return -np.inf, -np.inf
     if not scorer.rules.clustering and scorer.rules.effective_function_words == "off":
         return mass, -np.inf
-    apart = ~scorer.in_cluster(request.token, request.alike)
-    neutral = scorer.neutral_mask(request.opening)[request.alike]
+    apart = ~scorer.in_cluster(chosen.token, chosen.group(4))
+    neutral = scorer.neutral_mask(chosen.opening)[chosen.group(4)]
     return log_sum_exp(log_probs[apart & ~neutral]), log_sum_exp(log_probs[apart & neutral])
 
 
@@ -199,20 +211,31 @@ def masses(scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: b
 
     Without neutrality the neutral tokens count only where they are in the cluster or the prefix set.
     """
+    cluster = float(np.logaddexp(step.own, step.cluster))
+    meaning, begun, counted = _beginning_masses(scorer, step, prefixes, neutrality=neutrality)
+    meaning = min(float(np.logaddexp(step.meaning, meaning)), 0.0)
+    surface = min(float(np.logaddexp(np.logaddexp(step.own, step.alike), begun)), 0.0)
+    if neutrality:
+        return Masses(cluster, float(np.logaddexp(step.alike_apart, counted)), step.neutrals, surface, meaning)
+    cluster = float(np.logaddexp(cluster, step.cluster_neutral))
+    alike = np.logaddexp(step.alike_apart, step.alike_neutral)
+    return Masses(cluster, float(np.logaddexp(alike, counted)), -np.inf, surface, meaning)
+
+
+def _beginning_masses(
+    scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: bool
+) -> tuple[float, float, float]:
+    """Logs of what the prefix set adds under the paper's rules, under the equality `surface`, and under the rules."""
     ids, log_probs = prefixes
     token, opening = step.token, step.opening
+    if not (ids != token).any():  # the chosen token alone, as most often
+        return -math.inf, -math.inf, -math.inf
     beyond = ~(scorer.paper.in_cluster(token, ids) | scorer.paper.neutral_mask(opening)[ids])
-    meaning = min(float(np.logaddexp(step.meaning, log_sum_exp(log_probs[beyond]))), 0.0)
     longer = ~scorer.surface.alike(token, ids) & scorer.surface.in_prefix_set(ids)
-    begun = log_sum_exp(log_probs[longer])
-    surface = min(float(np.logaddexp(np.logaddexp(step.own, step.alike), begun)), 0.0)
-    cluster = float(np.logaddexp(step.own, step.cluster))
+    meaning, begun = log_sum_exp(log_probs[beyond]), log_sum_exp(log_probs[longer])
+    if not scorer.rules.prefix_matching:
+        return meaning, begun, -math.inf
     counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(token, ids) & ~scorer.alike(token, ids)
     if neutrality:
         counted &= ~scorer.neutral_mask(opening)[ids]
-        prefix = float(np.logaddexp(step.alike_apart, log_sum_exp(log_probs[counted])))
-        return Masses(cluster, prefix, step.neutrals, surface, meaning)
-    cluster = float(np.logaddexp(cluster, step.cluster_neutral))
-    alike = np.logaddexp(step.alike_apart, step.alike_neutral)
-    prefix = float(np.logaddexp(alike, log_sum_exp(log_probs[counted])))
-    return Masses(cluster, prefix, -np.inf, surface, meaning)
+    return meaning, begun, log_sum_exp(log_probs[counted])

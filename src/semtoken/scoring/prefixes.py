@@ -9,10 +9,11 @@ No probabilities and no clusters here.
 from __future__ import annotations
 
 import codecs
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from os.path import commonprefix
 
 import numpy as np
@@ -61,14 +62,24 @@ class PrefixIndex:
         return np.array([*firsts, len(texts)], dtype=np.int64)
 
     @cached_property
-    def _ids(self) -> dict[str, IdArray]:
-        groups = np.split(self._sorted_ids, self._starts[1:-1])
-        return dict(zip(self._strings, groups, strict=True))
+    def _beginnings(self) -> tuple[list[int], IdArray, IdArray]:
+        """Of each string: the longest other one that begins it (-1 for none), and all ids that begin it.
 
-    @cached_property
-    def longest(self) -> int:
-        """Characters in the longest normalised string."""
-        return max(map(len, self._strings), default=0)
+        The ids are rows of a sparse table: where each begins (one more entry than strings), and ascending ids.
+        """
+        strings, starts = self._strings, self._starts.tolist()
+        ids = self._sorted_ids.tolist()
+        parents: list[int] = []
+        rows: list[list[int]] = []
+        for k, string in enumerate(strings):  # in order, what begins a string comes before it
+            parent = k - 1
+            while parent >= 0 and not string.startswith(strings[parent]):
+                parent = parents[parent]
+            parents.append(parent)
+            own = ids[starts[k] : starts[k + 1]]
+            rows.append(sorted(rows[parent] + own) if parent >= 0 else own)
+        places = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        return parents, places, np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(places[-1]))
 
     @cached_property
     def lengths(self) -> IdArray:
@@ -103,10 +114,12 @@ class PrefixIndex:
         return _numbered([text[:count] for text in self.vocabulary.normalized])
 
     def beginnings(self, head: str) -> IdArray:
-        """Ids of the tokens whose normalised text begins `head` (`head` itself included)."""
-        found = (self._ids.get(head[:k]) for k in range(1, min(len(head), self.longest) + 1))
-        groups = [ids for ids in found if ids is not None]
-        return np.concatenate(groups) if groups else NO_IDS
+        """Ascending ids of the tokens whose normalised text begins `head` (`head` itself included)."""
+        parents, places, ids = self._beginnings
+        k = bisect_right(self._strings, head) - 1
+        while k >= 0 and not head.startswith(self._strings[k]):
+            k = parents[k]
+        return ids[places[k] : places[k + 1]] if k >= 0 else NO_IDS
 
     def continuations(self, head: str) -> IdArray:
         """Ids of the tokens whose normalised text is longer than `head` and begins with it."""
