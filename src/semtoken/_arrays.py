@@ -78,7 +78,7 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
     elif isinstance(values, list | tuple) and any(is_tensor(value) for value in values):
         values = [real_numbers(value, name, booleans=booleans) for value in values]
     if isinstance(values, np.ma.MaskedArray):
-        if np.ma.getmaskarray(values).any():
+        if np.any(values.mask):
             raise InvalidInput(f"'{name}' has masked entries. Leave them out, or fill them with a number first.")
         values = values.data
     try:
@@ -111,7 +111,7 @@ def as_ids(token_ids: Any) -> list[int]:
         Something that is no integer, a list in a list among them.
     """
     ids: list[int] = []
-    if isinstance(token_ids, np.ma.MaskedArray) and np.ma.getmaskarray(token_ids).any():
+    if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
         raise InvalidInput("token_ids has masked entries. Leave them out first.")
     try:
         values = iter(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)

@@ -69,9 +69,7 @@ ClustersOption = Annotated[
 ]
 PresetOption = Annotated[
     Preset,
-    typer.Option(
-        help="'paper': the published code's numbers. 'default': an answer of function words only is not certain."
-    ),
+    typer.Option(help="'paper': the published code's numbers. 'default': counts tokens of the same spelling only."),
 ]
 FunctionWordsOption = Annotated[
     FunctionWords | None,
