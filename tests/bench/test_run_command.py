@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from semtoken.bench.estimate import estimate
 from semtoken.cli.app import app
+from semtoken.cli.bench_run import resolve
 from tests.bench.runs import tiny_settings
 
 
@@ -85,7 +88,8 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
 def test_a_model_that_several_steps_need_fails_with_one_message(settings: Path) -> None:
     result = invoke(settings, "--methods", "ccp,semantic_entropy", "--nli", "/nowhere", "-o", "x")
     assert result.exit_code == 1
-    first, second = (line for line in result.stderr.splitlines() if line.startswith(("Failed", "Error")))
+    *progress, first, second = result.stderr.splitlines()
+    assert all("whole run" in line for line in progress)
     assert first == (
         "Failed: tiny on questions, entailment; tiny on questions, alternative_entailment: "
         "The NLI model cannot be loaded: there is no directory /nowhere."
@@ -104,3 +108,28 @@ def test_failures_are_listed_and_change_the_exit_status(settings: Path, tmp_path
     assert "Error: 1 step failed, everything else in x is done" in result.stderr
     assert "There is no directory" in Path("x/run.log").read_text()
     assert "35 of 35" in " ".join(invoke(path, "--out", "x", "--dry-run").stdout.split())
+
+
+def test_an_estimate_tries_a_few_questions_and_leaves_nothing(settings: Path, tmp_path: Path) -> None:
+    result = invoke(settings, "--estimate")
+    assert result.exit_code == 0, result.output
+    assert "for 7 questions" in result.stdout and "from up to 8 questions of each data set" in result.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: Path, tmp_path: Path) -> None:
+    resolved = resolve(settings, {})
+    start = time.perf_counter()
+    found = estimate(resolved, {"questions": 7})
+    elapsed = time.perf_counter() - start
+    assert invoke(settings, "-o", "x").exit_code == 0
+    on_disk = sum(path.stat().st_size for path in Path("x").rglob("*") if path.is_file())
+    assert found.questions == 7
+    assert found.n_bytes == pytest.approx(on_disk, rel=0.1)
+    assert found.seconds > 0 and found.seconds + found.setup_seconds <= elapsed
+
+
+def test_an_estimate_whose_trial_fails_names_the_step(settings: Path) -> None:
+    result = invoke(settings, "--methods", "semantic_entropy", "--nli", "/nowhere", "--estimate")
+    assert result.exit_code == 1
+    assert "Entailment failed: The NLI model cannot be loaded" in result.stderr

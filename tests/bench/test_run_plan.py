@@ -154,6 +154,7 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"decoding": {"seed": 1}}, ("samples",)),
     ({"decoding": {"n_samples": 4}}, ("samples",)),
     ({"decoding": {"top_k": 4}}, ("greedy",)),
+    ({"decoding": {"share_prefix": True}}, ("greedy",)),
     ({"decoding": {"max_new_tokens": 9}}, ("greedy", "samples")),
     ({"nli": str(almanac_clusters_path())}, ("entailment", "alternative_entailment")),
     ({"similarity": str(almanac_clusters_path())}, ("similarity", "token_relevance", "sample_token_relevance")),

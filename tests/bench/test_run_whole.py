@@ -18,6 +18,7 @@ import semtoken
 from semtoken._files import WORKING
 from semtoken.backends.transformers import TransformersBackend
 from semtoken.bench.read_results import collect
+from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
@@ -311,3 +312,28 @@ def test_two_sets_with_one_label_are_refused(made: Any, tmp_path: Path) -> None:
 def test_a_folder_without_a_run_cannot_be_collected(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no benchmark run"):
         collect(tmp_path)
+
+
+def test_a_shared_prefix_changes_no_answer_and_reports_no_overhead(tmp_path: Path) -> None:
+    examples = "".join(f"Q: What is the capital of {name}?\nA: {city}\n" for name, city in EXAMPLES)
+    settings: dict[str, Any] = {
+        "models": [{"name": "almanac", "batch_size": 4, "device": "cpu"}],
+        "datasets": [{"name": "almanac", "prompt": examples + "Q: {question}\nA:"}],
+        "methods": ["perplexity"],
+        "limit": 12,
+    }
+    assert start(settings, tmp_path / "alone") == []
+    assert start(settings | {"decoding": {"share_prefix": True}}, tmp_path / "shared") == []
+    (alone,) = (found for found in shards(tmp_path / "alone").values() if "top_log_probs" in found)
+    (shared,) = (found for found in shards(tmp_path / "shared").values() if "top_log_probs" in found)
+    assert len(alone["token_ids"]) == 12 and alone["token_ids"] == shared["token_ids"]
+    for values, others in zip(alone["log_probs"], shared["log_probs"], strict=True):
+        np.testing.assert_allclose(others, values, atol=1e-4)
+    (before,), (after,) = collect(tmp_path / "alone").cells, collect(tmp_path / "shared").cells
+    assert "shared_prefix" not in before.steps and after.steps["shared_prefix"] > 0
+    assert any("read once" in note for note in collect(tmp_path / "shared").notes)
+    (plain,), (other,) = (measure(collect(tmp_path / name), "exact", n_resamples=10) for name in ("alone", "shared"))
+    assert plain.methods["perplexity"].percent > 0 and np.isnan(other.methods["perplexity"].percent)
+
+
+EXAMPLES = (("France", "Paris"), ("Italy", "Rome"), ("Spain", "Madrid"), ("Japan", "Tokyo"))

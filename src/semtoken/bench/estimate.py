@@ -47,7 +47,7 @@ def estimate(settings: RunSettings, counts: dict[str, int]) -> Estimate:
     with TemporaryDirectory(prefix="semtoken-") as folder:
         run = Path(folder) / "trial"
         start = time.perf_counter()
-        failures = run_benchmark(settings.model_copy(update={"limit": TRIAL}), run)
+        failures = run_benchmark(settings.model_copy(update={"limit": min(TRIAL, settings.limit or TRIAL)}), run)
         elapsed = time.perf_counter() - start
         if failures:
             raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")

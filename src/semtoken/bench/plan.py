@@ -218,9 +218,10 @@ class _Steps:
             "model": self.identities["model"],
             "max_new_tokens": decoding.max_new_tokens,
         }
+        greedy = {"top_k": decoding.top_k} | ({"share_prefix": True} if decoding.share_prefix else {})
         drawn = {"n_samples": decoding.n_samples, "temperature": decoding.temperature, "seed": decoding.seed}
         return {
-            "greedy": self._step("greedy", "greedy", shared | {"top_k": decoding.top_k}),
+            "greedy": self._step("greedy", "greedy", shared | greedy),
             "samples": self._step("samples", "samples", shared | drawn),
         }
 

@@ -24,6 +24,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
+from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
@@ -109,6 +110,11 @@ class _Reader:
             return None
         scores = self._columns("scores", UNCERTAINTY)
         seconds = self._seconds()
+        if SHARED_PREFIX in seconds:
+            self.notes.append(
+                f"{self.plan.title}: what the prompts begin with, where it is long enough, was read once "
+                f"({seconds[SHARED_PREFIX]:.1f} s), so there is no overhead in percent of the generation."
+            )
         steps = {name: value for name, value in seconds.items() if not name.startswith("score:")}
         return Cell(
             model=self.plan.model,

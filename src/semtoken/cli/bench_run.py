@@ -220,7 +220,7 @@ def show_estimate(settings: RunSettings) -> None:
     found = estimate(settings, {one.label: len(one.questions) for one in read_datasets(settings)})
     out.print(
         f"About {duration(found.seconds)} for {found.questions:,} questions, {duration(found.setup_seconds)} to load "
-        f"and cluster, and {found.n_bytes / 1e6:,.0f} MB on disk; from {TRIAL} questions of each data set.",
+        f"and cluster, and {found.n_bytes / 1e6:,.0f} MB on disk; from up to {TRIAL} questions of each data set.",
         soft_wrap=True,
     )
 

@@ -21,6 +21,8 @@ from semtoken.statistics.steps import STC_STEPS, RecordingStep
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 
+SHARED_PREFIX = "shared_prefix"
+"""What the seconds of reading the common beginning of all prompts are called in `Timings`."""
 Progress = Callable[[str, int, int], None]
 """Called with (step, done, of how many)."""
 
@@ -134,7 +136,7 @@ def _decode(
     if progress is not None:
         observers = [*observers, _Count(progress, step, len(prompts), decoding.n)]
     if decoding.share_prefix and hasattr(backend, "read_prefix"):
-        with timings.measure("shared_prefix"):
+        with timings.measure(SHARED_PREFIX):
             backend.read_prefix(prompts)
     with timings.measure(step):
         return backend.generate(prompts, decoding, observers)

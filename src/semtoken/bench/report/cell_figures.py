@@ -22,6 +22,7 @@ from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResult
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.metrics import Difference, Estimate, Resampled, holm, permutation_test, resample
+from semtoken.statistics import SHARED_PREFIX
 
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
 """What STC is without its parts; not among the methods that it is compared with."""
@@ -269,12 +270,13 @@ def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -
 
 def _method(cell: Cell, name: str, quality: Mapping[str, Quality]) -> MethodFigures:
     seconds = cell.seconds.get(name, math.nan)
+    comparable = cell.greedy_seconds > 0 and SHARED_PREFIX not in cell.steps
     return MethodFigures(
         name=name,
         quality=quality,
         undefined=_count_undefined(cell.uncertainty[name]),
         seconds=seconds,
-        percent=100 * seconds / cell.greedy_seconds if cell.greedy_seconds > 0 else math.nan,
+        percent=100 * seconds / cell.greedy_seconds if comparable else math.nan,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
@@ -32,20 +33,21 @@ def _backend(context: Context) -> Answering:
 
 def greedy(context: Context) -> Recorder:
     """Greedy answers with log-probabilities and alternatives."""
-    return _answers(context, _backend(context).greedy, columns_of("greedy"))
+    return _answers(context, _backend(context).greedy, context.decoding, columns_of("greedy"))
 
 
 def samples(context: Context) -> Recorder:
     """Sampled answers with log-probabilities and hidden states."""
-    return _answers(context, _backend(context).samples, columns_of("samples"))
+    decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
+    return _answers(context, _backend(context).samples, decoding, columns_of("samples"))
 
 
-def _answers(context: Context, generate: Generate, columns: Collection[str]) -> Recorder:
+def _answers(context: Context, generate: Generate, decoding: Decoding, columns: Collection[str]) -> Recorder:
     """One row of the named fields for each answer."""
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
-        found = generate(part.prompts, context.decoding, timings)
+        found = generate(part.prompts, decoding, timings)
         fields = [{name: getattr(one, name) for name in columns} for one in found]
         yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
 
