@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semtoken.results import ScoredResponse
-from semtoken.view import number, shaded_text
+from semtoken.view import number, shaded_text, visible
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -76,6 +76,6 @@ def show(asked: Asked, answer: ScoredResponse, disputes: Sequence[Dispute], cons
 def considered(dispute: Dispute) -> str:
     """What competed at a step: at "Istanbul" the model also considered "Ankara" (9 %)."""
     others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
-    named = ", ".join(f"“{c.continuation}” ({c.probability:.0%})" for c in others[:3])
-    part = dispute.part.text.strip()
+    named = ", ".join(f"“{visible(c.continuation)}” ({c.probability:.0%})" for c in others[:3])
+    part = visible(dispute.part.text.strip())
     return f"at “{part}” the model also considered {named}" if named else f"at “{part}” it was least sure"
