@@ -169,6 +169,7 @@ def _publish(working: Path, path: Path) -> None:
             return
         try:
             if _exchange(working, path):
+                shutil.rmtree(former_folder(path), ignore_errors=True)  # of a process that was killed
                 return
         except FileNotFoundError:
             continue
