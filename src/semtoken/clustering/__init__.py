@@ -140,7 +140,7 @@ def cluster_table(
     InsufficientMemory
         The work would not fit; refused before it starts.
     MissingExtra
-        numba, SciPy, scikit-learn or threadpoolctl is missing.
+        numba, scikit-learn or threadpoolctl is missing.
     """
     start, cpu = time.perf_counter(), time.process_time()
     _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
