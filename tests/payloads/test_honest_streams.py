@@ -105,8 +105,9 @@ def test_the_reader_is_linear() -> None:
             reader.feed(stream[at : at + piece])
         return time.process_time() - start
 
-    for piece in (10**3, 10**8):
-        assert seconds(2_000_000, piece) < 40 * max(seconds(200_000, piece), 0.01)
+    for piece in (10**3, 10**8):  # the least of several: other work on the machine only ever adds
+        small, large = (min(seconds(size, piece) for _ in range(4)) for size in (200_000, 2_000_000))
+        assert large < 40 * max(small, 0.01)
 
 
 # --- damaged streams -------------------------------------------------------------------------------------------------
