@@ -25,7 +25,9 @@ def printable(text: str) -> str:
     Model names, error messages and answers come from servers; escape sequences in them could rename the window, clear
     the screen or hide what was written before.
     """
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    from semtoken.view import visible
+
+    return visible(text)
 
 
 def untrusted(text: str, style: str = "") -> Text:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from semtoken._cache import cache_root
-from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import ModelError
 from semtoken.models.catalogue import CATALOGUE
 
-ALMANAC = "almanac"
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""
 GGUF_SUFFIX = ".gguf"
