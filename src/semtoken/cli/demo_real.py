@@ -76,6 +76,6 @@ def show(asked: Asked, answer: ScoredResponse, disputes: Sequence[Dispute], cons
 def considered(dispute: Dispute) -> str:
     """What competed at a step: at "Istanbul" the model also considered "Ankara" (9 %)."""
     others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
-    named = ", ".join(f"“{visible(c.continuation)}” ({c.probability:.0%})" for c in others[:3])
+    named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
     part = visible(dispute.part.text.strip())
     return f"at “{part}” the model also considered {named}" if named else f"at “{part}” it was least sure"
