@@ -27,7 +27,7 @@ package: $(VENV)/package.installed
 	$(BIN)/python scripts/check_package.py
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The lowest versions that pyproject.toml declares of what the core needs: the commands start, a vocabulary is scored.
 test-lowest:

@@ -95,7 +95,8 @@ def list_(as_json: JsonOption = False) -> None:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
     for name in ("name", "settings", "tokens", "MB", "made (UTC)"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("tokens", "MB") else "left")
+        whole = name == "name"  # it is typed again to remove an entry, so it must not be broken
+        table.add_column(name, overflow="fold", no_wrap=whole, justify="right" if name in ("tokens", "MB") else "left")
     for e in entries:
         table.add_row(
             Text(e.name),
