@@ -17,7 +17,7 @@ SOURCE = Path(semtoken.__file__).parent
 LAYERS = (
     "errors _arrays _extras _cache _files stopwords",
     "almanac",
-    "vocabulary _tokenizers models clustering results generation metrics parts",
+    "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
     "tables packing persistence cards record_files",
     "clusters cluster_cache engine_tokens",
     "calibration",
@@ -28,7 +28,7 @@ LAYERS = (
     "backends stc probing",
     "statistics",
     "bench score_file",
-    "view cli web",
+    "cli web",
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""
 

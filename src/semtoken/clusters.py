@@ -236,6 +236,11 @@ class TokenClusters:
     def __repr__(self) -> str:
         return f"TokenClusters({self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens, {self.signature})"
 
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.artifacts import clusters_card
+
+        return clusters_card(self)
+
     @cached_property
     def n_clusters(self) -> int:
         """Number of clusters."""

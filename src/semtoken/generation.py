@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
+from semtoken.results import shortened
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]
@@ -43,7 +44,7 @@ def _layout(
     return {"layout": Layout(kind, depth, per, form)}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Generation:
     """One produced answer with its records: n tokens, M samples of the same prompt. None: not recorded.
 
@@ -120,6 +121,10 @@ class Generation:
         recorded = [getattr(self, name) for name, layout in LAYOUTS.items() if layout.per == "sample"]
         samples = next((len(value) for value in recorded if value is not None), 0)
         self._require_one_per("sample", samples)
+
+    def __repr__(self) -> str:
+        others = ", ".join(sorted(self.recorded - {"text", "token_ids", "distribution"})) or "nothing else"
+        return f"Generation({shortened(self.text)!r}, {len(self.token_ids)} tokens; recorded: {others})"
 
     @property
     def sample_text_index(self) -> list[int] | None:

@@ -102,7 +102,7 @@ class ValueEnds:
     """Of an array: a bracket follows, not a comma."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoredToken:
     """One token of an answer."""
 
@@ -147,6 +147,10 @@ class ScoredToken:
     """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
     function_word: bool = False
     """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
+
+    def __repr__(self) -> str:
+        counted = "neutral" if self.neutral else f"counted={self.clustered_probability:.4g}"
+        return f"ScoredToken({self.text!r}, probability={self.probability:.4g}, {counted})"
 
     @property
     def probability(self) -> float:
@@ -195,7 +199,7 @@ class ScoredToken:
         return math.exp(low), math.exp(high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScoredResponse:
     """An answer with its uncertainty by Semantic Token Clustering (Cao et al., EACL 2026)."""
 
@@ -221,6 +225,19 @@ class ScoredResponse:
     """The model that answered, where the clusters are those of another model with the same tokenizer."""
     truncated: bool | None = None
     """The answer was cut off by the token limit; None where that is not known."""
+
+    def __repr__(self) -> str:
+        low, high = self.uncertainty_bounds
+        bounds = "" if low == high else f" ({low:.4g} to {high:.4g})"
+        score = f"uncertainty={self.uncertainty:.4g}{bounds}"
+        facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
+        flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
+        return f"ScoredResponse({shortened(self.text)!r}, {score}, {facts}{flags})"
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.answers import answer_card
+
+        return answer_card(self)
 
     @property
     def uncertainty(self) -> float:
@@ -382,6 +399,20 @@ class ScoredResponse:
         """
         pandas = require("pandas", extra="frames")
         return pandas.DataFrame(self.to_dict()["tokens"])
+
+
+class Answers(list[ScoredResponse]):
+    """A list of scored answers, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.answers import answers_table
+
+        return answers_table(self)
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text for one line: its beginning, where it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:

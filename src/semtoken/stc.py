@@ -15,7 +15,7 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
-from semtoken.results import ScoredResponse
+from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class _InOrder(Observer):
     top_k = 0
 
     def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None) -> None:
-        self.found: list[ScoredResponse] = []
+        self.found = Answers()
         self._stc = stc
         self._scores = scores
         self._on_result = on_result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import shutil
@@ -252,3 +253,10 @@ def test_names_too_long_or_strange_for_a_figure_do_no_harm(recwarn: pytest.Warni
     assert len(axis.get_title()) == 32
     assert all(len(plot.name) < 100 and "模型" in plot.svg.decode() for plot in plots([found], []))
     assert [str(one.message) for one in recwarn] == []
+
+
+def test_a_notebook_shows_the_headline_and_every_table() -> None:
+    card = report()._repr_html_()
+    assert "<script" not in card and "\x1b" not in card and html.escape(HOSTILE[:10]) in card
+    assert all(html.escape(table.title) in card for one in report().sections for table in one.tables)
+    assert repr(report()).startswith("Report(Benchmark run") and len(repr(report())) < 400

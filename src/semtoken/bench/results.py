@@ -56,7 +56,7 @@ class ClusteringRecord:
     """Clusters of some frequent words, each as the texts of its tokens."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunResults:
     """Everything in a run that is complete."""
 
@@ -71,3 +71,7 @@ class RunResults:
     clusterings: tuple[ClusteringRecord, ...]
     notes: tuple[str, ...] = field(default=())
     """What a reader of the tables must know: missing verdicts, incomplete cells."""
+
+    def __repr__(self) -> str:
+        cells = ", ".join(f"{cell.model} on {cell.dataset}" for cell in self.cells)
+        return f"RunResults({str(self.path)!r}: {cells or 'no complete cell'})"

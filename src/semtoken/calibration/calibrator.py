@@ -30,7 +30,7 @@ from semtoken.results import Flag
 Method = Literal["blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibrator:
     """A map from `log_score` to the chance that an answer is right.
 
@@ -56,6 +56,15 @@ class Calibrator:
     """What is decided with it."""
     created: str = ""
     """When it was fitted, UTC."""
+
+    def __repr__(self) -> str:
+        promise = "no threshold" if self.threshold is None else repr(self.threshold)
+        return f"Calibrator({self.method}, {self.n} labelled answers, {self.n_correct} right, {promise})"
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.artifacts import calibrator_card
+
+        return calibrator_card(self)
 
     @classmethod
     def fit(

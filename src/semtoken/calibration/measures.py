@@ -36,7 +36,7 @@ class Bin:
     high: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Chances against what came true. Losses: lower is better; a negative gain means better than the base rate."""
 
@@ -55,6 +55,19 @@ class Report:
     """The same of the log loss."""
     bins: tuple[Bin, ...]
     """Reliability: bins of equal count, ascending chance."""
+
+    def __repr__(self) -> str:
+        gain = self.brier_gain
+        return (
+            f"Report(n={self.n}, base_rate={self.base_rate:.3f}, brier={self.brier.value:.3f}, "
+            f"brier_gain={gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f}), "
+            f"calibration_error={self.calibration_error:.3f}, {len(self.bins)} bins)"
+        )
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.artifacts import calibration_report_card
+
+        return calibration_report_card(self)
 
 
 def brier_scores(chances: FloatArray, correct: FloatArray) -> FloatArray:

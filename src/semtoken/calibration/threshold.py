@@ -39,7 +39,7 @@ class Decision:
     """The promise in one sentence."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Threshold:
     """The largest uncertainty that is still accepted, and what it promises.
 
@@ -69,6 +69,14 @@ class Threshold:
     """The fixed sequence, the failed test last."""
     fingerprint: Fingerprint = NOTHING_KNOWN
     """Where the labelled answers came from."""
+
+    def __repr__(self) -> str:
+        return f"Threshold({self.statement!r})"
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.artifacts import threshold_card
+
+        return threshold_card(self)
 
     @classmethod
     def fit(

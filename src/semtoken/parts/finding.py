@@ -15,7 +15,7 @@ from semtoken.parts.fields import find_fields, missing_fields, subschema
 from semtoken.parts.figures import find_figures, find_references
 from semtoken.parts.json_values import find_json
 from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
-from semtoken.parts.records import AnswerTokens, Equality, Found, Part
+from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
 from semtoken.results import ScoredResponse
 
@@ -81,7 +81,7 @@ def parts_of(
     found, complete, missing = _found(
         said, by, schema, keys=keys, containers=containers, language=language, calls=calls
     )
-    parts: list[Part] = []
+    parts = Parts()
     for one in found:
         own = tokens.prose if one.equality == "meaning" else one.equality
         one = replace(one, equality=equality or own)
@@ -90,7 +90,8 @@ def parts_of(
             continue
         part = part_of(tokens, _moved(one, shift), complete=complete)
         parts.append(_with_negations(tokens, part) if part.kind == "sentence" else part)
-    return parts + [_missing(path, subschema(schema, path)) for path in missing]
+    parts.extend(_missing(path, subschema(schema, path)) for path in missing)
+    return parts
 
 
 def _found(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.results import Flag
+from semtoken.results import Flag, shortened
 
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
@@ -103,7 +103,7 @@ class AnswerTokens:
         return last if end >= len(self.text) and last < len(self) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Part:
     """A part of an answer with its confidence."""
 
@@ -161,6 +161,18 @@ class Part:
     allowed_mass: float | None = None
     """Their total before normalising: small where the model wanted to write something else."""
 
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f"path={self.path!r}, "
+        confidence = "unknown" if self.confidence is None else f"{self.confidence:.4g}"
+        flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
+        what = f"kind={self.kind!r}, equality={self.equality!r}"
+        return f"Part({where}{shortened(self.text)!r}, confidence={confidence}, {what}{flags})"
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.answers import part_card
+
+        return part_card(self)
+
     @property
     def uncertainty(self) -> float | None:
         """1 - confidence."""
@@ -173,6 +185,15 @@ class Part:
     def has(self, code: str) -> bool:
         """Whether a flag of that code is set."""
         return any(flag.code == code for flag in self.flags)
+
+
+class Parts(list[Part]):
+    """A list of parts, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.answers import parts_table
+
+        return parts_table(self)
 
 
 def character_ranges(pieces: Sequence[bytes]) -> tuple[IdArray, IdArray]:

@@ -12,7 +12,7 @@ from semtoken.errors import BackendError, InvalidInput, SemtokenError, Vocabular
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind
 from semtoken.payloads.segments import FORBIDDEN
-from semtoken.results import Distribution, Flag, ScoredResponse
+from semtoken.results import Answers, Distribution, Flag, ScoredResponse
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
@@ -77,7 +77,7 @@ def score_payload(
     )
     payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
     known = distribution or payload.distribution
-    scored: list[ScoredResponse] = []
+    scored = Answers()
     for choice in payload.choices:
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")

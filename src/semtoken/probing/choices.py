@@ -18,7 +18,7 @@ import numpy as np
 from semtoken._arrays import FloatArray, log_sum_exp
 from semtoken.backends.base import Backend, Observer, Step
 from semtoken.errors import InvalidInput
-from semtoken.parts import Part
+from semtoken.parts import Part, Parts
 from semtoken.parts.fields import allowed_values, subschema
 from semtoken.parts.finding import as_schema
 from semtoken.probing.competing import prompt_ids
@@ -56,7 +56,7 @@ def with_choices(
         for value in _allowed(part, described)
     ]
     if not options:
-        return list(parts)
+        return Parts(parts)
     ends = _Ends(options, stc.backend.vocabulary)
     asked = prompt_ids(stc.backend, prompt)
     stc.backend.read(
@@ -68,7 +68,7 @@ def with_choices(
     told: dict[int, dict[str, float]] = {}
     for one, total in zip(options, ends.totals, strict=True):
         told.setdefault(one.part, {})[one.name] = math.exp(min(float(total), 0.0))
-    return [_with(part, told[number]) if number in told else part for number, part in enumerate(parts)]
+    return Parts(_with(part, told[number]) if number in told else part for number, part in enumerate(parts))
 
 
 @dataclass(frozen=True)

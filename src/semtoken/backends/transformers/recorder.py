@@ -21,7 +21,7 @@ from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
-from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.results import Answers, Distribution, Running, ScoredResponse
 from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
 
 require("torch", extra="transformers")
@@ -224,7 +224,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         with self._lock:
             self._take_in_last(ids)
             distribution: Distribution = "processed" if self._masked else "raw"
-            results = []
+            results = Answers()
             for i in range(len(self._finished)):
                 generated = ids[i, self._prompt_length :].tolist()
                 self._scores.truncate(i, self._length(generated) if lengths is None else lengths[i])

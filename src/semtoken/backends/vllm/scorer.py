@@ -19,7 +19,7 @@ from semtoken.backends.vllm.outputs import LogprobsMode, completions, score_outp
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InsufficientMemory, InvalidInput
-from semtoken.results import ScoredResponse
+from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
 
@@ -221,7 +221,7 @@ class VLLMScorer:
         params.prompt_logprobs, params.logprobs = -1 if exact else top_k, None
         texts = [prompt + reply for prompt, reply in zip(encoded, replies, strict=True)]
         mode = self.logprobs_mode.replace("processed", "raw")  # nothing is processed before a prompt
-        results: list[ScoredResponse] = []
+        results = Answers()
         for group in self._groups([len(ids) for ids in texts], whole=exact):
             outputs = self._run([texts[i] for i in group], params, generate_kwargs)
             for i, output in zip(group, outputs, strict=True):

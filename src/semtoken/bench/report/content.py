@@ -43,7 +43,7 @@ class Section:
     """Long tables that the page shows when asked to."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Everything that is written."""
 
@@ -59,6 +59,14 @@ class Report:
     tests: tuple[Comparison, ...] = ()
     answers: bytes = b""
     """See `semtoken.bench.answers_table`."""
+
+    def __repr__(self) -> str:
+        return f"Report({self.title}: {self.subtitle})"
+
+    def _repr_html_(self) -> str:
+        from semtoken.notebook.artifacts import bench_report_card
+
+        return bench_report_card(self)
 
     @property
     def tables(self) -> list[Table]:
