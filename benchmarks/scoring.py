@@ -24,9 +24,10 @@ from rich.table import Table
 
 import semtoken as st
 from semtoken._arrays import log_normalizers
+from semtoken.choices import Preset
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.scoring.rules import Preset, ScoringRules
+from semtoken.scoring.rules import ScoringRules
 from semtoken.stopwords import english_stopwords
 from semtoken.vocabulary import Vocabulary, neutral_mask, normalize
 

@@ -15,7 +15,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors _arrays _extras _cache _files stopwords",
+    "errors choices _arrays _extras _cache _files stopwords",
     "almanac",
     "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
     "tables packing persistence cards record_files",

@@ -25,15 +25,14 @@ from semtoken import persistence
 from semtoken._extras import require
 from semtoken.almanac import ALMANAC, almanac_clusters_path
 from semtoken.cards import CARD_CLUSTERS, write_card
-from semtoken.clustering import Algorithm, cluster_table
-from semtoken.clustering.agglomerative import Linkage
+from semtoken.choices import Algorithm, Embedding, Linkage, Metric
+from semtoken.clustering import cluster_table
 from semtoken.clustering.monitor import Progress
-from semtoken.clustering.rows import Metric
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
-from semtoken.tables import EmbeddingTable, Kind, read_table
+from semtoken.tables import EmbeddingTable, read_table
 from semtoken.vocabulary import Vocabulary, normalize
 
 IdArray = npt.NDArray[np.int64]
@@ -48,7 +47,7 @@ class ClusterSettings:
     algorithm: Algorithm = "agglomerative"
     linkage: Linkage = "complete"
     metric: Metric = "cosine"
-    embedding: Kind = "concatenated"
+    embedding: Embedding = "concatenated"
     seed: int = 0
 
     def facts(self) -> dict[str, Any]:
@@ -107,7 +106,7 @@ class TokenClusters:
         algorithm: Algorithm = "agglomerative",
         linkage: Linkage = "complete",
         metric: Metric = "cosine",
-        embedding: Kind = "concatenated",
+        embedding: Embedding = "concatenated",
         stopwords: Collection[str] | None = None,
         revision: str | None = None,
         seed: int = 0,

@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken._extras import require
+from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from semtoken.parts import By, Finder, Part
+    from semtoken.parts import Finder, Part
     from semtoken.probing import Dispute
     from semtoken.stc import STC
 
@@ -23,7 +24,6 @@ Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
 one of an engine that does not say."""
 Source = Literal["cluster", "prefix", "neutral", "other"]
-Equality = Literal["meaning", "surface", "exact"]
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class ScoredResponse:
         touched = (t.log_clustered_probability for t in self.tokens if t.start < end and t.end > start)
         return -math.expm1(math.fsum(touched)) + 0.0
 
-    def parts(self, by: By | Finder = "phrase", **options: Any) -> list[Part]:
+    def parts(self, by: PartKind | Finder = "phrase", **options: Any) -> list[Part]:
         """Words, phrases, sentences, numbers, JSON fields and so on, each with its own confidence.
 
         Parameters

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response
-from semtoken.backends.load import BackendName, load_backend
+from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import as_prompts, as_responses
 from semtoken.backends.scores import AnswerScores
+from semtoken.choices import BackendName, FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.results import Answers, ScoredResponse
-from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
+from semtoken.scoring import ScoringRules, scorer_for
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute

@@ -19,13 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
+from semtoken.choices import Embedding
 from semtoken.clustering.rows import TableParts
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.gguf import GgufFile
 from semtoken.models.sources import quantization_of, resolve
-
-Kind = Literal["concatenated", "input", "output"]
-"""Which embeddings make up a row: of the input, of the output, or one behind the other."""
 
 Matrix = npt.NDArray[Any]
 """Rows as they are stored: float32, float16, float64, or bfloat16 as its raw bits in uint16."""
@@ -120,7 +118,7 @@ class EmbeddingTable:
 
 
 def token_table(
-    model_or_path: Any, kind: Kind = "concatenated", *, revision: str | None = None
+    model_or_path: Any, kind: Embedding = "concatenated", *, revision: str | None = None
 ) -> npt.NDArray[np.float32]:
     """The embeddings of a model's tokens, as the paper clusters them.
 
@@ -149,10 +147,10 @@ def token_table(
     return read_table(model_or_path, kind, revision=revision).normalized()
 
 
-def read_table(model_or_path: Any, kind: Kind = "concatenated", *, revision: str | None = None) -> EmbeddingTable:
+def read_table(model_or_path: Any, kind: Embedding = "concatenated", *, revision: str | None = None) -> EmbeddingTable:
     """The matrices behind `token_table`, as they are stored: no copy, half the memory where that is 16 bits."""
-    if kind not in get_args(Kind):
-        raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Kind))}, got {kind!r}.")
+    if kind not in get_args(Embedding):
+        raise InvalidInput(f"The embedding must be one of {', '.join(get_args(Embedding))}, got {kind!r}.")
     if not isinstance(model_or_path, str | Path):
         return _table(_matrices_of_model(model_or_path, kind), kind, _origin_of_model(model_or_path))
     source = resolve(model_or_path)
@@ -185,7 +183,7 @@ def _widest(matrix: Matrix) -> Matrix:
 Pair = tuple[Matrix | None, Matrix | None]
 
 
-def _table(pair: Pair, kind: Kind, origin: Origin) -> EmbeddingTable:
+def _table(pair: Pair, kind: Embedding, origin: Origin) -> EmbeddingTable:
     source, head = pair
     tied = source is not None and source is head
     wanted = {"input": [source], "output": [head], "concatenated": [source, None if tied else head]}[kind]
@@ -199,7 +197,7 @@ def _origin_of_gguf(file: GgufFile) -> Origin:
     return Origin(file.path.name, quantization=file.quantization)
 
 
-def _matrices_of_gguf(file: GgufFile, kind: Kind) -> Pair:
+def _matrices_of_gguf(file: GgufFile, kind: Embedding) -> Pair:
     source = file.input_matrix() if kind != "output" else None
     if file.tied and source is not None:
         return source, source
@@ -219,7 +217,7 @@ def _origin_of_model(model: Any) -> Origin:
     return Origin(name, hub_id=name)
 
 
-def _matrices_of_model(model: Any, kind: Kind) -> Pair:
+def _matrices_of_model(model: Any, kind: Embedding) -> Pair:
     if not hasattr(model, "get_input_embeddings") or not hasattr(model, "get_output_embeddings"):
         raise ModelError(
             f"Expected a directory, a hub id or a transformers model, got {type(model).__name__}, which has no "
@@ -299,7 +297,7 @@ class Checkpoint:
         assert self.origin.hub_id is not None
         return _from_hub(self.origin.hub_id, name, self.origin.commit)
 
-    def matrices(self, kind: Kind) -> Pair:
+    def matrices(self, kind: Embedding) -> Pair:
         """Input and output embeddings, those that are asked for."""
         where = self._where()
         source = self._find(where, "input") if kind != "output" else None

@@ -16,15 +16,16 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 import semtoken as st
 from semtoken.calibration import Fingerprint
-from semtoken.calibration.calibrator import Method, cross_validated
+from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, log_complement
 from semtoken.calibration.fitting import fit_beta, fit_venn_abers, smoothed_targets
 from semtoken.calibration.labels import labelled
+from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
 from tests.calibration.worlds import WORLDS
 
-METHODS: tuple[Method, ...] = ("blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram")
+METHODS: tuple[CurveName, ...] = ("blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram")
 
 
 def drawn(n: int, world: str = "overconfident", seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +62,7 @@ def response(log_score: float, text: str = "Paris", **changes: Any) -> ScoredRes
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [30, 200])
-def test_chances_lie_within_what_n_labels_can_show(method: Method, n: int) -> None:
+def test_chances_lie_within_what_n_labels_can_show(method: CurveName, n: int) -> None:
     calibrator = st.Calibrator.fit(*drawn(n), method=method)
     scores = -np.geomspace(1e-12, 1e4, 400)
     chances = calibrator.chance(scores)

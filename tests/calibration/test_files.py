@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.calibration.calibrator import Method
 from semtoken.calibration.files import _digest, _dumped, from_bytes, to_bytes
+from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch
 from tests import worked
@@ -28,7 +28,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_is_saved_comes_back(method: Method, tmp_path: Path) -> None:
+def test_what_is_saved_comes_back(method: CurveName, tmp_path: Path) -> None:
     scores, correct = drawn(80)
     calibrator = st.Calibrator.fit([response(s) for s in scores], correct, method=method)
     threshold = st.Threshold.fit(scores, correct, promise="missed", alpha=0.3)

@@ -1,15 +1,25 @@
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
+from typer.main import get_command
 
-from semtoken import __version__
-from semtoken.cli import cluster, options
+import semtoken.choices
+from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
+from semtoken.choices import DType
+from semtoken.cli.app import app
+from semtoken.cli.model_options import ModelChoice
 from semtoken.errors import SemtokenError
+from semtoken.models.fetch import fetch as fetch_model
+from semtoken.parts import parts_of
+from semtoken.scoring import ScoringRules
 from tests.cli.conftest import RunCommand
 
 COMMANDS = [
@@ -68,20 +78,77 @@ def test_the_entry_point_is_installed() -> None:
     assert "No such command" in result.stderr and "Traceback" not in result.stderr
 
 
-def test_choices_are_those_of_the_library() -> None:
-    from semtoken import clustering, tables
-    from semtoken.clustering.rows import Metric
-    from semtoken.scoring import rules
+def commands_of(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command with its place, those of subcommands too."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands_of(command, *path, name)
+        else:
+            yield (*path, name), command
 
-    for choices, literal in (
-        (options.Preset, rules.Preset),
-        (options.FunctionWords, rules.FunctionWords),
-        (cluster.Algorithm, clustering.Algorithm),
-        (cluster.Linkage, clustering.Linkage),
-        (cluster.Metric, Metric),
-        (cluster.Embedding, tables.Kind),
-    ):
-        assert {choice.value for choice in choices} == set(get_args(literal))
+
+def choices_of(annotation: Any) -> tuple[str, ...]:
+    """The names that an option of this type can have; none for numbers, texts and so on."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(choices_of, get_args(annotation))), ())
+
+
+def test_choices_are_those_of_the_library() -> None:
+    """What the command line offers is what the library takes, in every command."""
+    library: dict[str, Any] = {
+        "preset": inspect.signature(ScoringRules).parameters["preset"],
+        "function_words": inspect.signature(ScoringRules).parameters["function_words"],
+        "algorithm": inspect.signature(cluster_tokens).parameters["algorithm"],
+        "linkage": inspect.signature(cluster_tokens).parameters["linkage"],
+        "metric": inspect.signature(cluster_tokens).parameters["metric"],
+        "embedding": inspect.signature(token_table).parameters["kind"],
+        "backend": inspect.signature(STC.from_pretrained).parameters["backend"],
+        "parts": inspect.signature(parts_of).parameters["by"],
+        "segment": inspect.signature(score_payload).parameters["segment"],
+        "promise": inspect.signature(Threshold.fit).parameters["promise"],
+        "method": inspect.signature(Calibrator.fit).parameters["method"],
+        "origin": inspect.signature(fetch_model).parameters["origin"],
+    }
+    offered: set[str] = set()
+    for place, command in commands_of(get_command(app)):
+        for name, option in inspect.signature(command.callback, eval_str=True).parameters.items():
+            choices = choices_of(option.annotation)
+            if not choices or name in ("against", "executor"):
+                continue
+            offered.add(name)
+            if name == "dtype":
+                assert choices == get_args(DType), place
+                continue
+            named = str(library[name].annotation).split(" | ")[0]
+            assert choices == get_args(getattr(semtoken.choices, named)), (place, name)
+    assert offered == {*library, "dtype"}
+
+
+def test_every_choice_is_taken_by_the_library() -> None:
+    """The names are those of what the library knows how to do, not a list beside it."""
+    from semtoken.backends.load import BACKENDS
+    from semtoken.calibration.fitting import FITS
+    from semtoken.scoring.rules import EQUALITIES, PRESETS
+
+    assert set(get_args(semtoken.choices.Preset)) == set(PRESETS)
+    assert set(get_args(semtoken.choices.Equality)) == set(EQUALITIES)
+    assert get_args(semtoken.choices.BackendName) == BACKENDS
+    assert set(get_args(semtoken.choices.CurveName)) == {*FITS, "blend", "venn-abers"}
+
+
+def test_commands_with_a_model_take_the_same_options() -> None:
+    """A field of `ModelChoice` is an option of every command that reads one, with the same type and help."""
+    commands = dict(commands_of(get_command(app)))
+    names = {field.name for field in fields(ModelChoice)}
+    first = {p.name: p for p in commands["ask",].params if p.name in names}
+    assert set(first) == names
+    for place in (("score",), ("serve",), ("compare",), ("calibrate",)):
+        own = {p.name: p for p in commands[place].params if p.name in names}
+        assert set(own) == names, place
+        for name, option in own.items():
+            assert (option.opts, option.help) == (first[name].opts, first[name].help), (place, name)
+            assert option.default == ("paper" if place == ("compare",) and name == "preset" else first[name].default)
 
 
 @pytest.mark.parametrize(

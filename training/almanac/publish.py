@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from semtoken import TokenClusters
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import QUESTIONS
-from semtoken.tables import Kind
+from semtoken.choices import Embedding
 
 
 def main(out: Annotated[Path, typer.Argument(help="Folder that holds the outputs of all seeds.")]) -> None:
@@ -33,7 +33,7 @@ def main(out: Annotated[Path, typer.Argument(help="Folder that holds the outputs
     publish_clusters(**report["clusters"])
 
 
-def publish_clusters(embedding: Kind, divisor: int) -> None:
+def publish_clusters(embedding: Embedding, divisor: int) -> None:
     """Cluster the shipped model's tokens, V / `divisor` clusters."""
     tokenizer = AutoTokenizer.from_pretrained(almanac_path())
     clusters = TokenClusters.from_model(

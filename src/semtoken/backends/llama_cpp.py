@@ -21,11 +21,11 @@ from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Respo
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
+from semtoken.choices import FunctionWords, Preset
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.scoring import FunctionWords, Preset
 from semtoken.stc import STC, OnResult
 from semtoken.stopwords import english_stopwords
 from semtoken.vocabulary import Vocabulary, neutral_mask

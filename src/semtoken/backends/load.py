@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from semtoken.backends.base import Backend
+from semtoken.choices import BackendName
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 
-BackendName = Literal["transformers", "vllm", "llama-cpp"]
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from semtoken.backends.base import Backend, Prompt
+from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError
 from semtoken.generation import Generation
 from semtoken.scoring import Scorer
 from semtoken.statistics import Decoding, Timings, p_true_log_probs, record_greedy, record_samples
 from semtoken.statistics.clustered import clustered_log_scores
-from semtoken.statistics.p_true import Spelling
 from semtoken.statistics.pairs import FloatArray
 
 GREEDY_FIELDS = frozenset({"log_probs", "top_log_probs"})
@@ -59,6 +59,6 @@ class Answering:
         """See `semtoken.statistics.clustered.clustered_log_scores`."""
         return clustered_log_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
 
-    def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: Spelling) -> FloatArray:
+    def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:
         """See `semtoken.statistics.p_true_log_probs`."""
         return p_true_log_probs(self.backend, questions, answers, spelling=spelling, batch_size=self.batch_size)

@@ -8,20 +8,26 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from semtoken._extras import require
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.bench.judges.settings import JudgeSettings
-from semtoken.clustering import Algorithm
-from semtoken.clustering.agglomerative import Linkage
-from semtoken.clustering.rows import Metric
+from semtoken.choices import (
+    Algorithm,
+    BackendName,
+    DType,
+    Embedding,
+    FunctionWords,
+    Linkage,
+    Metric,
+    Preset,
+    PTrueSpelling,
+)
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.scoring.rules import FunctionWords, Preset
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
-from semtoken.tables import Kind
 
 require("pydantic", extra="bench")
 
@@ -57,7 +63,7 @@ class ClusteringSettings(Strict):
     algorithm: Algorithm = "agglomerative"
     linkage: Linkage = "complete"
     metric: Metric = "cosine"
-    embedding: Kind = "concatenated"
+    embedding: Embedding = "concatenated"
     n_clusters: PositiveInt | None = None
     """By default 16,000, and at most half as many as tokens."""
     seed: int = Field(default=0, ge=0)
@@ -72,10 +78,10 @@ class ModelSettings(Strict):
     """Its name in tables; by default the last part of `name`."""
     revision: str | None = None
     """Branch, tag or commit of a hub id."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    dtype: DType = "auto"
     device: str | None = None
     """"cpu", "cuda:1", ... By default a GPU where there is one. vLLM chooses for itself."""
-    backend: Literal["transformers", "vllm", "llama-cpp"] = "transformers"
+    backend: BackendName = "transformers"
     """What generates. With vLLM samples are other ones, and no hidden states are recorded."""
     engine: dict[str, Any] = Field(default_factory=dict)
     """Further options of `vllm.LLM`, such as `tensor_parallel_size`. Numbers depend on them in the last bits only."""
@@ -138,7 +144,7 @@ class SensitivitySettings(Strict):
     algorithm: tuple[Algorithm, ...] = ()
     metric: tuple[Metric, ...] = ()
     n_clusters: tuple[PositiveInt, ...] = ()
-    embedding: tuple[Kind, ...] = ()
+    embedding: tuple[Embedding, ...] = ()
     linkage: tuple[Linkage, ...] = ()
 
     def variants(self) -> list[tuple[str, Any]]:
@@ -175,7 +181,7 @@ class RunSettings(Strict):
     preset: Preset = "paper"
     function_words: FunctionWords | None = None
     """Which function words are neutral, if not those of the preset."""
-    p_true_spelling: Literal["bare", "with blank", "both"] = "bare"
+    p_true_spelling: PTrueSpelling = "bare"
     nli: str = DEFAULT_NLI
     """Where every model is the almanac, the embedded one by default."""
     similarity: str = DEFAULT_SIMILARITY

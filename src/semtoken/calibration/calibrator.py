@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from semtoken.calibration.fingerprint import (
 from semtoken.calibration.fitting import FITS, fit_venn_abers
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores, require_enough
 from semtoken.calibration.threshold import Decision, Threshold
+from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.results import Flag
-
-Method = Literal["blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +37,7 @@ class Calibrator:
     that was labelled, not about others.
     """
 
-    method: Method
+    method: CurveName
     """Which map; `blend` is the mean of `beta` and `venn-abers`."""
     curve: Curve | None
     """The map, for `blend` its parametric half; None where Venn-Abers alone is the map."""
@@ -71,7 +70,7 @@ class Calibrator:
         cls,
         scored: Any,
         correct: Any,
-        method: Method = "blend",
+        method: CurveName = "blend",
         *,
         prompts: Sequence[Any] | None = None,
         clusters: TokenClusters | None = None,
@@ -100,8 +99,8 @@ class Calibrator:
             Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
             ways; the message says how many are missing.
         """
-        if method not in get_args(Method):
-            raise InvalidInput(f"method must be one of {', '.join(get_args(Method))}. Got {method!r} instead.")
+        if method not in get_args(CurveName):
+            raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
         answers = labelled(scored, correct, prompts)
         require_enough(answers)
         origin = fingerprint_of(scored, fingerprint)
@@ -242,7 +241,7 @@ class Calibrator:
         return chances
 
 
-def fitted(answers: Labelled, method: Method) -> Calibrator:
+def fitted(answers: Labelled, method: CurveName) -> Calibrator:
     """A calibrator of checked answers, without its origin."""
     parametric = "beta" if method == "blend" else method
     curve = None if method == "venn-abers" else FITS[parametric](answers.log_score, answers.correct)
@@ -257,7 +256,7 @@ def fitted(answers: Labelled, method: Method) -> Calibrator:
 
 
 def cross_validated(
-    answers: Labelled, method: Method, *, folds: int = 10, seed: int = 0
+    answers: Labelled, method: CurveName, *, folds: int = 10, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each."""
     order = np.random.default_rng(seed).permutation(answers.n)

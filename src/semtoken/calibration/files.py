@@ -18,6 +18,7 @@ from semtoken._files import dump_json, parse_json, reading_errors, replacing_fil
 from semtoken.calibration.curves import VennAbers, from_parameters, to_parameters
 from semtoken.calibration.fingerprint import fingerprint_from, known_values
 from semtoken.calibration.threshold import threshold_from, threshold_values
+from semtoken.choices import CurveName
 from semtoken.errors import ArtifactError, InvalidInput
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
 
 
 def _calibrator(values: Mapping[str, Any]) -> Calibrator:
-    from semtoken.calibration.calibrator import Calibrator, Method
+    from semtoken.calibration.calibrator import Calibrator
 
     try:
         curve = None if values["curve"] is None else from_parameters(values["curve"])
@@ -118,7 +119,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         raise ArtifactError("It lacks a field that a calibrator has.") from error
     counts = type(n) is int and type(right) is int and 0 < right < n == ascending.size
     ordered = ascending.ndim == 1 and bool((np.diff(ascending) >= 0).all()) and bool((ascending <= 0).all())
-    known = method in get_args(Method) and (curve is None) == (method == "venn-abers")
+    known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
     if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
         raise ArtifactError("It holds numbers outside their ranges.")
     return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created)

@@ -14,12 +14,12 @@ from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores
 from semtoken.calibration.promises import Test
+from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.calibration.calibrator import Calibrator
 
-Promise = Literal["selective", "missed", "joint"]
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""
 

@@ -10,29 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.choices import PartKind
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import out
-from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
-from semtoken.cli.options import (
-    BackendOption,
-    BatchSizeOption,
-    ClustersOption,
-    DeviceOption,
-    DType,
-    DTypeOption,
-    FunctionWordsOption,
-    JsonOption,
-    MaxNewTokensOption,
-    ModelOption,
-    PartKind,
-    PartsOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    TrustRemoteCodeOption,
-    VerboseOption,
-    value_of,
-)
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.models import how_to_ask
+from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
@@ -40,16 +23,14 @@ if TYPE_CHECKING:
     from semtoken.calibration.apply import Applied
 
 
+@model_options()
 def ask(
     questions: Annotated[
         list[str] | None,
         typer.Argument(metavar="QUESTION...", help="One or more questions; '-' reads them from stdin, one a line."),
     ] = None,
-    model: ModelOption = ALMANAC,
-    clusters: ClustersOption = None,
-    backend: BackendOption = "transformers",
-    preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = None,
+    *,
+    choice: ModelChoice,
     max_new_tokens: MaxNewTokensOption = 64,
     batch_size: BatchSizeOption = 8,
     raw_prompt: Annotated[bool, typer.Option("--raw-prompt", help="Send the text to the model as it is.")] = False,
@@ -60,11 +41,6 @@ def ask(
     as_json: JsonOption = False,
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
-    device: DeviceOption = None,
-    dtype: DTypeOption = DType.auto,
-    revision: RevisionOption = None,
-    trust_remote_code: TrustRemoteCodeOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Ask a model; see its answer, how uncertain it is, and which words are.
 
@@ -81,21 +57,9 @@ def ask(
     - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
     """
     asked = _read(questions)
-    choice = ModelChoice(
-        model,
-        clusters,
-        preset.value,
-        value_of(function_words),
-        device,
-        dtype.value,
-        revision,
-        trust_remote_code,
-        verbose,
-        backend,
-    )
     stc = choice.load()
-    applied = applied_to(stc, calibrator, model, abstain_text)
-    asking = how_to_ask(model, stc.tokenizer, raw=raw_prompt)
+    applied = applied_to(stc, calibrator, choice.model, abstain_text)
+    asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
 
     def show(number: int, result: ScoredResponse) -> None:
         if as_json:
@@ -105,7 +69,7 @@ def ask(
             if applied is not None:
                 record |= applied.block(result) | {"response": applied.shown(result)}
             if parts is not None and record["response"] == result.text:  # not of an answer that is held back
-                record["parts"] = [part.to_dict() for part in result.parts(parts.value)]
+                record["parts"] = [part.to_dict() for part in result.parts(parts)]
             typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
@@ -158,7 +122,7 @@ def _print(
     if tokens:
         out.print(Padding(token_table(result), (0, 0, 0, 2)))
     if parts is not None:
-        out.print(Padding(parts_table(result.parts(parts.value)), (0, 0, 0, 2)))
+        out.print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
     out.print()
 
 

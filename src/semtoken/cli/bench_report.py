@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -21,19 +20,13 @@ OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC o
 """Columns that fit a terminal."""
 
 
-class Against(str, Enum):
-    """What a run can be compared with."""
-
-    paper = "paper"
-
-
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
     out_folder: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False)
     ] = None,
     against: Annotated[
-        Against | None, typer.Option(help="'paper': its published figures beside the measured ones.")
+        Literal["paper"] | None, typer.Option(help="'paper': its published figures beside the measured ones.")
     ] = None,
     judge: Annotated[
         str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
@@ -78,7 +71,7 @@ def report(
         made = build_report(
             results,
             judge=judge,
-            paper=against is Against.paper,
+            paper=against == "paper",
             n_resamples=n_resamples,
             texts=texts,
             progress=progress,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, still, tell
 from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from semtoken.bench.settings import RunSettings
 
 DEFAULT_FOLDER = Path("runs")
-
-
-class ExecutorName(str, Enum):
-    """What runs the shards of a run."""
-
-    local = "local"
-    ray = "ray"
 
 
 def run(
@@ -71,11 +64,11 @@ def run(
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, likewise.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
-    backend: Annotated[str | None, typer.Option(help="What generates: 'transformers', 'vllm' or 'llama-cpp'.")] = None,
+    backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
     executor: Annotated[
-        ExecutorName,
+        Literal["local", "ray"],
         typer.Option("--executor", "--engine", help="What runs the shards: this process, or Ray Data jobs."),
-    ] = ExecutorName.local,
+    ] = "local",
     ray_workers: Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")] = 1,
     ray_gpus: Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs a worker; 0.5 shares one.")] = 0,
     ray_address: Annotated[
@@ -117,7 +110,7 @@ def run(
         show_estimate(resolved)
         return
     directory = None if settings is None else settings.absolute().parent
-    by_ray = _ray(ray_workers, ray_gpus, ray_address) if executor is ExecutorName.ray else None
+    by_ray = _ray(ray_workers, ray_gpus, ray_address) if executor == "ray" else None
     with run_bars() as bars:
         failures = run_benchmark(resolved, folder, executor=by_ray, watcher=bars, directory=directory)
     report_failures(failures, folder)

@@ -5,31 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.choices import CurveName, Promise
 from semtoken.cli.calibration_options import origin
 from semtoken.cli.console import counting, out, tell
-from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
-from semtoken.cli.options import (
-    BatchSizeOption,
-    ClustersOption,
-    DeviceOption,
-    DType,
-    DTypeOption,
-    FunctionWordsOption,
-    MaxNewTokensOption,
-    ModelOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    TrustRemoteCodeOption,
-    VerboseOption,
-    value_of,
-)
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.models import how_to_ask
+from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -43,26 +29,7 @@ if TYPE_CHECKING:
 ALMANAC_DEV = "almanac-dev"
 
 
-class PromiseName(str, Enum):
-    """What is promised."""
-
-    selective = "selective"
-    missed = "missed"
-    joint = "joint"
-
-
-class MethodName(str, Enum):
-    """Maps from a score to a chance."""
-
-    blend = "blend"
-    beta = "beta"
-    venn_abers = "venn-abers"
-    platt = "platt"
-    temperature = "temperature"
-    isotonic = "isotonic"
-    histogram = "histogram"
-
-
+@model_options()
 def calibrate(
     source: Annotated[
         Path,
@@ -77,13 +44,13 @@ def calibrate(
     alpha: Annotated[float, typer.Option(help="Share of wrong answers that the promise allows.")] = 0.1,
     delta: Annotated[float, typer.Option(help="How likely the labels may mislead (promise 'selective').")] = 0.1,
     promise: Annotated[
-        PromiseName,
+        Promise,
         typer.Option(
             help="At most alpha: 'selective': of the accepted answers are wrong; 'missed': of the wrong answers are "
             "accepted; 'joint': of all questions get a wrong answer."
         ),
-    ] = PromiseName.selective,
-    method: Annotated[MethodName, typer.Option(help="How a score becomes a chance.")] = MethodName.blend,
+    ] = "selective",
+    method: Annotated[CurveName, typer.Option(help="How a score becomes a chance.")] = "blend",
     start: Annotated[
         float | None,
         typer.Option(help="Share accepted by the strictest threshold tried; fix it before you see labels."),
@@ -101,17 +68,10 @@ def calibrate(
     ] = "exact",
     task: Annotated[str | None, typer.Option(help="A name for the kind of question, for the report.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a calibrator that exists.")] = False,
-    model: ModelOption = ALMANAC,
-    clusters: ClustersOption = None,
-    preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = None,
+    *,
+    choice: ModelChoice,
     max_new_tokens: MaxNewTokensOption = 64,
     batch_size: BatchSizeOption = 8,
-    device: DeviceOption = None,
-    dtype: DTypeOption = DType.auto,
-    revision: RevisionOption = None,
-    trust_remote_code: TrustRemoteCodeOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.
 
@@ -133,29 +93,18 @@ def calibrate(
     answers = read_answers(_embedded(source), label)
     further = [] if unlabelled is None else read_answers(unlabelled, label)
     said = forecast(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
-    if promise is PromiseName.selective:
+    if promise == "selective":
         tell(said)
     known = Fingerprint(task=task)
     if any(answer.log_score is None for answer in answers):
-        choice = ModelChoice(
-            model,
-            clusters,
-            preset.value,
-            value_of(function_words),
-            device,
-            dtype.value,
-            revision,
-            trust_remote_code,
-            verbose,
-        )
         answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known)
     answers, known = _judged(_first_of_each(answers), judge, known)
     calibrator, report = _fitted(
         answers,
         further,
         known,
-        method.value,
-        {"promise": promise.value, "alpha": alpha, "delta": delta, "start": start},
+        method,
+        {"promise": promise, "alpha": alpha, "delta": delta, "start": start},
     )
     _write(output, calibrator, report, answers, said)
     _show(calibrator, report)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
+from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.console import err, out, phases, still, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import RevisionOption, VerboseOption
@@ -22,36 +22,6 @@ if TYPE_CHECKING:
     from semtoken.clusters import ClusterSettings
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-class Algorithm(str, Enum):
-    """How to cluster."""
-
-    agglomerative = "agglomerative"
-    kmeans = "kmeans"
-
-
-class Linkage(str, Enum):
-    """Distance of two clusters, for agglomerative clustering."""
-
-    complete = "complete"
-    average = "average"
-    single = "single"
-
-
-class Metric(str, Enum):
-    """Distance of two tokens."""
-
-    cosine = "cosine"
-    euclidean = "euclidean"
-
-
-class Embedding(str, Enum):
-    """Which embeddings stand for a token."""
-
-    concatenated = "concatenated"
-    input = "input"
-    output = "output"
 
 
 def cluster(
@@ -68,10 +38,10 @@ def cluster(
     n_clusters: Annotated[
         list[int], typer.Option("--n-clusters", "-k", min=1, help="Number of clusters; may be given several times.")
     ] = [16_000],  # noqa: B006  (typer reads the default, nothing changes it)
-    algorithm: Annotated[Algorithm, typer.Option(help="How to cluster.")] = Algorithm.agglomerative,
-    linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = Linkage.complete,
-    metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = Metric.cosine,
-    embedding: Annotated[Embedding, typer.Option(help="Which embeddings to cluster.")] = Embedding.concatenated,
+    algorithm: Annotated[Algorithm, typer.Option(help="How to cluster.")] = "agglomerative",
+    linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = "complete",
+    metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = "cosine",
+    embedding: Annotated[Embedding, typer.Option(help="Which embeddings to cluster.")] = "concatenated",
     seed: Annotated[int, typer.Option(help="For k-means.")] = 0,
     memory_budget: Annotated[
         str | None, typer.Option(help="Memory that may be taken, such as 8G. Default: most of what is free.")
@@ -96,7 +66,7 @@ def cluster(
     from semtoken.clusters import ClusterSettings
 
     still(verbose)
-    wanted = ClusterSettings(n_clusters[0], algorithm.value, linkage.value, metric.value, embedding.value, seed)
+    wanted = ClusterSettings(n_clusters[0], algorithm, linkage, metric, embedding, seed)
     for k, target in targets.items():
         with phases("clustering") as progress:
             clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)

@@ -12,26 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken._files import finite
+from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_report import quiet_metrics
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.console import out, still, tell
-from semtoken.cli.models import ALMANAC
-from semtoken.cli.options import (
-    BackendOption,
-    ClustersOption,
-    DeviceOption,
-    DType,
-    DTypeOption,
-    FunctionWordsOption,
-    MaxNewTokensOption,
-    ModelOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    TrustRemoteCodeOption,
-    VerboseOption,
-    value_of,
-)
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import MaxNewTokensOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -46,6 +32,7 @@ TOO_FEW = 5
 SECONDS = ("seconds", "percent of generation time")
 
 
+@model_options(preset="paper")
 def compare(
     questions: Annotated[
         str,
@@ -54,11 +41,8 @@ def compare(
             'JSON lines: {"question": "...", "answers": ["...", ...]}.'
         ),
     ] = ALMANAC,
-    model: ModelOption = ALMANAC,
-    backend: BackendOption = "transformers",
-    clusters: ClustersOption = None,
-    preset: PresetOption = Preset.paper,
-    function_words: FunctionWordsOption = None,
+    *,
+    choice: ModelChoice,
     limit: Annotated[
         int, typer.Option(min=0, help="A random part of so many questions, the same for the same seed; 0: all.")
     ] = DEFAULT_LIMIT,
@@ -93,11 +77,6 @@ def compare(
     json: Annotated[
         Path | None, typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False)
     ] = None,
-    device: DeviceOption = None,
-    dtype: DTypeOption = DType.auto,
-    revision: RevisionOption = None,
-    trust_remote_code: TrustRemoteCodeOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Compare STC with fourteen other methods on questions whose answers are known.
 
@@ -115,18 +94,18 @@ def compare(
     """
     from semtoken.bench.settings import check_settings
 
-    still(verbose)
+    still(choice.verbose)
     for path in (csv, markdown, json):
         _check_writable(path)
     of_model = {
-        "name": model,
-        "backend": backend,
-        "clusters": clusters,
-        "device": device,
-        "dtype": dtype.value,
-        "revision": revision,
+        "name": choice.model,
+        "backend": choice.backend,
+        "clusters": choice.clusters,
+        "device": choice.device,
+        "dtype": choice.dtype,
+        "revision": choice.revision,
         "batch_size": batch_size,
-        "trust_remote_code": trust_remote_code,
+        "trust_remote_code": choice.trust_remote_code,
     }
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
@@ -134,8 +113,8 @@ def compare(
         "methods": ["stc", *(name.strip() for name in methods.split(",") if name.strip())] if methods else None,
         "judges": judge,
         "controls": controls or None,
-        "preset": preset.value,
-        "function_words": value_of(function_words),
+        "preset": choice.preset,
+        "function_words": choice.function_words,
         "limit": limit or None,
         "seed": seed,
         "decoding": {

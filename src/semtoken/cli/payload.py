@@ -5,36 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.choices import SegmentKind
 from semtoken.cli.console import json_line, out, untrusted
-from semtoken.cli.options import (
-    FunctionWordsOption,
-    JsonOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    value_of,
-)
+from semtoken.cli.options import FunctionWordsOption, JsonOption, PresetOption, RevisionOption
 from semtoken.errors import InvalidInput, SemtokenError
 
 if TYPE_CHECKING:
     from semtoken import TokenClusters
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
-
-
-class Part(str, Enum):
-    """Which part of a choice is scored."""
-
-    answer = "answer"
-    reasoning = "reasoning"
-    refusal = "refusal"
-    tool_call = "tool_call"
 
 
 def score_payload(
@@ -51,11 +35,11 @@ def score_payload(
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: told from their fields.")
     ] = None,
-    segment: Annotated[Part, typer.Option(help="The part of each choice to score.")] = Part.answer,
+    segment: Annotated[SegmentKind, typer.Option(help="The part of each choice to score.")] = "answer",
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Temperature of the request: SGLang's log-probabilities follow it.")
     ] = None,
-    preset: PresetOption = Preset.default,
+    preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
     proxy_for: Annotated[
         str | None,
@@ -87,9 +71,9 @@ def score_payload(
             results = score(
                 payload,
                 loaded,
-                preset.value,
-                segment=segment.value,
-                function_words=value_of(function_words),
+                preset,
+                segment=segment,
+                function_words=function_words,
                 proxy_for=proxy_for,
             )
         except SemtokenError as error:

@@ -9,12 +9,7 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
-from semtoken.cli.options import (
-    FunctionWordsOption,
-    Preset,
-    PresetOption,
-    value_of,
-)
+from semtoken.cli.options import FunctionWordsOption, PresetOption
 from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
@@ -44,7 +39,7 @@ def proxy(
         str | None,
         typer.Option(help="The upstream's model, if the clusters come from another one with the same tokenizer."),
     ] = None,
-    preset: PresetOption = Preset.default,
+    preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 32,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
@@ -125,7 +120,7 @@ def proxy(
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
-    rules = ScoringRules(preset.value, value_of(function_words))
+    rules = ScoringRules(preset, function_words)
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
     chances = applied(calibrator, found, signature=signature, scores="top-k", k=top_logprobs)

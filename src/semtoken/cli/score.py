@@ -11,31 +11,16 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption, applied_to, calibrator_settings
 from semtoken.cli.console import counting, tell
-from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
-from semtoken.cli.options import (
-    BackendOption,
-    BatchSizeOption,
-    ClustersOption,
-    DeviceOption,
-    DType,
-    DTypeOption,
-    FunctionWordsOption,
-    MaxNewTokensOption,
-    ModelOption,
-    PartsOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    TrustRemoteCodeOption,
-    VerboseOption,
-    value_of,
-)
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.models import how_to_ask
+from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
     from semtoken.score_file import Item, ScoreItems, ScoringJob
 
 
+@model_options()
 def score(
     source: Annotated[
         Path,
@@ -55,11 +40,8 @@ def score(
             "input; standard output for standard input.",
         ),
     ] = None,
-    model: ModelOption = ALMANAC,
-    clusters: ClustersOption = None,
-    backend: BackendOption = "transformers",
-    preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = None,
+    *,
+    choice: ModelChoice,
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: BatchSizeOption = 8,
     questions: Annotated[
@@ -79,11 +61,6 @@ def score(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     calibrator: CalibratorOption = None,
-    device: DeviceOption = None,
-    dtype: DTypeOption = DType.auto,
-    revision: RevisionOption = None,
-    trust_remote_code: TrustRemoteCodeOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """Score a file of prompts, or of prompts with responses, line by line.
 
@@ -102,18 +79,6 @@ def score(
     from semtoken.record_files import STANDARD, stored
     from semtoken.score_file import ScoringJob
 
-    choice = ModelChoice(
-        model,
-        clusters,
-        preset.value,
-        value_of(function_words),
-        device,
-        dtype.value,
-        revision,
-        trust_remote_code,
-        verbose,
-        backend,
-    )
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
     if str(source) != STANDARD and not source.exists():
@@ -125,18 +90,18 @@ def score(
             settings=choice.settings | generation | {"questions": questions} | calibrator_settings(calibrator),
             batch_size=batch_size,
             tokens=tokens,
-            parts=None if parts is None else parts.value,
+            parts=parts,
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )
         if str(target) == STANDARD:
             job.check_input()
             stc = choice.load()
-            job = _annotating(job, stc, calibrator, model)
-            scorer = _scorer(stc, model, generation, questions=questions)
+            job = _annotating(job, stc, calibrator, choice.model)
+            scorer = _scorer(stc, choice.model, generation, questions=questions)
             job.stream(scorer, lambda lines: typer.echo(lines, nl=False))
         else:
-            _run(job, choice, calibrator, lambda stc: _scorer(stc, model, generation, questions=questions))
+            _run(job, choice, calibrator, lambda stc: _scorer(stc, choice.model, generation, questions=questions))
 
 
 def _annotating(job: ScoringJob, stc: STC, calibrator: Path | None, model: str) -> ScoringJob:

@@ -10,31 +10,17 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
-from semtoken.cli.models import ALMANAC, ModelChoice, how_to_ask
-from semtoken.cli.options import (
-    BackendOption,
-    ClustersOption,
-    DeviceOption,
-    DType,
-    DTypeOption,
-    FunctionWordsOption,
-    ModelOption,
-    Preset,
-    PresetOption,
-    RevisionOption,
-    TrustRemoteCodeOption,
-    VerboseOption,
-    value_of,
-)
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.models import how_to_ask
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address
 
 
+@model_options()
 def serve(
-    model: ModelOption = ALMANAC,
-    clusters: ClustersOption = None,
-    backend: BackendOption = "transformers",
+    *,
+    choice: ModelChoice,
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
     name: Annotated[
@@ -43,20 +29,13 @@ def serve(
     max_logprobs: Annotated[
         int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
     ] = 20,
-    preset: PresetOption = Preset.default,
-    function_words: FunctionWordsOption = None,
     calibrator: CalibratorOption = None,
-    device: DeviceOption = None,
-    dtype: DTypeOption = DType.auto,
-    revision: RevisionOption = None,
-    trust_remote_code: TrustRemoteCodeOption = False,
     grace: GraceOption = 10.0,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A name under which clients reach the server, besides localhost; '*': any. Repeatable."),
     ] = None,
-    verbose: VerboseOption = False,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
 
@@ -77,22 +56,10 @@ def serve(
     from semtoken.web.serve.service import Offer
 
     listener = listen(host, port)
-    choice = ModelChoice(
-        model,
-        clusters,
-        preset.value,
-        value_of(function_words),
-        device,
-        dtype.value,
-        revision,
-        trust_remote_code,
-        verbose,
-        backend,
-    )
     stc = choice.load()
-    asking = how_to_ask(model, stc.tokenizer, raw=False)
-    applied = applied_to(stc, calibrator, model)
-    offer = Offer(name or _name_of(model), asking.template, asking.stop_at_newline, max_logprobs, applied)
+    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
+    applied = applied_to(stc, calibrator, choice.model)
+    offer = Offer(name or _name_of(choice.model), asking.template, asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()
     app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()))

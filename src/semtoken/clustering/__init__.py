@@ -9,23 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semtoken.choices import Algorithm, Linkage, Metric
 from semtoken.clustering import memory
-from semtoken.clustering.agglomerative import Linkage, agglomerate
+from semtoken.clustering.agglomerative import agglomerate
 from semtoken.clustering.kmeans import kmeans_labels
 from semtoken.clustering.merges import Merges, cut
 from semtoken.clustering.monitor import Monitor, Progress, usable_threads
 from semtoken.clustering.report import ClusteringReport, describe_cut
-from semtoken.clustering.rows import Metric, TableParts, as_rows
+from semtoken.clustering.rows import TableParts, as_rows
 from semtoken.errors import InvalidInput
 
 __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "cluster_tokens"]
-
-Algorithm: TypeAlias = Literal["agglomerative", "kmeans"]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semtoken.choices import Linkage
 from semtoken.clustering import memory
 from semtoken.clustering.complete import Found, SparsePathEnds, complete_merges
 from semtoken.clustering.device import resolve, tiles_on
@@ -28,7 +29,6 @@ from semtoken.clustering.tiles import CpuTiles
 
 log = logging.getLogger(__name__)
 
-Linkage: TypeAlias = Literal["complete", "average", "single"]
 Ints: TypeAlias = NDArray[np.int64]
 
 SMALL_TILE, LARGE_TILE, TILE_ON_DEVICE = 1024, 1536, 8192

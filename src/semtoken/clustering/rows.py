@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semtoken._extras import require
+from semtoken.choices import Metric
 from semtoken.errors import InvalidInput
 
-Metric: TypeAlias = Literal["cosine", "euclidean"]
 Array: TypeAlias = NDArray[Any]
 
 CHUNK = 4096

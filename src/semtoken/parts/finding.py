@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
+from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
 from semtoken.parts.answers import answer_tokens
@@ -19,14 +20,13 @@ from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
 from semtoken.results import ScoredResponse
 
-By = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
 
 
 def parts_of(
     answer: ScoredResponse | AnswerTokens,
-    by: By | Finder = "phrase",
+    by: PartKind | Finder = "phrase",
     *,
     equality: Equality | None = None,
     schema: Any = None,
@@ -96,7 +96,7 @@ def parts_of(
 
 def _found(
     text: str,
-    by: By | Finder,
+    by: PartKind | Finder,
     schema: Mapping[str, Any] | None,
     *,
     keys: bool,
@@ -127,7 +127,7 @@ def _found(
             document = find_json(text)
             fields = find_fields(text, document, schema, keys=keys, containers=containers)
             return fields, document.complete, missing_fields(document, schema)
-    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(By))}. Got {by!r} instead.")
+    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {by!r} instead.")
 
 
 def _by_finder(finder: Finder, text: str) -> Iterator[Found]:

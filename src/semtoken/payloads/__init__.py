@@ -23,9 +23,10 @@ Enter by `score_payload`, `read_payload` or `PayloadStream`.
 
 from __future__ import annotations
 
+from semtoken.choices import SegmentKind
 from semtoken.payloads.formats.registry import FORMATS
 from semtoken.payloads.reading import read_payload
-from semtoken.payloads.records import Choice, Payload, Segment, SegmentKind, StreamEvent
+from semtoken.payloads.records import Choice, Payload, Segment, StreamEvent
 from semtoken.payloads.score import score_payload
 from semtoken.payloads.stream import PayloadStream
 

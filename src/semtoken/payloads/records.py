@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import TopStep
 from semtoken.results import Distribution
-
-SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed
 from semtoken.payloads.align import Piece, find_text, joined, pieces_of
-from semtoken.payloads.records import Choice, Segment, SegmentKind
+from semtoken.payloads.records import Choice, Segment
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
@@ -13,7 +14,7 @@ from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats.base import Delta, Reply, Shape
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
 from semtoken.payloads.inline import parsed, plain
-from semtoken.payloads.records import Choice, Payload, SegmentKind, StreamEvent
+from semtoken.payloads.records import Choice, Payload, StreamEvent
 from semtoken.payloads.segments import FORBIDDEN, assemble
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution

@@ -18,8 +18,9 @@ from typing import Any, Protocol, TypeAlias
 
 from semtoken._extras import require
 from semtoken._files import check_writable, dump_json
+from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
-from semtoken.parts import By, Part
+from semtoken.parts import Part
 from semtoken.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.results import ScoredResponse
 from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
@@ -105,7 +106,7 @@ class ScoringJob:
     settings: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 8
     tokens: bool = False
-    parts: By | None = None
+    parts: PartKind | None = None
     skip_bad_lines: bool = False
     overwrite: bool = False
     annotate: Annotate | None = None

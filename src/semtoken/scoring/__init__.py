@@ -17,8 +17,9 @@ Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads
 
 from __future__ import annotations
 
+from semtoken.choices import FunctionWords, Preset
 from semtoken.scoring.logits import LogitsAnswer, add_step, check_shape, score_logits
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.streams import LogitsStream, TopLogprobsStream
 from semtoken.scoring.topk import TopkAnswer, score_top_logprobs

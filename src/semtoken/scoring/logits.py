@@ -33,6 +33,7 @@ from semtoken._arrays import (
     looks_like_probabilities,
     widened,
 )
+from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
@@ -48,7 +49,7 @@ from semtoken.scoring.masses import (
     masses,
     reduce_steps,
 )
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
+from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.vocabulary import Vocabulary

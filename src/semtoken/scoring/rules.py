@@ -17,15 +17,11 @@ given win over those of the preset.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
+from semtoken.choices import Equality, FunctionWords, Members, Preset
 from semtoken.errors import InvalidInput
 from semtoken.vocabulary import BoolArray, Vocabulary
-
-Preset = Literal["paper", "default"]
-Equality = Literal["meaning", "surface", "exact"]
-FunctionWords = Literal["paper", "whole-word", "off"]
-Members = Literal["all", "spelling"]
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},

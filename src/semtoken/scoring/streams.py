@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from semtoken._arrays import as_rows, levelled, log_normalizers
+from semtoken.choices import Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, check_shape
-from semtoken.scoring.rules import Preset, ScoringRules, as_rules
+from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import TopkAnswer
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from semtoken._arrays import IdArray
+from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
@@ -23,7 +24,7 @@ from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, Sc
 from semtoken.scoring.endings import endings_of
 from semtoken.scoring.masses import LEAST_LISTED, LISTED
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules, as_rules
+from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from semtoken._arrays import FloatArray
 from semtoken.backends.base import Backend
+from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.statistics.decoding import backend_of
 from semtoken.stc import STC
-
-Spelling = Literal["bare", "with blank", "both"]
-"""How the word is tokenised: "True", " True", or the sum of both. After a colon a byte-level tokenizer expects the
-second; LM-Polygraph takes the first."""
 
 PROMPT = (
     "Question: {question}\n"
@@ -37,7 +34,7 @@ def p_true_log_probs(
     questions: Sequence[str],
     answers: Sequence[str],
     *,
-    spelling: Spelling = "bare",
+    spelling: PTrueSpelling = "bare",
     batch_size: int = 32,
 ) -> FloatArray:
     """Log P("True") and log P("False") as continuations of the prompt, over the whole vocabulary.
@@ -49,7 +46,7 @@ def p_true_log_probs(
     questions, answers
         One of each for every prompt; the question bare, without examples.
     spelling : {"bare", "with blank", "both"}
-        See `Spelling`. A word of several tokens has the product of their probabilities.
+        See `PTrueSpelling`. A word of several tokens has the product of their probabilities.
     batch_size
         Prompts read together, padded on the left.
 
@@ -61,8 +58,10 @@ def p_true_log_probs(
     ----------
     Kadavath et al. 2022, P(True). Prompt as in LM-Polygraph's `PTrue`.
     """
-    if spelling not in get_args(Spelling):
-        raise InvalidInput(f"spelling must be one of {', '.join(map(repr, get_args(Spelling)))}, got {spelling!r}.")
+    if spelling not in get_args(PTrueSpelling):
+        raise InvalidInput(
+            f"spelling must be one of {', '.join(map(repr, get_args(PTrueSpelling)))}, got {spelling!r}."
+        )
     backend = backend_of(model)
     tokenizer = backend.tokenizer
     encoded = [

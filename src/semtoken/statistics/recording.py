@@ -8,12 +8,13 @@ from functools import partial
 
 from semtoken.backends.base import Backend
 from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
+from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
 from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
-from semtoken.statistics.p_true import Spelling, p_true_log_probs
+from semtoken.statistics.p_true import p_true_log_probs
 from semtoken.statistics.pairs import AskPairs, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel
@@ -35,7 +36,7 @@ def record(
     decoding: Decoding | None = None,
     nli: str | EntailmentModel = DEFAULT_NLI,
     similarity: str | SimilarityModel = DEFAULT_SIMILARITY,
-    p_true_spelling: Spelling = "bare",
+    p_true_spelling: PTrueSpelling = "bare",
     timings: Timings | None = None,
     progress: Progress | None = None,
 ) -> list[Generation]:
@@ -57,7 +58,7 @@ def record(
     nli, similarity
         The models for pairs of texts: a name, a directory, "almanac" for the embedded ones, or a loaded one.
     p_true_spelling
-        See `Spelling`.
+        See `PTrueSpelling`.
     timings
         Takes the seconds of every step.
     progress
@@ -133,7 +134,7 @@ class _Run:
 
 
 def _statistics(
-    run: _Run, nli: str | EntailmentModel, similarity: str | SimilarityModel, spelling: Spelling
+    run: _Run, nli: str | EntailmentModel, similarity: str | SimilarityModel, spelling: PTrueSpelling
 ) -> Iterator[tuple[str, Statistics]]:
     """The steps after decoding that are needed, each with what records it; a model is loaded when its turn comes."""
     if "p_true" in run.steps:
@@ -156,7 +157,7 @@ def _similarity(model: str | SimilarityModel) -> AskPairs:
     return (SimilarityModel.from_pretrained(model) if isinstance(model, str) else model).similarities
 
 
-def _p_true(run: _Run, spelling: Spelling, part: list[Generation]) -> list[Fields]:
+def _p_true(run: _Run, spelling: PTrueSpelling, part: list[Generation]) -> list[Fields]:
     questions, answers = [one.question or "" for one in part], [one.text for one in part]
     found = p_true_log_probs(run.model, questions, answers, spelling=spelling, batch_size=run.decoding.batch_size)
     return [{"p_true_log_probs": row} for row in found]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from semtoken.calibration.apply import Applied
+from semtoken.choices import PartKind
 from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch
-from semtoken.parts import By
 from semtoken.probing import competing_in_record, doubtful_steps
 from semtoken.results import Running, ScoredResponse
 from semtoken.web.wire import ApiError
@@ -26,7 +26,7 @@ class BlockOptions:
 
     tokens: bool = False
     """Add the scores of every token."""
-    parts: By | None = None
+    parts: PartKind | None = None
     """Add the parts of this kind with their confidence."""
     competing: int = 0
     """Add so many of the meanings that compete at each of the most doubtful steps."""
@@ -46,13 +46,13 @@ def read_options(value: Any) -> BlockOptions:
     tests: dict[str, Callable[[Any], bool]] = {
         "tokens": lambda one: isinstance(one, bool),
         "running": lambda one: isinstance(one, bool),
-        "parts": lambda one: one in get_args(By),
+        "parts": lambda one: one in get_args(PartKind),
         "competing": lambda one: isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_COMPETING,
     }
     if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
         raise ApiError(
             400,
-            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(By))}, and '
+            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(PartKind))}, and '
             f'"competing": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
             param=KEY,
         )

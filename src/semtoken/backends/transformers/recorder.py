@@ -19,10 +19,11 @@ from semtoken.backends.prompts import answer_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.observe import forward_hook, inner_model
+from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
-from semtoken.scoring import FunctionWords, Preset, ScoringRules, scorer_for
+from semtoken.scoring import ScoringRules, scorer_for
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

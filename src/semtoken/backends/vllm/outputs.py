@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_normalizers
+from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.rules import FunctionWords, Preset, ScoringRules
+from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.topk import score_top_logprobs
 
 LogprobsMode: TypeAlias = str

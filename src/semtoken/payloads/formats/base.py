@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import with_ids
 from semtoken.engine_tokens.values import as_id, as_list, as_text, optional
 from semtoken.errors import InvalidInput
-from semtoken.payloads.records import SegmentKind
 from semtoken.payloads.segments import RawChoice
 from semtoken.results import Distribution
 

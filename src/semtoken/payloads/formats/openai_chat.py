@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.values import as_id, as_list, as_object, optional, text_or_empty
 from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, end_of, ids_of
 from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
-from semtoken.payloads.records import SegmentKind
 
 TEXT_FIELDS: Mapping[str, SegmentKind] = {
     "reasoning_content": "reasoning",

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
 from semtoken.payloads.formats.base import ChoiceSum, Delta, Engine, Question, Reply, Shape, only
 from semtoken.payloads.formats.openai_chat import call_of
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
-from semtoken.payloads.records import SegmentKind
 from semtoken.payloads.segments import RawChoice
 
 PARTS: Mapping[str, SegmentKind] = {

@@ -1,0 +1,42 @@
+"""Every set of named choices, once: the library checks against them, and the command line offers them.
+
+Nothing else is imported here, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+BackendName = Literal["transformers", "vllm", "llama-cpp"]
+"""What runs a model; see `semtoken.backends`."""
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+"""Precision of the weights; `auto` is that of the checkpoint."""
+ModelOrigin = Literal["auto", "packages", "hub"]
+"""Where `semtoken fetch` gets a model from; see `semtoken.models.fetch`."""
+
+Algorithm = Literal["agglomerative", "kmeans"]
+Linkage = Literal["complete", "average", "single"]
+Metric = Literal["cosine", "euclidean"]
+"""Distance of two tokens."""
+Embedding = Literal["concatenated", "input", "output"]
+"""Which matrices of a model make the table that is clustered; see `semtoken.tables`."""
+
+Preset = Literal["paper", "default"]
+Equality = Literal["meaning", "surface", "exact"]
+FunctionWords = Literal["paper", "whole-word", "off"]
+Members = Literal["all", "spelling"]
+"""See `semtoken.scoring.rules` for these four."""
+
+PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"]
+"""Kinds of parts of an answer; see `semtoken.parts`."""
+SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
+"""What a choice of a reply consists of; see `semtoken.payloads`."""
+
+CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram"]
+"""How a score becomes a chance; see `semtoken.calibration.curves`."""
+Promise = Literal["selective", "missed", "joint"]
+"""What a threshold promises; see `semtoken.calibration.promises`."""
+
+PTrueSpelling = Literal["bare", "with blank", "both"]
+"""How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects
+the second; LM-Polygraph takes the first."""

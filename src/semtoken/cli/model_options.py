@@ -1,0 +1,156 @@
+"""The options that say which model to use: declared once, as the fields of `ModelChoice`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+
+import typer
+
+from semtoken.almanac import ALMANAC
+from semtoken.choices import BackendName, DType
+from semtoken.cli.console import phases, still
+from semtoken.cli.models import check_there
+from semtoken.cli.options import DeviceOption, FunctionWordsOption, PresetOption, RevisionOption, VerboseOption
+from semtoken.errors import ModelError, SemtokenError
+
+if TYPE_CHECKING:
+    from semtoken import STC
+
+PANEL = "Model"
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        help="'almanac' (the small model that is built in), a name of `semtoken models`, a directory, a GGUF file, or "
+        "a hub id.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model to use, and how to score with it: each field is an option of the commands with `model_options`."""
+
+    model: ModelOption = ALMANAC
+    backend: Annotated[BackendName, typer.Option(help="What runs the model; llama-cpp takes a GGUF file.")] = (
+        "transformers"
+    )
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            "--clusters",
+            "-c",
+            help="Clusters of the model's tokens: a directory or a hub id. Without it: those made before for this "
+            "model, or new ones, which takes minutes for a large vocabulary.",
+        ),
+    ] = None
+    preset: PresetOption = "default"
+    function_words: FunctionWordsOption = None
+    device: DeviceOption = None
+    dtype: Annotated[DType, typer.Option(help="Precision of the weights; 'auto' is that of the checkpoint.")] = "auto"
+    revision: RevisionOption = None
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Run Python code that comes with the model. Off unless asked for."),
+    ] = False
+    verbose: VerboseOption = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the numbers, as far as it is known before the model is loaded."""
+        engine = {} if self.backend == "transformers" else {"backend": self.backend}
+        return engine | {
+            "model": self.model,
+            "revision": self.revision,
+            "clusters": self.clusters,
+            "preset": self.preset,
+            "function_words": self.function_words,
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+    def load(self) -> STC:
+        """The model with its tokenizer and clusters.
+
+        Raises
+        ------
+        ModelError
+            There is no such model, or it cannot be loaded.
+        """
+        check_there(self.model, self.revision)
+        from semtoken import STC
+
+        if self.backend == "transformers":
+            still(self.verbose)
+        with phases("clustering the vocabulary") as progress:
+            try:
+                stc = STC.from_pretrained(
+                    self.model,
+                    backend=self.backend,
+                    device=self.device,
+                    dtype=self.dtype,
+                    clusters=self.clusters,
+                    revision=self.revision,
+                    trust_remote_code=self.trust_remote_code,
+                    preset=self.preset,
+                    function_words=self.function_words,
+                    progress=progress,
+                )
+                _ = stc.clusters  # made here, where their progress is shown, if they have to be
+                return stc
+            except SemtokenError:
+                raise
+            except (OSError, ValueError, RuntimeError) as error:  # of transformers and torch, about the model
+                reason = " ".join(str(error).split())
+                raise ModelError(f"The model '{self.model}' cannot be loaded: {reason}") from error
+
+
+def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `ModelChoice`, in place of its parameter `choice`.
+
+    Parameters
+    ----------
+    **defaults
+        Defaults of this command that differ from those of `ModelChoice`.
+    """
+    kinds = get_type_hints(ModelChoice, include_extras=True)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        options = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(field.name, field.default),
+                annotation=_in_panel(kinds[field.name]),
+            )
+            for field in fields(ModelChoice)
+        ]
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            parameters += options if parameter.name == "choice" else [parameter]
+
+        @functools.wraps(command)
+        def expanded(**given: Any) -> None:
+            choice = ModelChoice(**{option.name: given.pop(option.name) for option in options})
+            command(**given, choice=choice)
+
+        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return expanded
+
+    return decorate
+
+
+def _in_panel(annotation: Any) -> Any:
+    """The option in a panel of its own, below what is special to the command."""
+    kind, option = get_args(annotation)
+    option = copy(option)
+    option.rich_help_panel = PANEL
+    return Annotated[kind, option]
