@@ -71,10 +71,6 @@ def test_flags_alone(settings: Path) -> None:
             ["-m", "almanac", "-d", "almanac", "--judge", "luck", "-o", "x"],
             "judges.1: there is no 'luck', there are 'exact'",
         ),
-        (
-            ["-m", "almanac", "-d", "almanac", "--backend", "luck", "-o", "x"],
-            "should be 'transformers', 'vllm' or 'llama-cpp'.\n",
-        ),
         (["missing.yaml", "-o", "x"], "cannot be read from missing.yaml"),
     ],
 )
@@ -82,6 +78,19 @@ def test_what_cannot_be_run_is_told_before_anything_is_made(arguments: list[str]
     result = invoke(*arguments)
     assert result.exit_code == 1
     assert words in result.stderr and result.stderr.startswith("Error: ") and "Traceback" not in result.output
+    assert not Path("x").exists()
+
+
+def test_a_backend_that_there_is_not_is_refused_as_an_option_and_in_a_file(settings: Path) -> None:
+    option = invoke("-m", "almanac", "-d", "almanac", "--backend", "luck", "-o", "x")
+    assert option.exit_code == 2
+    assert "'luck'" in option.stderr and "Traceback" not in option.output
+    content = yaml.safe_load(settings.read_text())
+    content["models"][0]["backend"] = "luck"
+    Path("luck.yaml").write_text(yaml.safe_dump(content))
+    file = invoke("luck.yaml", "-o", "x")
+    assert file.exit_code == 1
+    assert "should be 'transformers', 'vllm' or 'llama-cpp'.\n" in file.stderr and file.stderr.startswith("Error: ")
     assert not Path("x").exists()
 
 
