@@ -1,0 +1,91 @@
+"""The tools that semtoken plugs into, with the versions of them that are known to work."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import re
+import warnings
+from dataclasses import dataclass
+
+from semtoken.errors import MissingExtra
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Host:
+    """A tool that semtoken plugs into. You install it yourself; it is no extra of semtoken."""
+
+    name: str
+    """Module of `semtoken.integrations`."""
+    module: str
+    """What is imported."""
+    distribution: str
+    """What pip installs."""
+    lowest: str
+    """The first version that is known to work."""
+    below: str
+    """The first version that is expected to be different."""
+    tested: str
+    """The version of the last run of the live tests."""
+    also: tuple[str, ...] = ()
+    """What else its live test installs."""
+
+    @property
+    def requirement(self) -> str:
+        """Its versions as pip takes them."""
+        return f"{self.distribution}>={self.lowest},<{self.below}"
+
+
+HOSTS = {
+    host.name: host
+    for host in (Host("lm_polygraph", "lm_polygraph", "lm-polygraph", "0.7", "0.8", "0.7.0"),)
+}
+"""By the name of the module below `semtoken.integrations`."""
+
+
+def require_host(name: str) -> None:
+    """Import a host, or say which versions of it are needed.
+
+    A version above those that were tried gives a warning, since it often works all the same.
+
+    Raises
+    ------
+    MissingExtra
+        The host is not installed, or too old. The message holds the install line.
+    """
+    host = HOSTS[name]
+    install = f"Install it with: pip install '{host.requirement}'"
+    try:
+        importlib.import_module(host.module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != host.module.partition(".")[0]:
+            raise
+        raise MissingExtra(
+            f"semtoken.integrations.{name} needs {host.distribution}, which is not installed. {install}"
+        ) from error
+    try:
+        found = importlib.metadata.version(host.distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return  # a checkout on the path; what it is cannot be known
+    if version_of(found) < version_of(host.lowest):
+        raise MissingExtra(
+            f"semtoken.integrations.{name} needs {host.distribution} {host.lowest} or later, and {found} is installed. "
+            f"{install}"
+        )
+    if version_of(found) >= version_of(host.below):
+        warnings.warn(
+            f"semtoken.integrations.{name} was tried with {host.distribution} below {host.below}; {found} is installed.",
+            stacklevel=3,
+        )
+
+
+def version_of(text: str) -> Version:
+    """The numbers that a version begins with.
+
+    >>> version_of("1.106.2rc1")
+    (1, 106, 2)
+    """
+    numbers = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()

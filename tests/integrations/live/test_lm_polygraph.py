@@ -1,0 +1,147 @@
+"""lm-polygraph's own manager with our estimators beside theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lm_polygraph.defaults.register_default_stat_calculators import register_default_stat_calculators
+from lm_polygraph.estimators import MaximumSequenceProbability, MeanTokenEntropy, Perplexity
+from lm_polygraph.generation_metrics import AccuracyMetric
+from lm_polygraph.ue_metrics import PredictionRejectionArea
+from lm_polygraph.utils.builder_enviroment_stat_calculator import BuilderEnvironmentStatCalculator
+from lm_polygraph.utils.dataset import Dataset
+from lm_polygraph.utils.generation_parameters import GenerationParameters
+from lm_polygraph.utils.manager import UEManager
+from lm_polygraph.utils.model import WhiteboxModel
+from lm_polygraph.utils.processor import Processor
+
+from semtoken import STC, TokenClusters, metrics, score_logits
+from semtoken.almanac.questions import Question
+from semtoken.integrations.lm_polygraph import (
+    SemanticTokenClustering,
+    SemanticTokenClusteringFromArrays,
+    stc_calculator,
+)
+
+STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
+
+
+class Seen(Processor):  # type: ignore[misc]
+    """What the manager held for each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict[str, Any]] = []
+
+    def on_batch(self, batch_stats: Any, batch_gen_metrics: Any, batch_estimations: Any) -> None:
+        self.batches.append(dict(batch_stats))
+
+    def on_eval(self, metrics: Any, total_bad_estimators: Any) -> None:
+        pass
+
+
+def run(stc: STC, questions: list[Question], estimators: list[Any], calculators: list[Any], **settings: Any) -> Any:
+    """A run of their manager; returns it with what it held."""
+    model = WhiteboxModel(
+        stc.model, stc.tokenizer, "almanac", generation_parameters=GenerationParameters(stop_strings=["\n"])
+    )
+    seen = Seen()
+    manager = UEManager(
+        data=Dataset([q.prompt() for q in questions], [q.answers[0] for q in questions], batch_size=7),
+        model=model,
+        estimators=estimators,
+        builder_env_stat_calc=BuilderEnvironmentStatCalculator(model=model),
+        available_stat_calculators=[
+            *register_default_stat_calculators("Whitebox", output_attentions=False, output_hidden_states=False),
+            *calculators,
+        ],
+        generation_metrics=[AccuracyMetric()],
+        ue_metrics=[PredictionRejectionArea()],
+        processors=[seen],
+        ignore_exceptions=False,
+        verbose=False,
+        max_new_tokens=12,
+        save_stats=STATS,
+        **settings,
+    )
+    manager()
+    return manager, seen.batches
+
+
+def test_estimates_are_those_of_stc_and_no_array_of_the_vocabulary_is_kept(
+    stc: STC, clusters: TokenClusters, questions: list[Question], record: Callable[[str, Any], None]
+) -> None:
+    ours, msp, perplexity = SemanticTokenClustering(), MaximumSequenceProbability(), Perplexity()
+    manager, batches = run(stc, questions, [msp, perplexity, ours], [stc_calculator(clusters)])
+    estimates = {name: values for (_, name), values in manager.estimations.items()}
+
+    tokens = manager.stats["greedy_tokens"]
+    twin = STC(stc.model, stc.tokenizer, clusters, preset="paper")
+    scored = twin.score([q.prompt() for q in questions], tokens)
+    assert estimates[str(ours)] == pytest.approx([-one.log_score for one in scored], rel=1e-5, abs=1e-5)
+    assert estimates[str(msp)] == pytest.approx([-one.log_probability for one in scored], rel=1e-5, abs=1e-5)
+
+    size = clusters.vocabulary.size
+    assert not any(size in np.shape(value) for batch in batches for kept in batch.values() for value in leaves(kept))
+
+    correct = manager.gen_metrics["sequence", "Accuracy"]
+    assert 0 < sum(correct) < len(correct)
+    theirs = manager.metrics["sequence", str(ours), "Accuracy", "prr_normalized"]
+    assert theirs == pytest.approx(metrics.prr(estimates[str(ours)], correct, ties="stable"), abs=0.05)
+    record(
+        "lm_polygraph",
+        {
+            "questions": [q.id for q in questions],
+            "tokens": tokens,
+            "correct": correct,
+            "estimates": estimates,
+            "prr": {name: manager.metrics["sequence", name, "Accuracy", "prr_normalized"] for name in estimates},
+        },
+    )
+
+
+def test_answers_are_those_of_their_own_calculator(
+    stc: STC, clusters: TokenClusters, questions: list[Question]
+) -> None:
+    with_ours, _ = run(stc, questions, [SemanticTokenClustering()], [stc_calculator(clusters)])
+    from_arrays = SemanticTokenClusteringFromArrays(clusters)
+    with_theirs, batches = run(stc, questions, [from_arrays, MaximumSequenceProbability()], [])
+    # Theirs ends an answer at the tokenizer's end of sequence only, and keeps the padding of a model that has others.
+    theirs = [text.replace(stc.tokenizer.pad_token, "").strip() for text in with_theirs.stats["greedy_texts"]]
+    assert [text.strip() for text in with_ours.stats["greedy_texts"]] == theirs
+    # The check above sees such arrays where there are some:
+    size = clusters.vocabulary.size
+    assert any(size in np.shape(value) for batch in batches for kept in batch.values() for value in leaves(kept))
+    # An answer may not end at once, so theirs have the ends masked in the first two steps; nothing else differs.
+    tokens = with_ours.stats["greedy_tokens"]
+    expected = [masked_score(stc, q.prompt(), ids, clusters) for q, ids in zip(questions, tokens, strict=True)]
+    assert with_theirs.estimations["sequence", str(from_arrays)] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def masked_score(stc: STC, prompt: str, ids: list[int], clusters: TokenClusters) -> float:
+    """Minus the log score where the model's ends are impossible in the first two steps."""
+    before = stc.tokenizer(prompt)["input_ids"]
+    with torch.no_grad():
+        logits = stc.model(torch.tensor([before + ids])).logits[0, len(before) - 1 : -1].clone()
+    logits[:2, stc.model.generation_config.eos_token_id] = -torch.inf
+    return -score_logits(logits.numpy(), ids, clusters, "paper").log_score
+
+
+def test_both_run_beside_an_estimator_that_needs_the_whole_distribution(
+    stc: STC, clusters: TokenClusters, questions: list[Question]
+) -> None:
+    manager, _ = run(
+        stc, questions[:14], [MeanTokenEntropy(), SemanticTokenClustering()], [stc_calculator(clusters)]
+    )
+    assert {len(values) for values in manager.estimations.values()} == {14}
+    assert all(np.isfinite(values).all() for values in manager.estimations.values())
+
+
+def leaves(value: Any) -> list[Any]:
+    """Arrays and scalars inside lists."""
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in leaves(item)] or [np.empty(0)]
+    return [value] if hasattr(value, "shape") else [np.empty(0)]
