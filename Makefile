@@ -5,6 +5,8 @@
 # make package   build the wheel and try it in an empty environment
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
+# make test-integrations   install every tool that semtoken plugs into in an environment of its own and run the live
+#                     tests (half an hour, 1.5 GB each); HOSTS="inspect_ai litellm" for some; docs/integrations
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +15,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-.PHONY: demo demo-real package test test-slow test-lowest test-engines lint types install clean
+.PHONY: demo demo-real package test test-slow test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -43,6 +45,9 @@ test-slow: $(VENV)/test.installed
 
 test-engines: $(ENGINES)/installed
 	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines
+
+test-integrations:
+	$(PYTHON) scripts/integrations.py $(HOSTS)
 
 lint: $(VENV)/test.installed
 	$(BIN)/ruff check
@@ -82,4 +87,4 @@ $(ENGINES)/installed: pyproject.toml constraints-engines.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(ENGINES) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ENGINES) .venv-integrations .mypy_cache .ruff_cache .pytest_cache .hypothesis

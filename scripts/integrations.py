@@ -28,7 +28,9 @@ def python_of(host: Host) -> Path:
         install = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
         # The torch of the tests, since the newest one may come with gigabytes for a GPU.
         torch = next(
-            line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split() if line.startswith("torch==")
+            line
+            for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+            if line.startswith("torch==")
         )
         subprocess.run([*install, torch, "-e", SEMTOKEN, *wanted], check=True)
         ready.write_text("\n".join(wanted), encoding="utf-8")
@@ -38,7 +40,17 @@ def python_of(host: Host) -> Path:
 def passes(host: Host) -> bool:
     """Whether the live tests of a host pass."""
     settings = {"SEMTOKEN_TEST_INTEGRATIONS": host.name, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    command = [str(python_of(host)), "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", "tests/integrations/live"]
+    command = [
+        str(python_of(host)),
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "",
+        "-p",
+        "no:cacheprovider",
+        "tests/integrations/live",
+    ]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=False).returncode == 0
 
 
@@ -49,7 +61,9 @@ def main() -> int:
     if unknown:
         sys.exit(f"There is no host {', '.join(sorted(unknown))}. Choose from {', '.join(HOSTS)}.")
     failed = [name for name in names if not passes(HOSTS[name])]
-    print(f"{len(names) - len(failed)} of {len(names)} hosts passed{': failed ' + ', '.join(failed) if failed else ''}.")
+    print(
+        f"{len(names) - len(failed)} of {len(names)} hosts passed{': failed ' + ', '.join(failed) if failed else ''}."
+    )
     return 1 if failed else 0
 
 

@@ -28,7 +28,7 @@ LAYERS = (
     "backends stc probing",
     "statistics",
     "bench score_file",
-    "cli web",
+    "cli web integrations",
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""
 

@@ -39,9 +39,7 @@ def test_a_host_that_is_missing_is_named_with_its_install_line(host: Host) -> No
 
 
 @pytest.mark.parametrize(("lowest", "below", "outcome"), [("1", "999", "ok"), ("998", "999", "old"), ("0", "1", "new")])
-def test_versions_outside_the_window(
-    lowest: str, below: str, outcome: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_versions_outside_the_window(lowest: str, below: str, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(hosts.HOSTS, "numpy", Host("numpy", "numpy", "numpy", lowest, below, numpy.__version__))
     if outcome == "old":
         with pytest.raises(MissingExtra, match=rf"needs numpy 998 or later, and {numpy.__version__} is installed"):
@@ -55,9 +53,7 @@ def test_versions_outside_the_window(
             require_host("numpy")
 
 
-def test_another_missing_module_is_not_taken_for_the_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_missing_module_is_not_taken_for_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_host.py").write_text("import nowhere_to_be_found\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(hosts.HOSTS, "broken", Host("broken", "broken_host", "broken-host", "1", "2", "1"))

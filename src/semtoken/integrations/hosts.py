@@ -38,10 +38,7 @@ class Host:
         return f"{self.distribution}>={self.lowest},<{self.below}"
 
 
-HOSTS = {
-    host.name: host
-    for host in (Host("lm_polygraph", "lm_polygraph", "lm-polygraph", "0.7", "0.8", "0.7.0"),)
-}
+HOSTS = {host.name: host for host in (Host("lm_polygraph", "lm_polygraph", "lm-polygraph", "0.7", "0.8", "0.7.0"),)}
 """By the name of the module below `semtoken.integrations`."""
 
 
@@ -76,7 +73,7 @@ def require_host(name: str) -> None:
         )
     if version_of(found) >= version_of(host.below):
         warnings.warn(
-            f"semtoken.integrations.{name} was tried with {host.distribution} below {host.below}; {found} is installed.",
+            f"semtoken.integrations.{name} was tried with {host.distribution} below {host.below}, not with {found}.",
             stacklevel=3,
         )
 

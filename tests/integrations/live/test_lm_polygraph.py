@@ -133,9 +133,7 @@ def masked_score(stc: STC, prompt: str, ids: list[int], clusters: TokenClusters)
 def test_both_run_beside_an_estimator_that_needs_the_whole_distribution(
     stc: STC, clusters: TokenClusters, questions: list[Question]
 ) -> None:
-    manager, _ = run(
-        stc, questions[:14], [MeanTokenEntropy(), SemanticTokenClustering()], [stc_calculator(clusters)]
-    )
+    manager, _ = run(stc, questions[:14], [MeanTokenEntropy(), SemanticTokenClustering()], [stc_calculator(clusters)])
     assert {len(values) for values in manager.estimations.values()} == {14}
     assert all(np.isfinite(values).all() for values in manager.estimations.values())
 
