@@ -512,14 +512,15 @@ def test_more_after_the_end_withdraws_the_score(replaying: tuple[str, list[bytes
     assert "already" in final_blocks(twice)[0]["reason"] or "complete" in final_blocks(twice)[0]["reason"]
 
 
-def test_values_so_far_can_be_left_out(proxied: Start) -> None:
+def test_values_so_far_are_for_those_who_ask(proxied: Start) -> None:
     def chunks(**ours: Any) -> list[Any]:
         body = post(url, json=CHAT | {"stream": True} | ours).content
         return [choice.get("semtoken") for one in chunks_in(body) for choice in one["choices"]]
 
     plain = (recorded.recording("vllm-chat-awkward-ids").stream or "").encode()
     url, upstream = proxied(answering(response(plain, kind=b"text/event-stream")))
-    everything, finals = chunks(), chunks(semtoken={"running": False})
+    everything, finals = chunks(semtoken={"running": True}), chunks(semtoken={"running": False})
+    assert chunks(semtoken={}) == everything and chunks() == finals
     assert [block for block in everything if block and block.get("final")] == [block for block in finals if block]
     assert sum(block is not None for block in everything) > sum(block is not None for block in finals)
     assert all("semtoken" not in request.json() for request in upstream.requests)
@@ -552,7 +553,8 @@ class TestLastContent:
     def test_it_is_not_held_back_for_long(self, proxied: Start, hold: float) -> None:
         url, _ = proxied(self.stream(1.5), hold=hold)
         start = time.monotonic()
-        with httpx.stream("POST", url + "/v1/chat/completions", json=CHAT | {"stream": True}, timeout=20) as answer:
+        asked = CHAT | {"stream": True, "semtoken": {"running": True}}
+        with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=20) as answer:
             pieces = answer.iter_raw()
             first = next(pieces)
             assert time.monotonic() - start < 1.2

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray
 from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
-from semtoken.engine_tokens.token_names import TokenNames, is_markup, token_names
+from semtoken.engine_tokens.token_names import Meant, TokenNames, token_names
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.vocabulary import Vocabulary
 
@@ -57,7 +58,7 @@ class ListedStep:
     stands_for: tuple[int, ...] = ()
     """The chosen token is one of these, the special ones, and its name does not say which; `token` is the first."""
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Probability that is listed."""
         return math.fsum([*self.probabilities.tolist(), *(p for _, p in self.ambiguous), self.unmapped])
@@ -90,16 +91,20 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
     for token in (step.chosen, *step.top):
         _check_number(token, position)
     top, shift = _inside(step.top, vocabulary, position)
-    for token in (step.chosen, *top):
-        _check_name(token, names, position)
-    may_be = _chosen(step.chosen, top, names, position, blanks_left_out=blanks_left_out)
+    meant = [
+        names.meant(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out) for token in (step.chosen, *top)
+    ]
+    for token, found in zip((step.chosen, *top), meant, strict=True):
+        if not found.fits:
+            raise _misnamed(token, names, position)
+    may_be = _chosen(step.chosen, meant[0], top, position)
     chosen = may_be[0]
-    entries = _Entries(chosen, shift)
-    for token in top:
-        entries.add(token, step.chosen, names, blanks_left_out=blanks_left_out)
+    entries = _Entries(step.chosen, chosen, shift)
+    for token, found in zip(top, meant[1:], strict=True):
+        entries.add(token, found)
     if is_given(step.chosen.log_prob):
         entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
-    named = [names.about_blanks(token.id, token.text, token.bytes) for token in (step.chosen, *top)]
+    named = [found.blanks for found in meant]
     ids = np.array(sorted(entries.found), dtype=np.int64)
     probabilities = np.array([entries.found[i] for i in ids.tolist()], dtype=np.float64)
     complete = len(ids) == vocabulary.size
@@ -113,14 +118,14 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
         probabilities=probabilities,
         ambiguous=tuple(entries.ambiguous),
         unmapped=entries.unmapped,
-        smallest=_smallest(entries.others, top, names, shift),
+        smallest=1.0 if any(found.shared for found in meant[1:]) else _smallest(entries.others, shift),
         complete=complete,
         listed=sum(is_given(token.log_prob) for token in entries.others),
         numbers=len(numbers),
-        decimals=decimals_of(np.array(numbers)),
+        decimals=decimals_of(numbers),
         with_blank=named.count("begins"),
         without_blank=0 if blanks_left_out else named.count("lacks"),
-        stands_for=may_be if _is_any_special(step.chosen, may_be, names) else (),
+        stands_for=may_be if meant[0].any_special else (),
     )
     if listed.total > OVERFULL:
         raise InvalidLogits(
@@ -138,8 +143,11 @@ def leaves_out_blank(chosen: TopToken, vocabulary: Vocabulary) -> bool:
 class _Entries:
     """The entries of a list, sorted by what is known of them."""
 
-    def __init__(self, chosen: int, shift: float) -> None:
+    def __init__(self, picked: TopToken, chosen: int, shift: float) -> None:
+        self.picked = picked
+        """The chosen token as the engine names it."""
         self.chosen = chosen
+        """Its id."""
         self.shift = shift
         self.found: dict[int, float] = {}
         self.ambiguous: list[tuple[tuple[int, ...], float]] = []
@@ -147,14 +155,15 @@ class _Entries:
         self.others: list[TopToken] = []
         """Those that are not the chosen token."""
 
-    def add(self, token: TopToken, chosen: TopToken, names: TokenNames, *, blanks_left_out: bool) -> None:
-        candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
-        if _is_any_special(token, candidates, names) and _spelled(chosen) not in (None, _spelled(token)):
+    def add(self, token: TopToken, meant: Meant) -> None:
+        """Take in an entry of which is known what its name may mean."""
+        candidates, likely = meant.candidates, meant.likely
+        if meant.any_special and _spelled(self.picked) not in (None, _spelled(token)):
             candidates = tuple(c for c in candidates if c != self.chosen)  # that one has another name
-        likely = names.likely(candidates)
+            likely = tuple(c for c in likely if c != self.chosen) or candidates
         if self.chosen in candidates and self.chosen not in self.found:
             same_id = token.id is not None or likely == (self.chosen,)
-            likely = (self.chosen,) if same_id or _same(token, chosen) else likely
+            likely = (self.chosen,) if same_id or _same(token, self.picked) else likely
         if likely != (self.chosen,):
             self.others.append(token)
         if not is_given(token.log_prob) and token.log_prob > -math.inf:
@@ -193,11 +202,12 @@ def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) ->
     return tuple(token for token in top if token.id is None or token.id < vocabulary.size), -math.log1p(-mass)
 
 
-def decimals_of(log_probs: FloatArray) -> int:
+def decimals_of(log_probs: Iterable[float]) -> int:
     """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
+    numbers = list(log_probs)
     for decimals in range(ALL_DECIMALS - 1, -1, -1):
-        scaled = log_probs * 10.0**decimals
-        if (np.abs(scaled - np.rint(scaled)) > 1e-6).any():
+        scale = 10.0**decimals
+        if any(abs(number * scale - round(number * scale)) > 1e-6 for number in numbers):
             return decimals + 1
     return 0
 
@@ -223,28 +233,24 @@ def _check_number(token: TopToken, position: int) -> None:
         )
 
 
-def _check_name(token: TopToken, names: TokenNames, position: int) -> None:
-    if token.id is not None and not names.fits(token.id, token.text, token.bytes):
-        known = (
-            repr(names.vocabulary.texts[token.id])
-            if 0 <= token.id < names.vocabulary.size
-            else f"beyond its {names.vocabulary.size:,} tokens"
-        )
-        raise VocabularyMismatch(
-            f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary of the clusters it "
-            f"is {known}. These clusters belong to another model."
-        )
+def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMismatch:
+    known = (
+        repr(names.vocabulary.texts[token.id])
+        if token.id is not None and 0 <= token.id < names.vocabulary.size
+        else f"beyond its {names.vocabulary.size:,} tokens"
+    )
+    return VocabularyMismatch(
+        f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary of the clusters it "
+        f"is {known}. These clusters belong to another model."
+    )
 
 
-def _chosen(
-    token: TopToken, top: Sequence[TopToken], names: TokenNames, position: int, *, blanks_left_out: bool
-) -> tuple[int, ...]:
+def _chosen(token: TopToken, meant: Meant, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
     """The chosen token's id; those of all special tokens where its name tells no more."""
-    candidates = names.candidates(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out)
-    likely = names.likely(candidates)
-    if len(likely) == 1:
-        return likely
-    if _is_any_special(token, candidates, names) and not any(other.id in candidates for other in top):
+    candidates = meant.candidates
+    if len(meant.likely) == 1:
+        return meant.likely
+    if meant.any_special and not any(other.id in candidates for other in top):
         return candidates  # if special tokens were listed by id, one of them might be the chosen one
     if not candidates:
         raise not_in_vocabulary(token, position)
@@ -262,23 +268,16 @@ def not_in_vocabulary(token: TopToken, position: int) -> InvalidInput:
     )
 
 
-def _is_any_special(token: TopToken, candidates: tuple[int, ...], names: TokenNames) -> bool:
-    """Whether its name tells of a token that it is special, and no more."""
-    return token.id is None and candidates == names.specials and is_markup(token.bytes or token.text)
-
-
 def _spelled(token: TopToken) -> bytes | None:
     return token.bytes or (token.text.encode("utf-8", "surrogatepass") if token.text else None)
 
 
-def _smallest(others: Sequence[TopToken], top: Sequence[TopToken], names: TokenNames, shift: float) -> float:
-    """What an unlisted token has at most.
+def _smallest(others: Sequence[TopToken], shift: float) -> float:
+    """What an unlisted token has at most, if no names are shared.
 
     Engines append the chosen token where it is not among the best, so only the others tell. A list keyed by strings
     has lost all but one of the tokens that are spelled alike.
     """
     if not others or any(not is_given(token.log_prob) for token in others):
-        return 1.0
-    if any(token.id is None and token.bytes is None and names.shares(token.text) for token in top):
         return 1.0
     return _probability(min(token.log_prob for token in others), shift)

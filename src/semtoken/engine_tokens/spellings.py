@@ -10,7 +10,8 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from semtoken._arrays import as_ids
 from semtoken._tokenizers import REPLACEMENT
@@ -30,6 +31,11 @@ from semtoken.errors import BackendError, InvalidInput
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
+NAMES_KEPT = 2**16
+"""Names that are remembered: the best tokens of many steps are few."""
+LONGEST_KEPT = 100
+"""Characters of the longest name that is remembered; what upstreams send must not fill the memory."""
+_Names: TypeAlias = tuple[int | None, str | None, bytes | None]
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
     "a dict, a triple (log-probability, id, text), or a pair of it and a list of triples"
@@ -45,15 +51,26 @@ def named(log_prob: float, text: str | None, token_id: int | None = None, spelle
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
     token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
     """
+    return TopToken(log_prob, *_names(text, token_id, spelled))
+
+
+def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Names:
+    """Id, text and bytes of a token by what its engine calls it."""
+    short = len(text or "") <= LONGEST_KEPT and len(spelled or b"") <= LONGEST_KEPT
+    return (_kept_names if short else _kept_names.__wrapped__)(text, token_id, spelled)
+
+
+@lru_cache(maxsize=NAMES_KEPT)
+def _kept_names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Names:
     if not text and not spelled and (text is not None or token_id is None):
-        return TopToken(log_prob, token_id, REPLACEMENT if token_id is None else None)
+        return token_id, REPLACEMENT if token_id is None else None, None
     if text is not None and spelled is not None and _is_no_spelling(text) and spelled == _encoded(text):
         spelled = None
     if text is not None and (found := _TOKEN_ID.match(text)):
-        return TopToken(log_prob, int(found[1]) if token_id is None else token_id, None, spelled)
+        return int(found[1]) if token_id is None else token_id, None, spelled
     if text is not None and spelled is None and (found := _BYTES.match(text)):
-        return TopToken(log_prob, token_id, None, bytes.fromhex(found[1].replace("\\x", "")))
-    return TopToken(log_prob, token_id, text, spelled)
+        return token_id, None, bytes.fromhex(found[1].replace("\\x", ""))
+    return token_id, text, spelled
 
 
 def _is_no_spelling(text: str) -> bool:
@@ -102,7 +119,28 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     log_prob = _log_prob(item, where)
     missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
     chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
-    return TopStep(chosen, tuple(_entry(e, f"{where}.top_logprobs[{j}]") for j, e in enumerate(entries))), missing
+    top = tuple(_usual_entry(e) or _entry(e, f"{where}.top_logprobs[{j}]") for j, e in enumerate(entries))
+    return TopStep(chosen, top), missing
+
+
+def _usual_entry(value: Any) -> TopToken | None:
+    """An entry as most engines write it; None for any other, which `_entry` reads or refuses.
+
+    There are twenty for every token of an answer, so this is what reading a reply costs.
+    """
+    if type(value) is not dict or "id" in value:
+        return None
+    log_prob, text, spelled = value.get("logprob"), value.get("token"), value.get("bytes")
+    if type(log_prob) is not float or not log_prob <= 0.0 or type(text) is not str:
+        return None
+    if spelled is not None:
+        if type(spelled) is not list:
+            return None
+        try:
+            spelled = bytes(spelled)
+        except (TypeError, ValueError):
+            return None
+    return TopToken(log_prob, *_names(text, None, spelled))
 
 
 def _entry(value: Any, where: str) -> TopToken:
@@ -223,6 +261,9 @@ class BorrowedNames:
         return tuple(map(self._one, steps))
 
     def _one(self, step: TopStep) -> TopStep:
+        if not self._inside and b"" not in [token.bytes for token in (step.chosen, *step.top)]:
+            self._inside = is_unnamed(step.chosen)
+            return step
         change = _unborrowed if self._inside else _without_no_bytes
         chosen = change(step.chosen)
         self._inside = is_unnamed(chosen)

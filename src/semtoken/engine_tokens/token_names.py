@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeVar
@@ -21,6 +21,9 @@ from semtoken.vocabulary import Vocabulary
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program
+NAMES_KEPT = 2**17
+LONGEST_KEPT = 100
+"""Characters of the longest name that is kept; what upstreams send must not fill the memory."""
 K = TypeVar("K", bound=Hashable)
 
 
@@ -28,6 +31,24 @@ def is_markup(name: str | bytes | None) -> bool:
     """Whether a name is written as those of special tokens are."""
     text = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
     return text is not None and MARKUP.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a name may mean."""
+
+    candidates: tuple[int, ...]
+    """Every token that may be meant; see `TokenNames.candidates`."""
+    likely: tuple[int, ...]
+    """Those of them that are likely; see `TokenNames.likely`."""
+    any_special: bool
+    """It tells of a token that it is special, and no more."""
+    fits: bool
+    """It agrees with the id that is given beside it."""
+    shared: bool
+    """It is a string alone, which several tokens share."""
+    blanks: Literal["begins", "lacks", "left_out"] | None
+    """See `TokenNames.about_blanks`."""
 
 
 @lru_cache(maxsize=4)
@@ -54,6 +75,28 @@ class TokenNames:
     def specials(self) -> tuple[int, ...]:
         """Ascending ids of the special tokens."""
         return tuple(np.flatnonzero(self.vocabulary.special).tolist())
+
+    @cached_property
+    def _kept(self) -> Callable[[int | None, str | None, bytes | None, bool], Meant]:
+        return lru_cache(maxsize=NAMES_KEPT)(self._meant)
+
+    def meant(
+        self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
+    ) -> Meant:
+        """All that is known of a name (kept, since the best tokens of many steps are few). See `candidates`."""
+        short = len(text or "") <= LONGEST_KEPT and len(spelled or b"") <= LONGEST_KEPT
+        return (self._kept if short else self._meant)(token, text, spelled, blanks_left_out)
+
+    def _meant(self, token: int | None, text: str | None, spelled: bytes | None, blanks_left_out: bool) -> Meant:
+        candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)
+        return Meant(
+            candidates,
+            self.likely(candidates),
+            any_special=token is None and candidates == self.specials and is_markup(spelled or text),
+            fits=token is None or self.fits(token, text, spelled),
+            shared=token is None and spelled is None and self.shares(text),
+            blanks=self.about_blanks(token, text, spelled),
+        )
 
     def candidates(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False

@@ -163,11 +163,19 @@ class Scorer:
             return np.zeros(len(prefixes), dtype=bool)
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
 
+    @cached_property
+    def _related(self) -> Callable[[int], IdArray]:
+        return lru_cache(maxsize=TOKENS_KEPT)(self._related_ids)
+
+    def _related_ids(self, token: int) -> IdArray:
+        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
+        return np.union1d(self.cluster_of(token), alike)
+
     def consistent_ids(self, token: int, prefixes: IdArray) -> IdArray:
         """All tokens that count, neutral ones only where they are in the cluster, alike or a beginning."""
-        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
-        beginnings = prefixes[self.in_prefix_set(prefixes)]
-        return np.unique(np.concatenate([self.cluster_of(token), alike, beginnings]))
+        if not (self.rules.prefix_matching and len(prefixes)):
+            return self._related(token)
+        return np.union1d(self._related(token), prefixes[self.in_prefix_set(prefixes)])
 
     def kinds(
         self, token: int, ids: IdArray, prefixes: IdArray, *, opening: bool, neutrality: bool
@@ -181,15 +189,20 @@ class Scorer:
         ids
             Any tokens.
         prefixes
-            The tokens that spell the beginning of what follows (`PrefixIndex.beginnings`).
+            Ascending ids of the tokens that spell the beginning of what follows (`PrefixIndex.beginnings`).
         opening
             Only blanks come before.
         neutrality
             Whether neutral tokens count.
         """
-        neutral = self.neutral_mask(opening)[ids] & (ids != token) & neutrality
-        spelled = self.alike(token, ids) | np.isin(ids, prefixes[self.in_prefix_set(prefixes)])
-        return np.select([neutral, self.in_cluster(token, ids), spelled], [3, 1, 2], 0)
+        found = np.zeros(len(ids), dtype=np.intp)
+        found[self.alike(token, ids)] = 2
+        if self.rules.prefix_matching and len(prefixes):
+            found[_among(ids, prefixes[self.in_prefix_set(prefixes)])] = 2
+        found[self.in_cluster(token, ids)] = 1
+        if neutrality:
+            found[self.neutral_mask(opening)[ids] & (ids != token)] = 3
+        return found
 
     def alternatives(
         self, token: int, probabilities: Mapping[int, float], prefixes: IdArray, *, opening: bool, neutrality: bool
@@ -211,3 +224,11 @@ class Scorer:
         """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""
         found = [ids for head in heads for ids in (self.index.beginnings(head), self.index.continuations(head))]
         return np.sort(np.concatenate(found))
+
+
+def _among(ids: IdArray, ascending: IdArray) -> BoolArray:
+    """Which of a few `ids` are among others."""
+    if not len(ascending):
+        return np.zeros(len(ids), dtype=bool)
+    places = np.searchsorted(ascending, ids).clip(max=len(ascending) - 1)
+    return np.asarray(ascending[places] == ids)

@@ -13,7 +13,6 @@ from semtoken._arrays import IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer
-from semtoken.vocabulary import BoolArray
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 3  # so few may be chance where the numbers are few, too
@@ -90,12 +89,12 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
 def _bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float) -> StepBounds:
     union = _Union(scorer, step, NO_IDS if prefixes is None else prefixes, neutrality)
     kinds = union.kinds_of(step.ids)
-    cluster, prefix, neutral = (float(step.probabilities[kinds == kind].sum()) for kind in (1, 2, 3))
+    _, cluster, prefix, neutral = np.bincount(kinds, step.probabilities, minlength=4).tolist()
     certain = bool(neutrality and scorer.neutral_mask(step.opening)[step.token])
     inside, ambiguous = union.unclear_mass()
     lower = math.fsum([cluster, prefix, neutral, inside])
-    unseen = union.size - int(np.count_nonzero(kinds))
     missing = 0.0 if step.complete else max(0.0, 1.0 - step.total) + off
+    unseen = union.size - int(np.count_nonzero(kinds)) if missing else 0
     most = min(missing, max(unseen, 0) * step.smallest)
     upper = lower + ambiguous + step.unmapped + most
     logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and off <= ROUNDING else off)
@@ -129,17 +128,14 @@ class _Union:
         opening = self.step.opening
         return self.scorer.kinds(self.step.token, ids, self.prefixes, opening=opening, neutrality=self.neutrality)
 
-    def _neutral(self, ids: IdArray) -> BoolArray:
-        if not self.neutrality:
-            return np.zeros(len(ids), dtype=bool)
-        return np.asarray(self.scorer.neutral_mask(self.step.opening)[ids])
-
     @property
     def size(self) -> int:
         """Its members."""
         members = self.scorer.consistent_ids(self.step.token, self.prefixes)
-        others = int(np.count_nonzero(~self._neutral(members)))
-        return others + (len(self.scorer.neutral_ids(self.step.opening)) if self.neutrality else 0)
+        if not self.neutrality:
+            return len(members)
+        others = int(np.count_nonzero(~self.scorer.neutral_mask(self.step.opening)[members]))
+        return others + len(self.scorer.neutral_ids(self.step.opening))
 
     def unclear_mass(self) -> tuple[float, float]:
         """Mass of entries whose possible tokens are all members, and of those of which only some are."""

@@ -31,7 +31,8 @@ class BlockOptions:
     competing: int = 0
     """Add so many of the meanings that compete at each of the most doubtful steps."""
     running: bool = True
-    """In streams, add the values so far to every chunk; without them only the final ones, at less cost."""
+    """In streams, add the values so far to every chunk. Without them there are only the final ones, at less cost; so
+    does the proxy if a request says nothing of `semtoken`."""
 
 
 def read_options(value: Any) -> BlockOptions:

@@ -103,7 +103,7 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
     if not isinstance(found, dict):
         return None
     marked = "semtoken" in found
-    wanted = read_options(found.pop("semtoken", None))
+    wanted = read_options(found.pop("semtoken", None)) if marked else BlockOptions(running=False)
     kept = _kept_in_chat(found) if endpoint == "chat" else _kept_in_completion(found)
     if kept == "unknown":
         return None
