@@ -10,7 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from semtoken import TokenClusters
 from semtoken.bench.estimate import estimate
+from semtoken.bench.run import run_benchmark
+from semtoken.bench.settings import check_settings
 from semtoken.cli.app import app
 from semtoken.cli.bench_run import resolve
 from tests.bench.runs import tiny_settings
@@ -124,6 +127,52 @@ def test_an_estimate_tries_a_few_questions_and_leaves_nothing(settings: Path, tm
     assert result.exit_code == 0, result.output
     assert "for 7 questions" in result.stdout and "from up to 8 questions of each data set" in result.stdout
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_estimate_needs_no_folder(settings: Path) -> None:
+    model = yaml.safe_load(settings.read_text())["models"][0]["name"]
+    questions = settings.parent / "questions.jsonl"
+    result = invoke("-m", model, "-d", questions, "--methods", "perplexity", "--estimate")
+    assert result.exit_code == 0 and "for 7 questions" in result.stdout, result.output
+
+
+def test_clusters_that_are_given_are_those_of_the_run(settings: Path, tmp_path: Path) -> None:
+    choice = yaml.safe_load(settings.read_text())["models"][0]
+    clusters = TokenClusters.from_model(choice["name"], n_clusters=50)
+    clusters.save_pretrained(tmp_path / "given")
+    result = invoke(settings, "--clusters", tmp_path / "given", "--methods", "stc", "-o", "x")
+    assert result.exit_code == 0, result.output
+    [kept] = (tmp_path / "x" / "clusterings").iterdir()
+    assert (TokenClusters.from_pretrained(kept).labels == clusters.labels).all()
+
+
+class _Counts:
+    """A `Watcher` that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.steps: dict[str, list[int]] = {}
+
+    def begin(self, units: int) -> None:
+        self.total = units
+
+    def work(self, title: str, units: int) -> None:
+        self.steps[title.partition(": ")[2]] = self._now = [units]
+
+    def advance(self, units: int) -> None:
+        self._now.append(units)
+
+    def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
+        pass
+
+
+def test_progress_goes_on_inside_a_shard(settings: Path, tmp_path: Path) -> None:
+    heard = _Counts()
+    content = yaml.safe_load(settings.read_text()) | {"methods": ["stc", "predictive_entropy"], "shard_size": 7}
+    assert run_benchmark(check_settings(content, "the test"), tmp_path / "run", watcher=heard) == []
+    assert all(units == sum(parts) for units, *parts in heard.steps.values())
+    assert sum(units for units, *_ in heard.steps.values()) == heard.total
+    assert [len(heard.steps[name]) - 1 for name in ("greedy", "samples", "judge exact")] == [7, 7, 1]
 
 
 def test_an_estimate_is_that_of_the_run_where_all_questions_are_tried(settings: Path, tmp_path: Path) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from semtoken.almanac import almanac_clusters_path
+from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.bench.datasets import Dataset, read_dataset
+from semtoken.bench.fingerprints import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
 from semtoken.bench.settings import RunSettings, check_settings, read_settings
 from semtoken.cli.bench_run import resolve
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
+from semtoken.models import CATALOGUE
 from semtoken.scoring import ScoringRules
 from semtoken.statistics.entailment import DEFAULT_NLI
 
@@ -199,6 +201,29 @@ def test_a_variant_that_changes_nothing_is_the_main_clustering() -> None:
     found = cell(sensitivity={"embedding": ["output", "input"], "n_clusters": [2048]})
     keys = {name: step.key for name, step in found.steps.items()}
     assert keys["stc:embedding=output"] == keys["stc:n_clusters=2048"] == keys["stc"] != keys["stc:embedding=input"]
+
+
+def test_a_fetched_model_is_that_of_its_folder_with_the_clusters_that_ship(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "named").symlink_to(almanac_path())
+    entry = replace(CATALOGUE["smollm2"], name="named", clusters=almanac_clusters_path())
+    monkeypatch.setitem(CATALOGUE, "named", entry)  # type: ignore[misc]
+    helpers = {"nli": "almanac", "similarity": "almanac"}
+    assert changed_steps(cell(), cell(models=["named"], **helpers)) == set()
+    other = {"name": "named", "clusters": {"n_clusters": 64}}
+    assert "stc" in changed_steps(cell(), cell(models=[other], **helpers))
+    monkeypatch.delitem(CATALOGUE, "named")  # type: ignore[misc]
+    assert not make_plan(checked(models=[str(tmp_path / "models" / "named")]), [dataset()]).problems
+
+
+def test_a_gguf_file_is_told_apart_by_its_bytes(tmp_path: Path) -> None:
+    for name, content in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / f"{name}.gguf").write_bytes(content)
+    one, two, three = (model_identity(tmp_path / f"{name}.gguf") for name in "abc")
+    assert one == two != three
 
 
 def test_a_plan_comes_back_from_its_file() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from semtoken.backends.base import Backend, Prompt
@@ -12,9 +12,12 @@ from semtoken.generation import Generation
 from semtoken.scoring import Scorer
 from semtoken.statistics import Decoding, Timings, p_true_log_probs, record_greedy, record_samples
 from semtoken.statistics.clustered import clustered_log_scores
+from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
 
 GREEDY_FIELDS = frozenset({"log_probs", "top_log_probs"})
+Answered = Callable[[int], None]
+"""Called with the number of prompts that are done."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,18 @@ class Answering:
                 f"{self.backend.distribution} distribution."
             )
 
-    def greedy(self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings) -> list[Generation]:
+    def greedy(
+        self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings, answered: Answered | None = None
+    ) -> list[Generation]:
         """Greedy answers with `token_ids`, `token_texts`, `log_probs` and the best alternatives of each step.
 
         Seconds go to `greedy`, `likelihoods` and `alternatives`.
         """
-        return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings)
+        return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings, _counted(answered))
 
-    def samples(self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings) -> list[Generation]:
+    def samples(
+        self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings, answered: Answered | None = None
+    ) -> list[Generation]:
         """Records with `sample_texts`, `sample_token_ids`, `sample_log_probs`, and `hidden_states` if there are any.
 
         The same seed gives the same samples whatever else is asked in the same call. Seconds go to `sampling`,
@@ -47,7 +54,7 @@ class Answering:
         """
         empty = [Generation(text="", token_ids=()) for _ in prompts]
         needs = {"hidden_states"} if self.backend.has_states else set()
-        return record_samples(self.backend, prompts, empty, needs, decoding, timings)
+        return record_samples(self.backend, prompts, empty, needs, decoding, timings, _counted(answered))
 
     def clustered(
         self,
@@ -62,3 +69,7 @@ class Answering:
     def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:
         """See `semtoken.statistics.p_true_log_probs`."""
         return p_true_log_probs(self.backend, questions, answers, spelling=spelling, batch_size=self.batch_size)
+
+
+def _counted(answered: Answered | None) -> Progress | None:
+    return None if answered is None else lambda step, done, total: answered(done)

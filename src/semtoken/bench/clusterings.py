@@ -14,6 +14,7 @@ from semtoken.cluster_cache import clusters_for_model, default_settings
 from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
 from semtoken.errors import ArtifactError
+from semtoken.models.sources import resolve
 
 MAIN = "main"
 
@@ -53,8 +54,9 @@ def planned_clusterings(
     ArtifactError
         The clusters that the model's settings name cannot be read.
     """
-    if isinstance(model.clusters, str):
-        main = _given(model.clusters)
+    shipped = resolve(model.source).clusters if model.clusters is None else None
+    if isinstance(given := shipped or model.clusters, (str, Path)):
+        main = _given(str(given))
     else:
         main = _made(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
     variants = []

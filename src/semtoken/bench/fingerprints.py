@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import ModelError
+from semtoken.models.sources import resolve
 from semtoken.tables import origin_of
 
 _BLOCK = 1 << 22
@@ -22,16 +23,20 @@ def digest(content: Any) -> str:
 
 
 def model_identity(model: str | Path, revision: str | None = None) -> Mapping[str, str]:
-    """A model or artifact by its content: the hash of a folder's files, or hub id and commit.
+    """A model or artifact by its content: the hash of a folder's files or of a GGUF file, or hub id and commit.
 
     Raises
     ------
     ModelError
-        There is no such folder, and the hub does not know the name or cannot be reached.
+        There is no such folder or file, a model of the catalogue was not fetched, or the hub does not know the name or
+        cannot be reached.
     """
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return {"sha256": _folder_hash(folder.resolve())}
+    source = resolve(model)
+    place = Path(source.path).expanduser()
+    if place.is_dir():
+        return {"sha256": _folder_hash(place.resolve())}
+    if source.is_gguf:
+        return {"sha256": _file_hash(place.resolve())}
     origin = origin_of(str(model), revision=revision)
     if origin.commit is None:
         raise ModelError(f"The hub does not say which commit of {model} it has; name a directory instead.")
@@ -46,9 +51,14 @@ def _folder_hash(folder: Path) -> str:
     for path in files:
         if path.suffix == ".md":
             continue
-        content = hashlib.sha256()
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                content.update(block)
-        total.update(f"{path.name}\0{content.hexdigest()}\n".encode())
+        total.update(f"{path.name}\0{_file_hash(path)}\n".encode())
     return total.hexdigest()
+
+
+@lru_cache
+def _file_hash(path: Path) -> str:
+    content = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            content.update(block)
+    return content.hexdigest()

@@ -218,6 +218,7 @@ class _Session:
             if steps:
                 self._do(replace(one.work, steps=steps), one)
             elif self._watcher is not None:
+                self._watcher.work(f"{one.work.title} (left out)", one.units)
                 self._watcher.advance(one.units)
         self._executor.release()
         log.info("Finished with %d failures", len(self._failures))
@@ -255,19 +256,24 @@ class _Session:
 
     def _do(self, work: Work, pending: Pending) -> None:
         """The possible steps of a work."""
-        cell, done = work.cell, 0
+        cell, done, shown = work.cell, 0, 0  # questions of whole shards, and those that the watcher knows of
+
+        def show(total: int) -> None:
+            nonlocal shown
+            if self._watcher is not None and total > shown:
+                self._watcher.advance(total - shown)
+                shown = total
 
         def count(shard: int) -> None:
             nonlocal done
             done += cell.rows(shard)
             log.info("%s: shard %d of %d", work.title, shard + 1, cell.n_shards)
-            if self._watcher is not None:
-                self._watcher.advance(cell.rows(shard))
+            show(done)
 
         if self._watcher is not None:
             self._watcher.work(work.title, pending.units)
         try:
-            self._executor.run(work, pending.shards, count)
+            self._executor.run(work, pending.shards, count, lambda answered: show(done + answered))
             for step in work.steps:
                 if (reason := take_problem(step.folder(self._run))) is not None:
                     self._fail(cell.title, step.name, reason)
@@ -276,8 +282,7 @@ class _Session:
             self._fail(cell.title, work.name, error)
             self._broken.update(step.key for step in work.steps)
             self._executor.release()
-            if self._watcher is not None:
-                self._watcher.advance(pending.units - done)
+            show(pending.units)
 
     def _fail(self, where: str, what: str, error: Exception | str) -> None:
         unexpected = isinstance(error, Exception) and not isinstance(error, SemtokenError)

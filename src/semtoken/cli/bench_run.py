@@ -12,7 +12,7 @@ import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, still, tell
-from semtoken.cli.options import DeviceOption, VerboseOption
+from semtoken.cli.options import ClustersOption, DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,8 +35,14 @@ def run(
         typer.Option("--out", "-o", help="The run's folder. With a file of settings: runs/NAME-OF-THE-FILE."),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="'almanac', a directory or a hub id; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A name of `semtoken models`, a directory, a GGUF file or a hub id; may be repeated.",
+        ),
     ] = None,
+    clusters: ClustersOption = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,17 +103,17 @@ def run(
     """
     from semtoken.bench.run import run_benchmark
 
-    flags = _flags(model, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
+    flags = _flags(model, clusters, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
     if controls:
         flags["controls"] = True
     resolved = resolve(settings, flags)
-    folder = out_folder or _default_folder(settings)
     still(verbose)
-    if dry_run:
-        show_plan(resolved, folder)
-        return
     if estimate:
         show_estimate(resolved)
+        return
+    folder = out_folder or _default_folder(settings)
+    if dry_run:
+        show_plan(resolved, folder)
         return
     directory = None if settings is None else settings.absolute().parent
     by_ray = _ray(ray_workers, ray_gpus, ray_address) if executor == "ray" else None
@@ -129,6 +135,7 @@ def _ray(workers: int, gpus: float, address: str | None) -> Executor:
 
 def _flags(
     models: Sequence[str] | None,
+    clusters: str | None,
     datasets: Sequence[str] | None,
     methods: str | None,
     judges: Sequence[str] | None,
@@ -141,7 +148,7 @@ def _flags(
     backend: str | None,
 ) -> dict[str, Any]:
     """The options that were given, in the form of a file of settings."""
-    of_models = {"batch_size": batch_size, "device": device, "backend": backend}
+    of_models = {"clusters": clusters, "batch_size": batch_size, "device": device, "backend": backend}
     found: dict[str, Any] = {
         "models": [{"name": name} for name in models] if models else None,
         "datasets": [_dataset(text) for text in datasets] if datasets else None,

@@ -17,7 +17,13 @@ __all__ = ["Executor"]
 class Executor(Protocol):
     """Makes the files of a work. Every shard is made from the same questions in the same batches, whoever makes it."""
 
-    def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:
+    def run(
+        self,
+        work: Work,
+        shards: Sequence[int],
+        done: Callable[[int], None],
+        answered: Callable[[int], None] = lambda count: None,
+    ) -> None:
         """Make what is missing of some shards, wherever and in whatever order.
 
         Parameters
@@ -28,6 +34,8 @@ class Executor(Protocol):
             Their numbers.
         done
             To be called with a shard's number once its files are there.
+        answered
+            May be called before that with how many questions of the shard at work are done so far.
 
         Raises
         ------

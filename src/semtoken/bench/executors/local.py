@@ -20,9 +20,15 @@ class LocalExecutor:
     def __init__(self, models: Models) -> None:
         self._models = models
 
-    def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:
+    def run(
+        self,
+        work: Work,
+        shards: Sequence[int],
+        done: Callable[[int], None],
+        answered: Callable[[int], None] = lambda count: None,
+    ) -> None:
         """Make what is missing of some shards, in their order."""
-        make = work.open(self._models)
+        make = work.open(self._models, answered)
         for shard in shards:
             make(shard)
             done(shard)

@@ -40,8 +40,14 @@ class RayExecutor:
         if self.workers < 1:
             raise InvalidInput(f"Ray needs at least one worker, got {self.workers}.")
 
-    def run(self, work: Work, shards: Sequence[int], done: Callable[[int], None]) -> None:
-        """Make what is missing of some shards, in whatever order workers are free."""
+    def run(
+        self,
+        work: Work,
+        shards: Sequence[int],
+        done: Callable[[int], None],
+        answered: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """Make what is missing of some shards, in whatever order workers are free; they do not say how far they are."""
         if not shards:
             return
         ray = self._ready()

@@ -24,7 +24,7 @@ from semtoken.statistics import Decoding, Timings
 from semtoken.statistics.clustered import NORMALIZERS
 from semtoken.statistics.steps import STEP
 
-Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings], list[Generation]]
+Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings, Callable[[int], None]], list[Generation]]
 
 
 def _backend(context: Context) -> Answering:
@@ -47,7 +47,7 @@ def _answers(context: Context, generate: Generate, decoding: Decoding, columns: 
 
     def record(part: Part) -> Iterator[Recorded]:
         timings = Timings()
-        found = generate(part.prompts, decoding, timings)
+        found = generate(part.prompts, decoding, timings, context.answered)
         fields = [{name: getattr(one, name) for name in columns} for one in found]
         yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
 

@@ -31,6 +31,8 @@ class Context:
     settings: RunSettings
     cell: CellPlan
     models: Models
+    answered: Callable[[int], None] = lambda count: None
+    """Called with how many questions of the shard at work the model has dealt with so far, where that is known."""
 
     @property
     def decoding(self) -> Decoding:

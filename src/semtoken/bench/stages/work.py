@@ -39,15 +39,22 @@ class Work:
             step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
         )
 
-    def open(self, models: Models) -> Callable[[int], None]:
+    def open(self, models: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Get ready: what is returned makes the missing files of one shard.
+
+        Parameters
+        ----------
+        models
+            Those of the run.
+        answered
+            Called with the questions of the shard at work that are done so far, in works that know it.
 
         Raises
         ------
         SemtokenError
             A model that it needs cannot be loaded.
         """
-        context = Context(self.run, self.settings, self.cell, models)
+        context = Context(self.run, self.settings, self.cell, models, answered)
         record = _recorder(self.name, context)
 
         def make(shard: int) -> None:
