@@ -8,8 +8,10 @@ import math
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from semtoken import STC, TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT
-from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.app import ServeLimits, serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
 from tests import tiny
@@ -278,7 +280,37 @@ class TestErrors:
         with pytest.raises(openai.NotFoundError, match="'gpt-4o' does not exist; this server has 'almanac'"):
             client.chat.completions.create(model="gpt-4o", messages=ASKED)
 
-    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'"\xff"'])
+    @pytest.mark.parametrize(
+        ("prompt", "words"),
+        [
+            (["a"] * 17, "at most 16 items"),
+            ([[1]] * 17, "at most 16 items"),
+            ([1, "a"], "valid integer"),
+            (["a", 1], "valid string"),
+            ([], "at least 1 item"),
+            ([7] * 600, "The model reads 512 tokens. The prompt has 600 tokens"),
+            ("the capital " * 8000, "The prompt has 96,000 characters, which are more tokens than that"),
+        ],
+    )
+    def test_a_prompt_is_refused_for_what_is_wrong_with_it(self, served: str, prompt: Any, words: str) -> None:
+        answer = httpx.post(served + "/v1/completions", json={"prompt": prompt})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
+        assert words in answer.json()["error"]["message"]
+
+    @pytest.mark.parametrize("field", ["messages", "model", "stop", "metadata"])
+    def test_half_a_character_is_refused_wherever_it_is(self, served: str, field: str) -> None:
+        half = "\ud800"
+        values = {"messages": [{"role": "user", "content": half}], "metadata": {half: half}}
+        body = json.dumps({"messages": ASKED, field: values.get(field, half)})
+        answer = httpx.post(served + "/v1/chat/completions", content=body)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+
+    @pytest.mark.parametrize("extreme", [{"seed": 2**70}, {"temperature": 1e-300}, {"temperature": 5e-324, "seed": -1}])
+    def test_extreme_numbers_are_numbers(self, served: str, extreme: Any) -> None:
+        answer = httpx.post(served + "/v1/chat/completions", json={"messages": ASKED, **extreme})
+        assert 0 <= answer.json()["choices"][0]["semtoken"]["uncertainty"] <= 1
+
+    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b'"\xff"', b'{"seed": ' + b"9" * 5000 + b"}"])
     def test_what_is_no_json(self, served: str, body: bytes) -> None:
         answer = httpx.post(served + "/v1/chat/completions", content=body)
         assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
@@ -286,6 +318,76 @@ class TestErrors:
     def test_a_body_that_is_too_long(self, served: str) -> None:
         answer = httpx.post(served + "/v1/completions", content=b" " * (2**25 + 1))
         assert answer.json()["error"]["code"] == "request_too_large"
+
+    def test_a_long_prompt_keeps_nobody_waiting(self, almanac: Any) -> None:
+        class Roomy(Engine):
+            room = 10**6
+
+        body = {"prompt": "hello wor \n" * 170_000}
+        codes: list[int] = []
+        with running(serve_app(Roomy(almanac), Offer("almanac"))) as url:
+            asking = threading.Thread(
+                target=lambda: codes.append(httpx.post(url + "/v1/completions", json=body, timeout=60).status_code)
+            )
+            asking.start()
+            waited = []
+            while asking.is_alive():
+                start = time.monotonic()
+                assert httpx.get(url + "/health", timeout=60).status_code == 200
+                waited.append(time.monotonic() - start)
+            asking.join()
+        assert codes == [400]
+        assert len(waited) > 3 and sorted(waited)[len(waited) // 2] < sum(waited) / 3
+
+    def test_what_is_too_much_is_refused_at_once(self) -> None:
+        limits = ServeLimits(requests=2, body_timeout=0.3)
+        with running(serve_app(Engine(small()), Offer("tiny", "{question}"), limits=limits)) as url:
+            host, _, port = url.removeprefix("http://").partition(":")
+            held = [socket.create_connection((host, int(port))) for _ in range(2)]
+            for sock in held:
+                sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+            time.sleep(0.1)
+            refused = httpx.post(url + "/v1/completions", json={"prompt": "hi"})
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            assert httpx.get(url + "/health").status_code == 200
+            for sock in held:
+                assert sock.recv(100).startswith(b"HTTP/1.1 408")
+                sock.close()
+            assert httpx.post(url + "/v1/completions", json={"prompt": "hi"}, timeout=30).status_code == 200
+
+    def test_too_much_to_read_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        limits = ServeLimits(prepared_at_once=1, prepared_later=1)
+        release = threading.Event()
+        stc = small()
+        tokenizer = stc.tokenizer
+
+        class Slow:
+            """A tokenizer that takes its time."""
+
+            def __call__(self, text: str, **options: Any) -> Any:
+                release.wait(20)
+                return tokenizer(text, **options)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(tokenizer, name)
+
+        monkeypatch.setattr(stc.backend, "tokenizer", Slow())
+        with running(serve_app(Engine(stc), Offer("tiny", "{question}"), limits=limits)) as url:
+            answers: list[httpx.Response] = []
+
+            def ask() -> None:
+                answers.append(httpx.post(url + "/v1/completions", json={"prompt": "hi"}, timeout=30))
+
+            threads = [threading.Thread(target=ask) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            while not answers:
+                time.sleep(0.01)
+            assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "1")
+            release.set()
+            for thread in threads:
+                thread.join()
+            assert sorted(answer.status_code for answer in answers) == [200, 200, 503]
 
     def test_unknown_pages(self, served: str) -> None:
         assert httpx.get(served + "/v2").json()["error"]["message"].startswith("There is no GET /v2")

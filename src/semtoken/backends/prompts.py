@@ -23,6 +23,7 @@ __all__ = [
     "as_responses",
     "encode_prompt",
     "encode_response",
+    "encode_text",
     "in_batches_by_length",
     "is_ids",
     "newline_ids",
@@ -91,7 +92,16 @@ def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
         )
     if not text.strip():
         raise InvalidInput(f"Prompt {number} is empty.")
+    _check_characters(text, f"Prompt {number}")
     return text
+
+
+def _check_characters(text: str, name: str) -> None:
+    """Raise `InvalidInput` for what no tokenizer reads."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name} holds half a character (a lone surrogate) at {error.start}.") from error
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Message], number: int) -> str:
@@ -110,8 +120,12 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
     """Token ids of a prompt; a chat template writes its special tokens itself."""
     if is_ids(prompt):
         return [int(token) for token in prompt]
-    text = prompt_text(tokenizer, prompt, number)
-    return list(tokenizer(text, add_special_tokens=isinstance(prompt, str))["input_ids"])
+    return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
+
+
+def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
+    """Token ids of a prompt's text, with the tokenizer's special tokens around it where the text has none."""
+    return list(tokenizer(text, add_special_tokens=special)["input_ids"])
 
 
 def encode_response(
@@ -133,6 +147,7 @@ def encode_response(
             raise InvalidInput(f"Response {number} must be text or token ids, got {response!r:.80}.") from error
     if not response:
         return []
+    _check_characters(response, f"Response {number}")
     if is_ids(prompt):
         return list(tokenizer(response, add_special_tokens=False)["input_ids"])
     special = isinstance(prompt, str)

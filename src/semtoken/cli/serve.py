@@ -30,6 +30,8 @@ def serve(
         int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
     ] = 20,
     calibrator: CalibratorOption = None,
+    max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
+    max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
     grace: GraceOption = 10.0,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
     allow_host: Annotated[
@@ -51,7 +53,7 @@ def serve(
     """
     from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, run
-    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.app import MEBIBYTE, ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
@@ -62,7 +64,8 @@ def serve(
     offer = Offer(name or _name_of(choice.model), asking.template, asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()
-    app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()))
+    limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
+    app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
     run(app, listener, lambda address: _announce(address, offer.name), grace=grace)
 
 

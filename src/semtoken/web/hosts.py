@@ -45,12 +45,13 @@ class HostGuard:
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Message) -> ApiError | None:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        if ANY not in self._hosts and host and host_name(host) not in self._hosts:
-            return ApiError(403, f"This server does not answer to the name {host[:100]!r}.", code="foreign_host")
-        origin = headers.get(b"origin")
-        if origin is not None and not self._may_call(origin.decode("latin-1").lower(), host):
+        hosts, origins = (
+            [value.decode("latin-1") for key, value in scope["headers"] if key == name] for name in (b"host", b"origin")
+        )
+        foreign = [host for host in hosts if host and host_name(host) not in self._hosts]
+        if ANY not in self._hosts and foreign:
+            return ApiError(403, f"This server does not answer to the name {foreign[0][:100]!r}.", code="foreign_host")
+        if not all(self._may_call(origin.lower(), hosts[0] if hosts else "") for origin in origins):
             return ApiError(403, "This server takes no requests from pages of other sites.", code="foreign_origin")
         return None
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from urllib.parse import unquote_to_bytes
 
 import anyio
 
+from semtoken.web.admission import Admission
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.metrics import ProxyMetrics
@@ -58,8 +57,7 @@ class ProxyHandler:
         self._workers = workers
         self._metrics = metrics
         self._asking = Asking(upstream, settings, metrics)
-        self._running: Counter[str] = Counter()
-        """Requests at this time, by the address of their client."""
+        self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -80,31 +78,9 @@ class ProxyHandler:
                 status = "none" if client.status is None else str(client.status)
                 self._metrics.requests.labels(endpoint or "other", status).inc()
 
-    @contextmanager
-    def _counted(self, client: Client) -> Iterator[None]:
-        """Count a request among those that run.
-
-        Raises
-        ------
-        ApiError
-            There are too many: 503, or 429 where they are those of one client.
-        """
-        settings, address = self._settings, client.address
-        if self._running.total() >= settings.max_connections:
-            raise ApiError(503, "The proxy has too much to do. Try again later.", code="overloaded", retry_after=1)
-        if self._running[address] >= settings.max_connections_per_client:
-            raise ApiError(429, "Too many requests at one time.", code="too_many_requests", retry_after=1)
-        self._running[address] += 1
-        try:
-            yield
-        finally:
-            self._running[address] -= 1
-            if not self._running[address]:
-                del self._running[address]
-
     async def _serve(self, client: Client) -> None:
         try:
-            with self._counted(client):
+            with self._admission.admitted(client.address):
                 await self._counted_request(client)
         except ApiError as error:
             await self._told(client, error)

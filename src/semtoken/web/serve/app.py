@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from semtoken._extras import require
@@ -12,10 +13,12 @@ from semtoken._extras import require
 for _module in ("fastapi", "pydantic"):
     require(_module, extra="serve")
 
+import anyio  # noqa: E402
 from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse, StreamingResponse  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
+from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, HostGuard  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
@@ -23,13 +26,35 @@ from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, pa
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
 from semtoken.web.serve.worker import Worker  # noqa: E402
 from semtoken.web.wire import EVENT_STREAM, ApiError  # noqa: E402
+from semtoken.web.workers import Busy, Workers  # noqa: E402
 
-MOST_BYTES = 2**25
-STREAM_HEADERS = {"content-type": EVENT_STREAM, "cache-control": "no-cache"}
+MEBIBYTE = 2**20
+DISCARDED = 8  # a body that is too long is read to its end, up to so many times the limit, so that its sender hears
+
+
+@dataclass(frozen=True)
+class ServeLimits:
+    """What clients may take; connections have `semtoken.web.connections.ConnectionLimits`."""
+
+    request_bytes: int = 2 * MEBIBYTE
+    """Longer requests are refused (413)."""
+    requests: int = 500
+    """Requests at one time; more are refused (503)."""
+    body_timeout: float = 120.0
+    """Seconds that a client has for the body of a request (408)."""
+    prepared_at_once: int = 2
+    """Requests that are read and tokenised at one time, in threads of their own."""
+    prepared_later: int = 64
+    """Requests that may wait for that; more are refused (503)."""
 
 
 def serve_app(
-    engine: Engine, offer: Offer, *, page: bool = True, allowed_hosts: Sequence[str] = LOOPBACK_HOSTS
+    engine: Engine,
+    offer: Offer,
+    *,
+    page: bool = True,
+    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
+    limits: ServeLimits | None = None,
 ) -> FastAPI:
     """An OpenAI-compatible API over a model.
 
@@ -43,9 +68,13 @@ def serve_app(
         Show the page for people at `/`.
     allowed_hosts
         Names under which clients may reach it; "*" for all. See `semtoken.web.hosts`.
+    limits
+        What clients may take.
     """
+    limits = limits or ServeLimits()
     worker = Worker(engine)
     service = Service(worker, offer)
+    answering = Answering(service, offer, limits)
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
@@ -53,6 +82,7 @@ def serve_app(
         worker.close()
 
     app = FastAPI(openapi_url=None, lifespan=closing)
+    app.add_middleware(Admitted, admission=Admission(limits.requests, limits.requests))
     app.add_middleware(HostGuard, hosts=allowed_hosts)
     app.add_exception_handler(404, _no_such_page)
     app.add_exception_handler(405, _no_such_page)
@@ -72,43 +102,74 @@ def serve_app(
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
-        return await _answered(request, offer, ChatRequest, service.chat, service)
+        return await answering.answer(request, ChatRequest, service.chat)
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:
-        return await _answered(request, offer, CompletionRequest, service.completion, service)
+        return await answering.answer(request, CompletionRequest, service.completion)
 
     if page:
         add_page(app, lambda: {"model": offer.name, "clusters": engine.stc.clusters.signature})
     return app
 
 
-async def _answered(
-    request: Request, offer: Offer, form: type[Form], prepare: Callable[[Form], Job], service: Service
-) -> Response:
-    """The answer to a request for text, or the error that says why there is none."""
-    try:
-        asked = parse(form, await _body(request))
-        if asked.model not in (None, offer.name):
-            return _unknown(str(asked.model), offer).response()
-        job = prepare(asked)
-        if asked.stream:
-            return StreamingResponse(
-                service.stream(job), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"}
-            )
-        return JSONResponse(await _unless_gone(request, service.whole(job)))
-    except (ApiError, SemtokenError) as error:
-        return as_api_error(error).response()
+class Answering:
+    """Takes requests for text: reads and prepares them off the event loop, and answers or refuses them.
 
+    Parameters
+    ----------
+    service, offer, limits
+        The parts of the server.
+    """
 
-async def _body(request: Request) -> bytes:
-    """The body of a request that is not too long."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise ApiError(413, f"The request is larger than {MOST_BYTES:,} bytes.", code="request_too_large")
-    return bytes(body)
+    def __init__(self, service: Service, offer: Offer, limits: ServeLimits) -> None:
+        self._service = service
+        self._offer = offer
+        self._limits = limits
+        self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
+
+    async def answer(self, request: Request, form: type[Form], prepare: Callable[[Form], Job]) -> Response:
+        """The answer to a request, or the error that says why there is none."""
+        try:
+            job = await self._prepared(await self._body(request), form, prepare)
+            if job.request.stream:
+                return StreamingResponse(
+                    self._service.stream(job), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"}
+                )
+            return JSONResponse(await _unless_gone(request, self._service.whole(job)))
+        except (ApiError, SemtokenError) as error:
+            return as_api_error(error).response()
+
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request that is not too long, and comes in time."""
+        limit = self._limits.request_bytes
+        body, size = bytearray(), 0
+        try:
+            with anyio.fail_after(self._limits.body_timeout):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size <= limit:
+                        body += piece
+                    elif size > DISCARDED * limit:
+                        break
+        except TimeoutError:
+            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
+        if size > limit:
+            raise ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
+        return bytes(body)
+
+    async def _prepared(self, body: bytes, form: type[Form], prepare: Callable[[Form], Job]) -> Job:
+        def work() -> Job:
+            asked = parse(form, body)
+            if asked.model not in (None, self._offer.name):
+                raise _unknown(str(asked.model), self._offer)
+            return prepare(asked)
+
+        try:
+            return await self._preparing.run(work)
+        except Busy:
+            message = "Too many requests wait to be read. Try again later."
+            raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:

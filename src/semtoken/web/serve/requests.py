@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic_core import from_json
 
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.wire import ApiError
 
 MOST_CHOICES = 16
 MOST_STOPS = 16
+MOST_MESSAGES = 4096
 
 IGNORED = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
@@ -39,8 +41,31 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields that would change the answer, with the values that do not. All others are refused, not ignored."""
 
-Stop: TypeAlias = str | Annotated[list[str], Field(max_length=MOST_STOPS)]
-Tokens: TypeAlias = Annotated[list[int], Field(min_length=1)]
+
+def _form_of(value: Any) -> str:
+    """Which form a prompt is meant to have, so that an error speaks of that one."""
+    if not isinstance(value, list):
+        return "text"
+    first = value[0] if value else ""
+    return "tokens" if isinstance(first, int) else "lists of tokens" if isinstance(first, list) else "list"
+
+
+def _one_or_list(value: Any) -> str:
+    return "list" if isinstance(value, list) else "text"
+
+
+Text: TypeAlias = Annotated[str, Tag("text")]
+Stop: TypeAlias = Annotated[
+    Text | Annotated[list[str], Field(max_length=MOST_STOPS, fail_fast=True), Tag("list")], Discriminator(_one_or_list)
+]
+Tokens: TypeAlias = Annotated[list[int], Field(min_length=1, fail_fast=True)]
+Prompts: TypeAlias = Annotated[
+    Text
+    | Annotated[Tokens, Tag("tokens")]
+    | Annotated[list[str], Field(min_length=1, max_length=MOST_CHOICES, fail_fast=True), Tag("list")]
+    | Annotated[list[Tokens], Field(min_length=1, max_length=MOST_CHOICES, fail_fast=True), Tag("lists of tokens")],
+    Discriminator(_form_of),
+]
 
 
 class Part(BaseModel):
@@ -56,7 +81,9 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     role: str
-    content: str | list[Part] | None = None
+    content: (
+        Annotated[Text | Annotated[list[Part], Field(fail_fast=True), Tag("list")], Discriminator(_one_or_list)] | None
+    ) = None
 
     @property
     def text(self) -> str:
@@ -119,7 +146,7 @@ class GenerationRequest(BaseModel):
 class ChatRequest(GenerationRequest):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
@@ -139,7 +166,7 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """POST /v1/completions."""
 
-    prompt: str | Tokens | Annotated[list[str] | list[Tokens], Field(min_length=1, max_length=MOST_CHOICES)]
+    prompt: Prompts
     logprobs: Annotated[int, Field(ge=0)] | None = None
 
     @property
@@ -169,8 +196,8 @@ def parse(form: type[Form], body: bytes) -> Form:
         400, naming the field that is at fault.
     """
     try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        fields = from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)  # refuses half characters, too
+    except ValueError as error:
         raise ApiError(400, f"The body of the request is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise ApiError(400, "The body of the request must be a JSON object.")

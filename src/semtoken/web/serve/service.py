@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.backends.base import Decoding
-from semtoken.backends.prompts import encode_prompt
+from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
 from semtoken.web.block import running_block, score_block
@@ -22,6 +22,8 @@ CHAT_TOKENS = 256
 """Longest answer of a chat that names no length."""
 COMPLETION_TOKENS = 16
 """The same for completions, as OpenAI has it."""
+ALWAYS_TOKENISED = 2**16
+"""Bytes of a text that is tokenised although so many tokens do not seem to fit: some tokenizers leave blanks out."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Service:
         self._stc = worker.engine.stc
         vocabulary = self._stc.clusters.vocabulary
         nameless = [i for i in range(vocabulary.size) if not vocabulary.pieces[i]]
+        self._longest_piece = max(map(len, vocabulary.pieces))
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
 
     def chat(self, request: ChatRequest) -> Job:
@@ -102,15 +105,25 @@ class Service:
 
     def _encoded(self, prompts: Sequence[Any], param: str) -> list[list[int]]:
         try:
-            encoded = [
-                prompt if _is_ids(prompt) else encode_prompt(self._stc.tokenizer, prompt, number)
-                for number, prompt in enumerate(prompts)
-            ]
+            encoded = [self._ids(prompt, number, param) for number, prompt in enumerate(prompts)]
             for ids in encoded:
                 self._stc.clusters.vocabulary.check_ids(ids)
         except SemtokenError as error:
             raise ApiError(400, str(error), param=param) from error
         return encoded
+
+    def _ids(self, prompt: Any, number: int, param: str) -> list[int]:
+        """Token ids of a prompt. What is too long in any case is refused before it is tokenised."""
+        room = self._worker.engine.room
+        if is_ids(prompt):
+            if room is not None and len(prompt) > room:
+                raise too_long(room, f"{len(prompt):,} tokens", param)
+            return list(prompt)
+        text = prompt_text(self._stc.tokenizer, prompt, number)
+        most = None if room is None else max(room * self._longest_piece, ALWAYS_TOKENISED)
+        if most is not None and len(text.encode()) > most:
+            raise too_long(room, f"{len(text):,} characters, which are more tokens than that", param)
+        return encode_text(self._stc.tokenizer, text, special=isinstance(prompt, str))
 
     def _work(
         self, request: GenerationRequest, prompts: list[list[int]], limit: int | None, default: int, top: int | None
@@ -209,10 +222,16 @@ def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
+def too_long(room: int | None, has: str, param: str) -> ApiError:
+    """The answer to a prompt that the model cannot read."""
+    return ApiError(
+        400,
+        f"The model reads {room:,} tokens. The prompt has {has}.",
+        param=param,
+        code="context_length_exceeded",
+    )
+
+
 def as_api_error(error: ApiError | SemtokenError) -> ApiError:
     """What a client is told of a failure."""
     return error if isinstance(error, ApiError) else ApiError(500, str(error), kind="server_error")
-
-
-def _is_ids(prompt: Any) -> bool:
-    return isinstance(prompt, list) and isinstance(prompt[0], int)

@@ -11,12 +11,8 @@ from threading import Event, Thread
 
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.web.serve.engine import Ended, Engine, Order, Step, Work
-from semtoken.web.wire import ApiError
 
 logger = logging.getLogger("semtoken.serve")
-
-MOST_WAITING = 1000
-
 
 MOST_TOGETHER = 64
 """Answers in one batch."""
@@ -46,7 +42,6 @@ class Worker:
         self._most_together = most_together
         self._orders: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._held: _Waiting | None = None
-        self._waiting = 0
         self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
         self._thread.start()
 
@@ -96,13 +91,9 @@ class Worker:
 
         Raises
         ------
-        ApiError
-            Too many requests wait (503).
         SemtokenError
             The generation failed.
         """
-        if self._waiting >= MOST_WAITING:
-            raise ApiError(503, "Too many requests wait for the model. Try again later.", kind="overloaded_error")
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[Step | Ended | SemtokenError | None] = asyncio.Queue()
         cancelled = Event()
@@ -111,7 +102,6 @@ class Worker:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(queue.put_nowait, item)
 
-        self._waiting += 1
         self._orders.put(_Waiting(Order(work, put, cancelled), put))
         try:
             while (item := await queue.get()) is not None:
@@ -120,4 +110,3 @@ class Worker:
                 yield item
         finally:
             cancelled.set()
-            self._waiting -= 1
