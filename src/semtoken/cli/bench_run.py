@@ -12,7 +12,7 @@ import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, still, tell
-from semtoken.cli.options import ClustersOption, DeviceOption, VerboseOption
+from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -42,7 +42,10 @@ def run(
             help="A name of `semtoken models`, a directory, a GGUF file or a hub id; may be repeated.",
         ),
     ] = None,
-    clusters: ClustersOption = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option("--clusters", "-c", help="Clusters of the model's tokens: a directory or a hub id."),
+    ] = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
