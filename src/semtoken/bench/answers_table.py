@@ -1,7 +1,8 @@
 """The scores of every answer of a run in one small file, from which the whole report can be made again.
 
 One row an answer: question, answer, verdict of each judge ("judge:exact") and uncertainty by each method
-("method:stc"), clustering of the sensitivity study ("variant:metric=euclidean") and control ("control:shuffled.0").
+("method:stc"), clustering of the sensitivity study ("variant:metric=euclidean") and control ("control:shuffled.0"), and
+the log score of STC ("stc_log_score").
 What a cell lacks is null; a method without a value for an answer is NaN. Facts of the run are in the file's metadata.
 """
 
@@ -22,7 +23,12 @@ from semtoken.errors import InvalidInput
 
 FILE = "answers.parquet"
 METADATA_KEY = b"semtoken.answers"
-VERSION = 1
+VERSION = 2
+READABLE = (1, VERSION)
+"""Version 1 had neither log scores nor signatures."""
+FACTS = ("model", "dataset", "greedy_seconds", "seconds", "steps", "signature")
+"""Fields of a cell that are no columns."""
+LOG_SCORE = "stc_log_score"
 
 
 def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
@@ -61,10 +67,7 @@ def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
         "primary_judge": results.primary_judge,
         "notes": results.notes,
         "clusterings": [asdict(one) for one in results.clusterings],
-        "cells": [
-            {name: getattr(cell, name) for name in ("model", "dataset", "greedy_seconds", "seconds", "steps")}
-            for cell in results.cells
-        ],
+        "cells": [{name: getattr(cell, name) for name in FACTS} for cell in results.cells],
     }
     metadata = {METADATA_KEY: json.dumps(facts, default=dict).encode()}
     file = io.BytesIO()
@@ -79,6 +82,8 @@ def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
     for name, repeats in cell.controls.items():
         for number, values in enumerate(repeats):
             yield f"control:{name}.{number}", values
+    if cell.log_score is not None:
+        yield LOG_SCORE, cell.log_score
 
 
 def read_answers(path: str | Path) -> RunResults:
@@ -99,7 +104,7 @@ def read_answers(path: str | Path) -> RunResults:
         raise InvalidInput(
             f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
         ) from error
-    if facts.get("version") != VERSION:
+    if facts.get("version") not in READABLE:
         raise InvalidInput(f"{file} is of another release of semtoken (version {facts.get('version')} of its format).")
     columns = table.to_pydict()
     place = list(zip(columns["model"], columns["dataset"], strict=True))
@@ -127,6 +132,7 @@ def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: 
     repeats: dict[str, list[FloatArray]] = {}
     for name, uncertainty in found["control"].items():
         repeats.setdefault(name.partition(".")[0], []).append(uncertainty)
+    logs = [columns[LOG_SCORE][i] for i in rows] if LOG_SCORE in columns else [None]
     texts = [(str(columns["question"][i]), str(columns["answer"][i])) for i in rows] if "question" in columns else []
     return Cell(
         **facts,
@@ -136,4 +142,5 @@ def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: 
         variants=found["variant"],
         controls={name: np.stack(values) for name, values in repeats.items()},
         texts=tuple(texts),
+        log_score=None if None in logs else np.array(logs, dtype=np.float64),
     )

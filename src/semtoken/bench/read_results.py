@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.answers_table import read_answers
+from semtoken.bench.answers_table import LOG_SCORE, read_answers
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
 from semtoken.bench.plan import CellPlan, Plan, Step, make_plan
@@ -24,6 +24,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
 
@@ -128,6 +129,8 @@ class _Reader:
             steps=steps,
             controls=self._controls(),
             texts=self._texts(),
+            log_score=self._log_score(),
+            signature=self._signature(),
         )
 
     def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
@@ -181,10 +184,28 @@ class _Reader:
 
     def _stc(self, step: Step) -> FloatArray | None:
         """The uncertainties of STC by the clusters and rules of a step."""
-        shards = self._shards(step, "stc_log_score")
+        shards = self._shards(step, LOG_SCORE)
         if shards is None:
             return None
-        return np.array([stc(value) for value in _joined(shards, "stc_log_score").tolist()])
+        return np.array([stc(value) for value in _joined(shards, LOG_SCORE).tolist()])
+
+    def _log_score(self) -> FloatArray | None:
+        """Of STC itself."""
+        step = self.plan.steps.get("stc")
+        shards = None if step is None else self._shards(step, LOG_SCORE)
+        return None if shards is None else _joined(shards, LOG_SCORE)
+
+    def _signature(self) -> str | None:
+        """Of the clusters and rules of STC itself."""
+        step = self.plan.steps.get("stc")
+        if step is None:
+            return None
+        try:
+            clusters = load_clustering(self.run, self.plan.clusterings[0])
+        except ArtifactError:
+            return None
+        rules = ScoringRules(step.facts["preset"], step.facts["function_words"])
+        return f"{clusters.signature}|{rules.signature}"
 
     def _texts(self) -> tuple[tuple[str, str], ...]:
         """Questions and greedy answers."""

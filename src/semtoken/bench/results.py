@@ -38,6 +38,10 @@ class Cell:
     """Name of a control of `semtoken.bench.controls` -> [R, N] its uncertainty, R repetitions."""
     texts: tuple[tuple[str, str], ...] = ()
     """[N] question and greedy answer; empty where the texts are not kept."""
+    log_score: FloatArray | None = None
+    """[N] log score of STC, which keeps the digits that its uncertainty lacks on long answers; None where unknown."""
+    signature: str | None = None
+    """Clusters and rules of STC, as `ScoredResponse.signature` has them; None where unknown."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.results import Flag
 
+USING_VENN_ABERS = ("blend", "venn-abers")
 
 @dataclass(frozen=True, repr=False)
 class Calibrator:
@@ -232,22 +233,17 @@ class Calibrator:
         return log_scores([answer] if single else answer), single
 
     def _chances(self, scores: FloatArray) -> FloatArray:
-        safe = np.where(np.isneginf(scores), 0.0, scores)
-        parts = [] if self.curve is None else [self.curve(safe)]
-        if self.method in ("blend", "venn-abers"):
-            parts.append(self.venn_abers(safe))
-        # Nobody may be told more than n labels can show.
-        chances: FloatArray = np.clip(np.mean(parts, axis=0), 1 / (self.n + 2), (self.n + 1) / (self.n + 2))
-        return chances
+        maps = [] if self.curve is None else [self.curve]
+        if self.method in USING_VENN_ABERS:
+            maps.append(self.venn_abers)
+        return _mean_chance(maps, self.n, scores)
 
 
 def fitted(answers: Labelled, method: CurveName) -> Calibrator:
     """A calibrator of checked answers, without its origin."""
-    parametric = "beta" if method == "blend" else method
-    curve = None if method == "venn-abers" else FITS[parametric](answers.log_score, answers.correct)
     return Calibrator(
         method=method,
-        curve=curve,
+        curve=_fitted_curve(answers, method),
         venn_abers=fit_venn_abers(answers.log_score, answers.correct),
         n=answers.n,
         n_correct=answers.n_correct,
@@ -263,7 +259,26 @@ def cross_validated(
     chances, base = np.empty(answers.n), np.empty(answers.n)
     for held in np.array_split(order, folds):
         rest = np.setdiff1d(order, held)
-        part = fitted(Labelled(answers.log_score[rest], answers.correct[rest], 0), method)
-        chances[held] = part._chances(answers.log_score[held])
+        part = Labelled(answers.log_score[rest], answers.correct[rest], 0)
+        curve = _fitted_curve(part, method)
+        maps = [] if curve is None else [curve]
+        if method in USING_VENN_ABERS:
+            maps.append(fit_venn_abers(part.log_score, part.correct))
+        chances[held] = _mean_chance(maps, part.n, answers.log_score[held])
         base[held] = part.n_correct / part.n
     return chances, base
+
+
+def _fitted_curve(answers: Labelled, method: CurveName) -> Curve | None:
+    """The parametric half of a blend, or the method's own map; None where Venn-Abers alone is the map."""
+    if method == "venn-abers":
+        return None
+    return FITS["beta" if method == "blend" else method](answers.log_score, answers.correct)
+
+
+def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArray:
+    """The mean of the maps, within what n labels can show."""
+    safe = np.where(np.isneginf(scores), 0.0, scores)
+    found = np.mean([one(safe) for one in maps], axis=0)
+    chances: FloatArray = np.clip(found, 1 / (n + 2), (n + 1) / (n + 2))
+    return chances

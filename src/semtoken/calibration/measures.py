@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,8 +99,19 @@ def reliability(chances: FloatArray, correct: FloatArray) -> tuple[Bin, ...]:
     return tuple(found)
 
 
+def calibration_error(bins: Sequence[Bin]) -> float:
+    """Mean distance between chance and share of right answers over reliability bins (ECE), in [0, 1]."""
+    return sum(b.n * abs(b.chance - b.right) for b in bins) / sum(b.n for b in bins)
+
+
 def report(
-    chances: FloatArray, base: FloatArray, correct: FloatArray, *, cross_validated: bool, seed: int = 0
+    chances: FloatArray,
+    base: FloatArray,
+    correct: FloatArray,
+    *,
+    cross_validated: bool,
+    seed: int = 0,
+    n_resamples: int = RESAMPLES,
 ) -> Report:
     """Measure chances on labelled answers.
 
@@ -109,7 +121,7 @@ def report(
         What the calibrator says, what one would say who knows the base rate only, and what came true.
     cross_validated
         Whether the chances come from calibrators that did not see these answers.
-    seed
+    seed, n_resamples
         Of the bootstrap.
     """
     bins = reliability(chances, correct)
@@ -123,18 +135,18 @@ def report(
         n=correct.size,
         cross_validated=cross_validated,
         base_rate=float(correct.mean()),
-        calibration_error=sum(b.n * abs(b.chance - b.right) for b in bins) / correct.size,
+        calibration_error=calibration_error(bins),
         bins=bins,
-        **_means(losses, seed),
+        **_means(losses, seed, n_resamples),
     )
 
 
-def _means(losses: dict[str, FloatArray], seed: int) -> dict[str, Interval]:
+def _means(losses: dict[str, FloatArray], seed: int, n_resamples: int) -> dict[str, Interval]:
     """Means with percentile bootstrap intervals; every resample draws the same answers for all."""
     generator = np.random.default_rng(seed)
     table = np.stack(list(losses.values()))
     n = table.shape[1]
-    means = np.stack([table[:, generator.integers(n, size=n)].mean(axis=1) for _ in range(RESAMPLES)])
+    means = np.stack([table[:, generator.integers(n, size=n)].mean(axis=1) for _ in range(n_resamples)])
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
     values = table.mean(axis=1)
     return {name: Interval(float(values[i]), float(low[i]), float(high[i])) for i, name in enumerate(losses)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import counting, out, tell
 from semtoken.errors import InvalidInput
 
@@ -35,20 +36,25 @@ def report(
         int, typer.Option(min=1, help="Resamples of the bootstrap, and exchanges of the tests.")
     ] = 1000,
     texts: Annotated[
-        bool, typer.Option(help="Keep questions and answers in answers.parquet, the table of every answer's scores.")
+        bool,
+        typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
     ] = True,
+    calibrator: CalibratorOption = None,
 ) -> None:
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
 
     Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
-    PRR with 95 % intervals and paired tests, overheads, ablations, the sensitivity study, clusters, judges. A run that
-    is not finished gives a report of what is complete. A former report is replaced when the new one is whole.
+    PRR with 95 % intervals and paired tests, risk and coverage, calibration, the surest wrong answers, overheads,
+    ablations, the sensitivity study, clusters, judges. With --calibrator it says how its chances and its promise hold
+    on these answers. A run that is not finished gives a report of what is complete. A former report is replaced when
+    the new one is whole.
     The scores of every answer are kept in answers.parquet, from which the same report can be made again.
 
     For example:
 
     - `semtoken bench report runs/almanac`
     - `semtoken bench report runs/qwen --against paper --judge llm`
+    - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
     from semtoken.bench.read_results import collect
@@ -59,6 +65,7 @@ def report(
         raise InvalidInput("Name the folder of the new report with --out.")
     target = out_folder or run / "report"
     check_replaceable(target)
+    loaded = calibrator_from(calibrator)
     results = collect(run)
     with quiet_metrics(), ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
@@ -74,6 +81,7 @@ def report(
             paper=against == "paper",
             n_resamples=n_resamples,
             texts=texts,
+            calibrator=loaded,
             progress=progress,
         )
     page = write_report(made, target)
@@ -99,7 +107,7 @@ def _show(made: Report) -> None:
     from rich.text import Text
 
     for section in made.sections:
-        if section.name in ("headline", "controls", "paper"):
+        if section.name in ("headline", "calibrator", "controls", "paper"):
             for line in section.lines:
                 out.print(Text(f"- {line}"), soft_wrap=True)
     overview = next(table for table in made.tables if table.name == "overview")

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from semtoken import STC
+    from semtoken.calibration import Calibrator
     from semtoken.calibration.apply import Applied
     from semtoken.clusters import TokenClusters
 
@@ -79,6 +80,21 @@ def applied(
     from semtoken.calibration.fingerprint import Fingerprint
 
     return Applied.load(directory, clusters, Fingerprint(**known), abstain_text)
+
+
+def calibrator_from(directory: Path | None) -> Calibrator | None:
+    """The calibrator of the option, for answers that come with their origin; None without one.
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be used.
+    """
+    if directory is None:
+        return None
+    from semtoken.calibration import Calibrator
+
+    return Calibrator.load(directory)
 
 
 def calibrator_settings(directory: Path | None) -> dict[str, str | None]:

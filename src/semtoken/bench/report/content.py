@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from semtoken.bench.answers_table import answers_table
 from semtoken.bench.report import write_csv
 from semtoken.bench.report.against import against_paper
+from semtoken.bench.report.calibrator_check import CellCalibrator, checked, promise_of
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     METRICS,
@@ -17,7 +18,19 @@ from semtoken.bench.report.cell_figures import (
     chosen_judge,
     measure,
 )
+from semtoken.bench.report.chances import CellChances, cell_chances
 from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
+from semtoken.bench.report.decision_plots import decision_plots
+from semtoken.bench.report.decision_tables import (
+    chance_rows,
+    chance_table,
+    chances_in_words,
+    curve_rows,
+    reliability_rows,
+    risk_in_words,
+    risk_table,
+)
+from semtoken.bench.report.extreme_answers import ExtremeAnswer, answer_tables, extreme_answers
 from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.parts_of_stc import controls, parts_in_words
@@ -26,6 +39,7 @@ from semtoken.bench.report.sensitivity import examples, precomputation, sensitiv
 from semtoken.bench.report.sentences import headline, notes, too_few
 from semtoken.bench.report.table import Table
 from semtoken.bench.results import RunResults
+from semtoken.calibration.calibrator import Calibrator
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,7 @@ def build_report(
     paper: bool = False,
     n_resamples: int = 1000,
     texts: bool = True,
+    calibrator: Calibrator | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Measure a run and put it into tables, figures and sentences.
@@ -101,7 +116,9 @@ def build_report(
     n_resamples
         Of the bootstrap.
     texts
-        Keep questions and answers in the table of all answers.
+        Show questions and answers, and keep them in the table of all answers.
+    calibrator
+        Say how its chances and its promise hold on these answers.
     progress
         Called with (uncertainties measured, of how many).
 
@@ -109,10 +126,15 @@ def build_report(
     ------
     InvalidInput
         Nothing of the run is complete, or it holds no verdicts of the judge.
+    CalibratorMismatch
+        The calibrator was fitted on scores of other clusters, rules or kinds of probabilities.
     """
     used = chosen_judge(results, judge)
+    applied, refused = ([], []) if calibrator is None else checked(results, used, calibrator)
     cells = measure(results, used, n_resamples=n_resamples, progress=progress)
-    drawn = plots(cells, results.clusterings)
+    chances = cell_chances(results.cells, used, n_resamples)
+    shown = extreme_answers(results.cells, used, chances, applied) if texts else []
+    drawn = [*plots(cells, results.clusterings), *decision_plots(chances)]
     figures = measured_figures(cells, results.clusterings)
     tests = paired_tests(cells)
     csv = {
@@ -122,8 +144,16 @@ def build_report(
         "judges": write_csv.judges_csv(cells),
         "clusterings": write_csv.clusterings_csv(results.clusterings),
         "clusters": write_csv.examples_csv(results.clusterings),
+        "chances": write_csv.rows_csv(chance_rows(chances)),
+        "reliability": write_csv.rows_csv(reliability_rows(chances)),
+        "risk_coverage": write_csv.rows_csv(curve_rows(chances)),
+        "extreme_answers": write_csv.rows_csv(map(asdict, shown)),
     }
+    csv = {name: content for name, content in csv.items() if content}
     sections = [*_sections(results, cells, used, drawn, n_resamples)]
+    decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
+    place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
+    sections[place:place] = decisions
     if paper:
         beside = against_paper(results, used, cells, figures)
         csv["paper"] = write_csv.paper_csv(beside.compared)
@@ -176,6 +206,30 @@ def _sections(
     if clusters:
         yield Section("clusters", "Clusters", tables=clusters)
     yield Section("judges", "Judges", tables=judges(cells))
+
+
+def _calibrator_section(applied: Sequence[CellCalibrator], refused: Sequence[str]) -> Iterator[Section]:
+    if applied:
+        lines = (promise_of(applied), *(line for one in applied for line in one.lines), *refused)
+        yield Section("calibrator", "The calibrator on these answers", lines)
+
+
+def _decision_sections(
+    chances: Sequence[CellChances], shown: Sequence[ExtremeAnswer], drawn: Sequence[Plot]
+) -> Iterator[Section]:
+    if not chances:
+        return
+
+    def plots_of(kind: str) -> tuple[Plot, ...]:
+        return tuple(plot for plot in drawn if plot.name.startswith(kind))
+
+    lines = tuple(risk_in_words(chances))
+    yield Section("decisions", "Risk and coverage", lines, (risk_table(chances),), plots_of("risk_coverage"))
+    table = chance_table(chances)
+    tables = () if table is None else (table,)
+    yield Section("chances", "Calibration", tuple(chances_in_words(chances)), tables, plots_of("reliability"))
+    if shown:
+        yield Section("answers", "Answers", tables=answer_tables(shown))
 
 
 def _subtitle(cells: Sequence[CellFigures], judge: str) -> str:

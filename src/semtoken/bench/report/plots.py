@@ -75,7 +75,7 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
         own = [cell for cell in cells if cell.dataset == dataset]
         name, shown_name = f"{number}_{folder_name(dataset)[:60]}", one_line(dataset)
         if ranked := [cell for cell in own if cell.ranked("auroc")]:
-            yield _plot(
+            yield plot_of(
                 bars(ranked),
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
@@ -83,7 +83,7 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
                 "it is not among them it is added below with its place.",
             )
         if timed := [cell for cell in own if _timed(cell)]:
-            yield _plot(
+            yield plot_of(
                 against_overhead(timed),
                 f"overhead_{name}",
                 f"AUROC against overhead on {shown_name}",
@@ -91,7 +91,7 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
                 "Methods without any overhead stand at the left edge.",
             )
     if any(cell.variants for cell in cells):
-        yield _plot(
+        yield plot_of(
             sensitivity_panels(cells, clusterings),
             "sensitivity",
             "AUROC of STC by clustering",
@@ -99,7 +99,7 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
         )
 
 
-def _plot(figure: Figure, name: str, title: str, caption: str) -> Plot:
+def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
     """Written without dates and versions, so that the same figure has the same bytes."""
     png, svg = io.BytesIO(), io.BytesIO()
     with warnings.catch_warnings():
@@ -111,7 +111,7 @@ def _plot(figure: Figure, name: str, title: str, caption: str) -> Plot:
 
 def bars(cells: Sequence[CellFigures]) -> Figure:
     """Horizontal bars of the best methods, a panel for each model; they begin at chance."""
-    figure, axes = _panels(len(cells), width=4.2, height=2.9, sharex=True)
+    figure, axes = panels(len(cells), width=4.2, height=2.9, sharex=True)
     for axis, cell in zip(axes, cells, strict=True):
         ranked = list(enumerate(cell.ranked("auroc"), start=1))
         chosen = ranked[:BEST] + [(place, method) for place, method in ranked[BEST:] if method.name == REFERENCE]
@@ -129,11 +129,11 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
         for row, estimate, length in zip(rows, estimates, lengths[1], strict=True):
             place = (estimate.value + length, row)
             axis.annotate(metric(estimate.value), place, (4, 0), textcoords="offset points", va="center", fontsize=8)
-        names = [_label(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
+        names = [label_of(m.title) + (f" (place {place})" if place > BEST else "") for place, m in chosen]
         axis.set_yticks(rows, names)
         axis.invert_yaxis()
         axis.axvline(CHANCE, color="#333333", linewidth=0.8)
-        axis.set_title(_label(cell.model))
+        axis.set_title(label_of(cell.model))
         axis.set_xlabel("AUROC")
     left, right = axes[0].get_xlim()
     axes[0].set_xlim(left, right + 0.15 * (right - left))  # room for the numbers
@@ -143,7 +143,7 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
 
 def against_overhead(cells: Sequence[CellFigures]) -> Figure:
     """A point for each method, a panel for each model, one legend."""
-    figure, axes = _panels(len(cells), width=4.2, height=3.4)
+    figure, axes = panels(len(cells), width=4.2, height=3.4)
     figure.set_figwidth(figure.get_figwidth() + LEGEND)
     used = dict.fromkeys(method.name for cell in cells for method in _timed(cell))
     names = [name for name in METHODS if name in used] + [name for name in used if name not in METHODS]
@@ -172,13 +172,13 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
         _plain_ticks(axis)
         axis.grid(color="#e6e6e6", linewidth=0.6)
         axis.set_axisbelow(True)
-        axis.set_title(_label(cell.model))
+        axis.set_title(label_of(cell.model))
         axis.set_xlabel("overhead, % of the greedy generation")
         axis.set_ylabel("AUROC")
     shown_names = [name for name in names if name in handles]
     figure.legend(
         [handles[name] for name in shown_names],
-        [_label(title_of(name)) for name in shown_names],
+        [label_of(title_of(name)) for name in shown_names],
         loc="outside right upper",
         frameon=False,
     )
@@ -201,9 +201,11 @@ def sensitivity_panels(cells: Sequence[CellFigures], clusterings: Sequence[Clust
             own = {m: [p for p in found.get((dataset, m), ()) if p.setting == setting] for m in models_of(cells)}
             handles |= _settings_panel(axis, own)
             axis.grid(axis="y", color="#e6e6e6", linewidth=0.6)
-            axis.set_title(f"{_label(dataset)}: {STUDIES[setting].lower()}")
+            axis.set_title(f"{label_of(dataset)}: {STUDIES[setting].lower()}")
         grid[row][0].set_ylabel("AUROC of STC")
-    figure.legend(list(handles.values()), [_label(name) for name in handles], loc="outside right upper", frameon=False)
+    figure.legend(
+        list(handles.values()), [label_of(name) for name in handles], loc="outside right upper", frameon=False
+    )
     return figure
 
 
@@ -225,12 +227,12 @@ def _settings_panel(axis: Axes, by_model: Mapping[str, Sequence[Point]]) -> dict
                 elinewidth=0.8,
                 capsize=2,
             )
-    axis.set_xticks(range(len(values)), [_label(shown(value)) for value in values])
+    axis.set_xticks(range(len(values)), [label_of(shown(value)) for value in values])
     axis.set_xlim(-0.6, len(values) - 0.4)
     return handles
 
 
-def _label(text: str) -> str:
+def label_of(text: str) -> str:
     """A name short enough for a figure."""
     line = one_line(text)
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
@@ -257,7 +259,8 @@ def _plain_ticks(axis: Axes) -> None:
     axis.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _panels(count: int, *, width: float, height: float, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+def panels(count: int, *, width: float, height: float, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, `PANELS` side by side."""
     from matplotlib.figure import Figure
 
     columns = min(count, PANELS)

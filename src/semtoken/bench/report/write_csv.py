@@ -91,6 +91,12 @@ def examples_csv(clusterings: Sequence[ClusteringRecord]) -> str:
     return _csv(["model", "cluster", "token"], rows)
 
 
+def rows_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows that all have the same fields; empty without rows."""
+    found = list(rows)
+    return _csv(list(found[0]), found) if found else ""
+
+
 def _csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, fieldnames=names, lineterminator="\n")

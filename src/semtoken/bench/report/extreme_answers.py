@@ -1,0 +1,134 @@
+"""Actual answers: the surest that are wrong, and the most doubtful that are right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from semtoken.bench.formatting import MISSING, one_line
+from semtoken.bench.report.calibrator_check import CellCalibrator
+from semtoken.bench.report.cell_figures import REFERENCE
+from semtoken.bench.report.chances import CellChances
+from semtoken.bench.report.table import Entry, Group, Table
+from semtoken.bench.results import Cell
+
+SHOWN = 5
+"""Answers of each kind, for every model and data set."""
+LONGEST = 120
+"""Characters of a question or an answer."""
+Kind = Literal["surest_wrong", "doubtful_right"]
+TITLES: dict[Kind, str] = {
+    "surest_wrong": "The surest wrong answers",
+    "doubtful_right": "The most doubtful right answers",
+}
+
+
+@dataclass(frozen=True)
+class ExtremeAnswer:
+    """One answer on which STC and the judge disagree most."""
+
+    model: str
+    dataset: str
+    kind: Kind
+    id: str
+    question: str
+    answer: str
+    uncertainty: float
+    """Of STC."""
+    chance: float
+    """Of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
+    decision: str
+    """`answer` or `abstain`; empty without a threshold."""
+
+
+def extreme_answers(
+    cells: Sequence[Cell],
+    judge: str,
+    chances: Sequence[CellChances],
+    calibrators: Sequence[CellCalibrator] = (),
+) -> list[ExtremeAnswer]:
+    """Those of every cell that has texts, verdicts and STC; the furthest off first."""
+    own = {(one.model, one.dataset): one for one in chances}
+    applied = {(one.model, one.dataset): one for one in calibrators}
+    found: list[ExtremeAnswer] = []
+    for cell in cells:
+        place = cell.model, cell.dataset
+        if cell.texts and judge in cell.judgements and REFERENCE in cell.uncertainty:
+            found += _of_cell(cell, judge, own.get(place), applied.get(place))
+    return found
+
+
+def _of_cell(
+    cell: Cell, judge: str, chances: CellChances | None, calibrator: CellCalibrator | None
+) -> Iterator[ExtremeAnswer]:
+    uncertainty, correct = cell.uncertainty[REFERENCE], cell.judgements[judge]
+    log_score = np.log1p(-np.clip(uncertainty, 0, 1 - 1e-16)) if cell.log_score is None else cell.log_score
+    stc = None if chances is None else chances.methods.get(REFERENCE)
+    own = None if stc is None else stc.chances
+    kinds: tuple[tuple[Kind, float, int], ...] = (("surest_wrong", 0.0, -1), ("doubtful_right", 1.0, 1))
+    for kind, label, sign in kinds:
+        inside = np.flatnonzero((correct == label) & ~np.isnan(uncertainty))
+        for i in inside[np.argsort(sign * log_score[inside], kind="stable")][:SHOWN].tolist():
+            question, answer = cell.texts[i]
+            chance = math.nan if own is None else float(own[i])
+            decision = ""
+            if calibrator is not None:
+                chance, decision = calibrator.of(float(log_score[i]))
+            yield ExtremeAnswer(
+                model=cell.model,
+                dataset=cell.dataset,
+                kind=kind,
+                id=cell.question_ids[i],
+                question=question,
+                answer=answer,
+                uncertainty=float(uncertainty[i]),
+                chance=chance,
+                decision=decision,
+            )
+
+
+def answer_tables(found: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
+    """One table for each kind, a group for each model and data set."""
+    decided = any(one.decision for one in found)
+    tables = []
+    for kind, title in TITLES.items():
+        own = [one for one in found if one.kind == kind]
+        places = dict.fromkeys((one.model, one.dataset) for one in own)
+        groups = tuple(
+            Group(
+                f"{model} on {dataset}",
+                tuple(_row(one, decided=decided) for one in own if (one.model, one.dataset) == (model, dataset)),
+            )
+            for model, dataset in places
+        )
+        if groups:
+            header = ("Question", "Answer", "Uncertainty", "Chance", *(("Decision",) if decided else ()))
+            tables.append(Table(kind, title, header, groups, note=_note(kind), left=2))
+    return tuple(tables)
+
+
+def _note(kind: Kind) -> str:
+    if kind == "surest_wrong":
+        return (
+            "By the uncertainty of STC. Read these first: some are right and the judge or the accepted answers are "
+            "not; the others are errors of which the model was sure, and no threshold on this score stops them."
+        )
+    return (
+        "By the uncertainty of STC. What a threshold costs: these answers are right and would be among the first to "
+        "be held back."
+    )
+
+
+def _row(one: ExtremeAnswer, *, decided: bool) -> tuple[Entry, ...]:
+    chance = MISSING if math.isnan(one.chance) else f"{100 * one.chance:.0f} %"
+    row = (Entry(_short(one.question)), Entry(_short(one.answer)), Entry(f"{one.uncertainty:.3g}"), Entry(chance))
+    return (*row, Entry(one.decision)) if decided else row
+
+
+def _short(text: str) -> str:
+    line = one_line(text.strip())
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

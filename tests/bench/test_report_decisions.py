@@ -1,0 +1,257 @@
+"""Risk and coverage, chances, answers and calibrators in a report."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import semtoken as st
+from semtoken.bench.answers_table import METADATA_KEY
+from semtoken.bench.read_results import collect
+from semtoken.bench.report.chances import CellChances, cell_chances, ranks
+from semtoken.bench.report.content import Report, build_report
+from semtoken.bench.report.writing import html_page, markdown_text
+from semtoken.bench.results import Cell
+from semtoken.calibration import Calibrator, Threshold
+from semtoken.calibration.fingerprint import Fingerprint
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from tests.bench.report_runs import cell, results
+
+SIGNATURE = "k:4|preset:default|words:off"
+HOSTILE = "<script>alert(1)</script> | $x$ \x1b[31m"
+
+
+def scored(n: int = 200, seed: int = 0, **changes: Any) -> Cell:
+    """A cell whose STC is a probability of being right, with texts and log scores."""
+    rng = np.random.default_rng(seed)
+    log_score = -rng.exponential(0.7, n)
+    correct = (rng.random(n) < np.exp(log_score)).astype(float)
+    content = {
+        "n": n,
+        "methods": (),
+        "uncertainty": {"stc": -np.expm1(log_score), "perplexity": rng.normal(size=n)},
+        "judgements": {"exact": correct},
+        "log_score": log_score,
+        "signature": SIGNATURE,
+        "texts": tuple((f"question {i}?", f"answer {i}") for i in range(n)),
+    }
+    return cell(**(content | changes))
+
+
+def chances(one: Cell, n_resamples: int = 50) -> CellChances:
+    (found,) = cell_chances([one], "exact", n_resamples)
+    return found
+
+
+def calibrator(one: Cell, alpha: float = 0.2, **origin: str) -> Calibrator:
+    assert one.log_score is not None
+    known = Fingerprint(**({"signature": SIGNATURE, "distribution": "raw", "scores": "exact"} | origin))
+    made = Calibrator.fit(one.log_score, one.judgements["exact"], fingerprint=known)
+    threshold = Threshold.fit(one.log_score, one.judgements["exact"], alpha=alpha, fingerprint=known)
+    return replace(made, threshold=threshold)
+
+
+def lines(made: Report, section: str) -> tuple[str, ...]:
+    return next((one.lines for one in made.sections if one.name == section), ())
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_risk_at_a_coverage_counts_the_surest_and_their_ties() -> None:
+    uncertainty = np.array([0.1, 0.2, 0.2, 0.2, 0.5, 0.6, np.nan, 0.9, 0.9, np.inf])
+    correct = np.array([1.0, 0, 1, 1, 1, 0, 0, 1, np.nan, 0])
+    found = chances(cell(n=10, methods=(), uncertainty={"stc": uncertainty}, judgements={"exact": correct}))
+    assert (found.n, found.n_correct) == (9, 5)
+    stc = found.methods["stc"]
+    assert stc.risk_at(0.1) == 0
+    assert stc.risk_at(0.2) == pytest.approx(1 / 4)  # three tied answers enter together
+    assert stc.risk_at(0.5) == pytest.approx(1 / 5)
+    assert stc.risk_at(1) == pytest.approx(4 / 9)
+    assert found.reason.startswith("9 judged answers are too few") and stc.report is None
+
+
+def test_ranks_are_shares_of_answers_that_are_less_sure() -> None:
+    values = np.array([3.0, 1.0, np.nan, 1.0, np.inf, 2.0])
+    brute = []
+    worst = np.where(np.isfinite(values), values, 99)
+    for value in worst:
+        brute.append(((worst > value).sum() + 0.5 * (worst == value).sum()) / values.size)
+    assert ranks(values).tolist() == pytest.approx(brute)
+    assert ((ranks(values) > 0) & (ranks(values) < 1)).all()
+
+
+def test_no_answer_gets_its_chance_from_its_own_label() -> None:
+    one = scored(60)
+    before = chances(one).methods["stc"].chances
+    assert before is not None
+    for i in (0, 17, 59):
+        labels = one.judgements["exact"].copy()
+        labels[i] = 1 - labels[i]
+        after = chances(replace(one, judgements={"exact": labels})).methods["stc"].chances
+        assert after is not None
+        assert after[i] == before[i]
+        assert (after != before).any()
+
+
+def test_chances_read_the_order_only() -> None:
+    one = scored(80)
+    own = one.uncertainty["stc"]
+    other = replace(one, uncertainty={"stc": np.log(own) - 7.0, "perplexity": own**3})
+    first, second = chances(one).methods["stc"], chances(other).methods
+    for found in (second["stc"], second["perplexity"]):
+        np.testing.assert_allclose(found.chances, first.chances)
+        assert found.report is not None and first.report is not None
+        assert found.report.log_loss == first.report.log_loss
+        assert found.aurc.value == pytest.approx(first.aurc.value)
+
+
+def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() -> None:
+    found = chances(scored(400, seed=3), 200)
+    knows, noise = found.methods["stc"].report, found.methods["perplexity"].report
+    assert knows is not None and noise is not None
+    assert knows.log_loss_gain.high < 0 < knows.n
+    assert noise.log_loss_gain.high > 0
+    assert found.methods["perplexity"].minus_stc is not None
+    assert found.methods["perplexity"].minus_stc.verdict == "higher"
+
+
+def test_a_probability_that_is_off_is_told() -> None:
+    one = scored(1000, seed=1)
+    right = chances(one).methods["stc"]
+    shifted = replace(one, uncertainty={"stc": np.clip(one.uncertainty["stc"] - 0.3, 0, 1)})
+    wrong = chances(shifted).methods["stc"]
+    assert right.stated_error < 0.06 < 0.1 < wrong.stated_error
+    assert np.isnan(chances(one).methods["perplexity"].stated_error)
+
+
+def test_one_kind_of_answers_gives_no_chances() -> None:
+    found = chances(scored(40, judgements={"exact": np.ones(40)}))
+    assert found.reason == "0 wrong answers are too few, 5 are needed"
+    made = build_report(results(scored(40, judgements={"exact": np.ones(40)})), n_resamples=20)
+    assert any("no chances" in line for line in lines(made, "chances"))
+
+
+# --- the report ------------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_its_curve_and_its_reliability() -> None:
+    made = build_report(results(cell(n=80), cell("B", n=80, seed=1)), n_resamples=20)
+    tables = {table.name: table for table in made.tables}
+    wanted = {method.title for method in made.cells[0].compared}
+    for name in ("risk_coverage", "chances"):
+        for group in tables[name].groups:
+            assert {row[0].text for row in group.rows} == wanted, name
+    names = {plot.name for plot in made.plots}
+    assert {"risk_coverage_1_NQ", "reliability_1_Qwen2.5-7B-NQ", "reliability_2_B-NQ"} <= names
+    for file in ("chances", "reliability", "risk_coverage"):
+        rows = made.csv[file].splitlines()
+        assert {row.split(",")[2] for row in rows[1:]} == {method.name for method in made.cells[0].compared}
+
+
+def test_the_answers_furthest_off_are_shown() -> None:
+    one = scored(50)
+    made = build_report(results(one), n_resamples=20)
+    stc, correct = one.uncertainty["stc"], one.judgements["exact"]
+    for name, label, sign in (("surest_wrong", 0, 1), ("doubtful_right", 1, -1)):
+        table = next(table for table in made.tables if table.name == name)
+        wanted = sorted((i for i in range(50) if correct[i] == label), key=lambda i: sign * stc[i])[:5]
+        assert [row[0].text for row in table.groups[0].rows] == [f"question {i}?" for i in wanted]
+        assert [row[1].text for row in table.groups[0].rows] == [f"answer {i}" for i in wanted]
+    assert made.csv["extreme_answers"].count("surest_wrong") == 5
+
+
+def test_texts_of_others_are_shown_as_they_are_and_only_if_wanted() -> None:
+    one = scored(50, texts=tuple((HOSTILE + "q" * 500, HOSTILE) for _ in range(50)))
+    made = build_report(results(one), n_resamples=20)
+    for text in (html_page(made), markdown_text(made)):
+        assert "<script" not in text.split("</style>")[-1] and "&lt;script" in text and "\x1b" not in text
+        assert "q" * 200 not in text
+    without = build_report(results(one), n_resamples=20, texts=False)
+    assert "alert" not in html_page(without) + markdown_text(without) + "".join(without.csv.values())
+
+
+# --- a calibrator ----------------------------------------------------------------------------------------------------
+
+
+def test_a_calibrator_is_held_against_the_answers() -> None:
+    fitted, fresh = scored(500), scored(300, seed=5)
+    given = calibrator(fitted)
+    assert given.threshold is not None and given.threshold.uncertainty is not None
+    made = build_report(results(fresh), n_resamples=20, calibrator=given)
+    accepted = -fresh.log_score <= given.threshold.uncertainty  # type: ignore[operator]
+    wrong = int((1 - fresh.judgements["exact"])[accepted].sum())
+    first, second = lines(made, "calibrator")[:2]
+    assert first == given.threshold.statement
+    assert f"It accepts {accepted.sum()} of 300 answers; {wrong} of these are wrong" in second
+    assert not any("Beware" in line for line in lines(made, "calibrator"))
+    table = next(table for table in made.tables if table.name == "surest_wrong")
+    assert table.header[-1] == "Decision" and {row[-1].text for row in table.groups[0].rows} <= {"answer", "abstain"}
+    best = int(np.argmax(np.where(fresh.judgements["exact"] == 0, fresh.log_score, -99)))
+    assert fresh.log_score is not None
+    assert table.groups[0].rows[0][3].text == f"{100 * given.chance(float(fresh.log_score[best])):.0f} %"
+
+
+def test_answers_of_the_fit_prove_nothing() -> None:
+    fitted = scored(500)
+    made = build_report(results(fitted), n_resamples=20, calibrator=calibrator(fitted))
+    assert any("500 of the 500 answers that it was fitted on are among these" in s for s in lines(made, "calibrator"))
+
+
+@pytest.mark.parametrize(
+    "origin", [{"signature": "k:9|preset:default|words:off"}, {"distribution": "processed"}, {"scores": "top-k"}]
+)
+def test_a_calibrator_that_does_not_belong_is_refused(origin: dict[str, str]) -> None:
+    given = calibrator(scored(500), **origin)
+    with pytest.raises(CalibratorMismatch, match=next(iter(origin.values())).split("|")[0]):
+        build_report(results(scored(100, seed=2)), n_resamples=20, calibrator=given)
+
+
+def test_a_calibrator_of_one_of_two_models_is_shown_there() -> None:
+    other = scored(100, seed=2, model="B", signature="k:9|preset:default|words:off")
+    made = build_report(results(scored(100, seed=1), other), n_resamples=20, calibrator=calibrator(scored(500)))
+    said = lines(made, "calibrator")
+    assert any(line.startswith("Qwen2.5-7B on NQ: Chances") for line in said)
+    assert any(line.startswith("B on NQ: not shown") and "k:9" in line for line in said)
+
+
+def test_a_run_without_log_scores_is_told_so() -> None:
+    with pytest.raises(InvalidInput, match="no log scores"):
+        build_report(results(scored(100, log_score=None)), n_resamples=20, calibrator=calibrator(scored(500)))
+
+
+def test_the_kept_table_carries_what_a_calibrator_needs(tmp_path: Path) -> None:
+    one = scored(100)
+    one.log_score[3] = -np.inf  # type: ignore[index]
+    first = build_report(results(one), n_resamples=20)
+    path = tmp_path / "answers.parquet"
+    path.write_bytes(first.answers)
+    (back,) = collect(path).cells
+    np.testing.assert_array_equal(back.log_score, one.log_score)
+    assert back.signature == SIGNATURE and back.texts == one.texts
+
+    table = pyarrow.parquet.read_table(io.BytesIO(first.answers)).drop_columns(["stc_log_score"])
+    facts = json.loads((table.schema.metadata or {})[METADATA_KEY])
+    facts["version"] = 1
+    for found in facts["cells"]:
+        del found["signature"]
+    pyarrow.parquet.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts).encode()}), path)
+    (older,) = collect(path).cells
+    assert older.log_score is None and older.signature is None
+    np.testing.assert_array_equal(older.uncertainty["stc"], one.uncertainty["stc"])
+
+
+def test_public_figures_agree_with_the_library() -> None:
+    """The area of the table is that of `st.metrics.risk_coverage`."""
+    one = scored(120)
+    found = chances(one).methods["stc"]
+    assert found.aurc.value == pytest.approx(
+        st.metrics.risk_coverage(one.uncertainty["stc"], one.judgements["exact"]).aurc
+    )
