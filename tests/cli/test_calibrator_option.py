@@ -1,4 +1,4 @@
-"""--calibrator in `ask`, `score` and `serve`: one block, the same everywhere."""
+"""--calibrator in `ask`, `score`, `serve`, `compare` and `bench report`: one block, the same everywhere."""
 
 from __future__ import annotations
 
@@ -149,3 +149,46 @@ def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
     calibrator = made(tmp_path / "cal")
     scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
     assert "It accepts 2 of 4 answers; 1 of these are wrong, 50.0%" in Applied(calibrator).check(scores, correct)
+
+
+# --- compare and bench report ----------------------------------------------------------------------------------------
+
+
+def test_compare_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tmp_path: Path) -> None:
+    calibrator = made(tmp_path / "cal")
+    options = ("--limit", "40", "--methods", "sequence_probability", "--calibrator", tmp_path / "cal")
+    result = semtoken("compare", *options, "--preset", "default", "--markdown", tmp_path / "it.md")
+    assert result.exit_code == 0, result.output
+    assert calibrator.threshold is not None
+    for text in (" ".join(result.stdout.split()), (tmp_path / "it.md").read_text()):
+        assert calibrator.threshold.statement in text
+        assert "Chances by the calibrator: log loss" in text and "of 40 answers" in text
+
+
+def test_compare_refuses_other_rules_before_it_begins(semtoken: RunCommand, tmp_path: Path) -> None:
+    made(tmp_path / "cal")
+    result = semtoken("compare", "--calibrator", tmp_path / "cal")  # 500 questions under the paper's rules
+    assert_told(result, "preset:default", "preset:paper", "--preset")
+    made(tmp_path / "other", signature=f"k:9|{ScoringRules('paper').signature}")
+    result = semtoken("compare", "--limit", "4", "--methods", "stc", "--calibrator", tmp_path / "other")
+    assert_told(result, "k:9")
+
+
+def test_bench_report_holds_a_calibrator_against_its_answers(semtoken: RunCommand, tmp_path: Path) -> None:
+    from semtoken.bench.report.content import build_report
+    from tests.bench.report_runs import results
+    from tests.bench.test_report_decisions import scored
+
+    table = tmp_path / "answers.parquet"
+    table.write_bytes(build_report(results(scored(100, signature=SIGNATURE)), n_resamples=20).answers)
+    calibrator = made(tmp_path / "cal")
+    options = ("--n-resamples", "20", "--calibrator", tmp_path / "cal")
+    result = semtoken("bench", "report", table, "--out", tmp_path / "report", *options)
+    assert result.exit_code == 0, result.output
+    assert calibrator.threshold is not None and calibrator.threshold.statement in " ".join(result.stdout.split())
+    assert "The calibrator on these answers" in (tmp_path / "report" / "index.html").read_text()
+    made(tmp_path / "other", signature=SIGNATURE.replace("preset:default", "preset:paper"))
+    refused = semtoken("bench", "report", table, "--out", tmp_path / "none", "--calibrator", tmp_path / "other")
+    assert_told(refused, "preset:paper")
+    assert not (tmp_path / "none").exists()
+    assert_told(semtoken("bench", "report", table, "--out", tmp_path / "none", "--calibrator", tmp_path), "calibrator")

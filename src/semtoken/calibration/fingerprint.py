@@ -58,6 +58,26 @@ class Fingerprint:
                     "calibrator of these settings, or make one with `semtoken calibrate`."
                 )
 
+    def require_rules(self, rules: str) -> None:
+        """Refuse rules other than those of the labelled answers, before any answer is scored.
+
+        Parameters
+        ----------
+        rules
+            `ScoringRules.signature`, the end of the signature of an answer.
+
+        Raises
+        ------
+        CalibratorMismatch
+            They are known to be others.
+        """
+        if self.signature is not None and not self.signature.endswith(f"|{rules}"):
+            mine = self.signature[max(self.signature.find("preset:"), 0) :]
+            raise CalibratorMismatch(
+                f"This calibrator was fitted on scores with the rules {mine!r}; these would have {rules!r}. Choose its "
+                "--preset, or make a calibrator of these rules with `semtoken calibrate`."
+            )
+
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """What makes chances and promises less sure for other answers: known differences, then what is unknown."""
         found = []

@@ -15,6 +15,7 @@ from semtoken._files import finite
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_report import quiet_metrics
 from semtoken.cli.bench_run import run_bars
+from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, still, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import MaxNewTokensOption
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from semtoken.bench.report.content import Report
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
+    from semtoken.calibration import Calibrator
 
 DEFAULT_LIMIT = 500
 TOO_FEW = 5
@@ -72,6 +74,7 @@ def compare(
     ] = None,
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 32,
+    calibrator: CalibratorOption = None,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False)] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False)] = None,
     json: Annotated[
@@ -83,7 +86,9 @@ def compare(
     This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
     same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.
     The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
-    difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers.
+    difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers. With
+    --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was made
+    with.
 
     For example:
       semtoken compare
@@ -127,7 +132,7 @@ def compare(
         "similarity": similarity,
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
-    made = run_in_memory(settings)
+    made = run_in_memory(settings, _calibrator(calibrator, settings))
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
@@ -135,13 +140,25 @@ def compare(
             tell(f"Wrote {path}")
 
 
-def run_in_memory(settings: RunSettings) -> Report:
+def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | None:
+    """The calibrator of the option; one of other rules is refused before the work begins, others after it."""
+    from semtoken.scoring.rules import ScoringRules
+
+    found = calibrator_from(directory)
+    if found is not None:
+        found.fingerprint.require_rules(ScoringRules(settings.preset, settings.function_words).signature)
+    return found
+
+
+def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -> Report:
     """A run in a temporary folder and its report.
 
     Raises
     ------
     InvalidInput
         A step failed; the message names the first one.
+    CalibratorMismatch
+        The calibrator belongs to other clusters, or another kind of probabilities.
     """
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
@@ -154,7 +171,7 @@ def run_in_memory(settings: RunSettings) -> Report:
         if failures:
             raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
         with quiet_metrics():
-            return build_report(collect(run))
+            return build_report(collect(run), calibrator=calibrator)
 
 
 def _check_writable(path: Path | None) -> None:
@@ -170,7 +187,7 @@ def _show(made: Report) -> None:
     (cell,) = made.cells
     out.print(Text(_summary(cell)), soft_wrap=True)
     for section in made.sections:
-        if section.name in ("headline", "controls"):
+        if section.name in ("headline", "calibrator", "controls"):
             for line in section.lines:
                 out.print(Text(f"- {line}"), soft_wrap=True)
     if cell.fewest < TOO_FEW:
@@ -227,7 +244,7 @@ def _markdown(made: Report) -> str:
     from semtoken.bench.report.markdown import markdown_table
 
     (cell,) = made.cells
-    lines = [f"- {line}" for section in made.sections[:1] for line in section.lines]
+    lines = [f"- {line}" for one in made.sections if one.name in ("headline", "calibrator") for line in one.lines]
     return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
 
 
