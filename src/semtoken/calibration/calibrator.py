@@ -30,6 +30,7 @@ from semtoken.results import Flag
 
 USING_VENN_ABERS = ("blend", "venn-abers")
 
+
 @dataclass(frozen=True, repr=False)
 class Calibrator:
     """A map from `log_score` to the chance that an answer is right.
