@@ -64,6 +64,18 @@ def test_numbers_have_sensible_digits() -> None:
     assert formatting.one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
 
 
+def test_no_interval_reads_as_if_it_had_no_width() -> None:
+    assert formatting.signed_interval(-0.0031, 0.02) == "[-0.003, +0.020]"
+    assert formatting.signed_interval(0.0001, 0.0004) == "[+0.0001, +0.0004]"
+    assert formatting.signed_interval(-0.00012, -0.00006) == "[-0.00012, -0.00006]"
+    assert formatting.signed_interval(0.0, 0.0) == ""
+    scores = cell(methods=["stc"]).uncertainty["stc"]
+    same = cell(uncertainty={"stc": scores, "perplexity": 2 * scores})
+    [group] = method_tests(measure(results(same), "exact", n_resamples=50), "auroc").groups
+    [row] = [row for row in group.rows if row[0].text == METHODS["perplexity"].title]
+    assert (row[2].text, row[2].detail) == ("0.000", "no interval")
+
+
 def two_models(**changes):
     names = ("stc", "stc_no_clustering", "sequence_probability", "perplexity", "sar")
     cells = [

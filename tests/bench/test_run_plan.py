@@ -43,7 +43,9 @@ def test_the_defaults_are_the_papers() -> None:
 
 def test_the_almanac_has_its_own_clusters_and_encoders() -> None:
     settings = checked()
-    assert settings.models[0].clusters == str(almanac_clusters_path())
+    assert settings.models[0].clusters is None
+    [main] = cell().clusterings
+    assert main.source == str(almanac_clusters_path())
     assert (settings.nli, settings.similarity) == ("almanac", "almanac")
     mixed = checked(models=["almanac", {"name": "a/b", "label": "B"}], similarity="x")
     assert (mixed.nli, mixed.similarity) == (DEFAULT_NLI, "x")

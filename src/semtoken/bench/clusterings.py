@@ -54,7 +54,7 @@ def planned_clusterings(
     ArtifactError
         The clusters that the model's settings name cannot be read.
     """
-    shipped = resolve(model.source).clusters if model.clusters is None else None
+    shipped = resolve(model.name).clusters if model.clusters is None else None
     if isinstance(given := shipped or model.clusters, (str, Path)):
         main = _given(str(given))
     else:

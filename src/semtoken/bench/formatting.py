@@ -20,16 +20,26 @@ def interval(low: float, high: float) -> str:
     return "" if math.isnan(low) or math.isnan(high) else f"[{low:.3f}, {high:.3f}]"
 
 
-def signed(value: float) -> str:
+def signed(value: float, digits: int = 3) -> str:
     """A difference of metrics: `+0.012`; what rounds to nothing has no sign."""
     if math.isnan(value):
         return MISSING
-    return "0.000" if f"{abs(value):.3f}" == "0.000" else f"{value:+.3f}"
+    nothing = f"{0:.{digits}f}"
+    return nothing if f"{abs(value):.{digits}f}" == nothing else f"{value:+.{digits}f}"
 
 
 def signed_interval(low: float, high: float) -> str:
-    """`[-0.003, +0.027]`, empty if the ends are undefined."""
-    return "" if math.isnan(low) or math.isnan(high) else f"[{signed(low)}, {signed(high)}]"
+    """`[-0.003, +0.027]`; empty if the ends are undefined, or equal: all resamples gave the same.
+
+    Ends that would read the same get as many digits as tell them apart.
+    """
+    if math.isnan(low) or math.isnan(high) or low == high:
+        return ""
+    for digits in range(3, 7):
+        ends = signed(low, digits), signed(high, digits)
+        if ends[0] != ends[1]:
+            return f"[{ends[0]}, {ends[1]}]"
+    return ""
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -43,7 +53,7 @@ def difference(found: Difference | None) -> str:
     """`+0.012 [-0.003, +0.027]`, empty if there is none."""
     if found is None or math.isnan(found.value):
         return ""
-    return f"{signed(found.value)} {signed_interval(found.low, found.high)}"
+    return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()
 
 
 def p_value(p: float) -> str:

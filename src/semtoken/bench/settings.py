@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from semtoken._extras import require
-from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac import almanac_path
 from semtoken.bench.judges.settings import JudgeSettings
 from semtoken.choices import (
     Algorithm,
@@ -88,16 +88,15 @@ class ModelSettings(Strict):
     batch_size: PositiveInt = 32
     """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None
-    """A directory or hub id of clusters, or how to make them. By default the paper's way (the almanac: its own)."""
+    """A directory or hub id of clusters, or how to make them. By default those that ship for the model, else made the
+    paper's way."""
     trust_remote_code: bool = False
 
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: Any) -> Any:
         if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-            data = {"label": Path(data["name"].rstrip("/")).name, **data}
-            if data["name"] == ALMANAC and data.get("clusters") is None:
-                data["clusters"] = str(almanac_clusters_path())
+            return {"label": Path(data["name"].rstrip("/")).name, **data}
         return data
 
     @property

@@ -24,6 +24,7 @@ from semtoken.metrics import Estimate
 
 NAMES = {"auroc": "AUROC", "prr": "PRR"}
 UNDEFINED = "undefined"
+NO_INTERVAL = "no interval"
 NOT_RUN = Entry(MISSING, "not in this run")
 MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
@@ -136,7 +137,8 @@ def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
         return Entry(""), Entry("")
     found = tested.difference
     p = Entry(p_value(tested.p_adjusted)) if tested.enough else Entry(MISSING, "too few answers")
-    return Entry(signed(found.value), signed_interval(found.low, found.high)), p
+    ends = "" if math.isnan(found.value) else signed_interval(found.low, found.high) or NO_INTERVAL
+    return Entry(signed(found.value), ends), p
 
 
 def few_note(cells: Sequence[CellFigures]) -> str:
@@ -155,7 +157,7 @@ def estimate_entry(estimate: Estimate, sign: Sign = "") -> Entry:
     if math.isnan(estimate.value):
         return Entry(UNDEFINED)
     if estimate.low == estimate.high:  # every resample gave the same: a handful of answers, or a perfect order
-        return Entry(metric(estimate.value), "no interval", estimate.value, sign=sign)
+        return Entry(metric(estimate.value), NO_INTERVAL, estimate.value, sign=sign)
     return Entry(metric(estimate.value), interval(estimate.low, estimate.high), estimate.value, sign=sign)
 
 

@@ -58,7 +58,8 @@ def _reversed(tested: Tested | None) -> tuple[Entry, Entry]:
     difference, p = tested_entries(tested)
     if tested is not None:
         found = tested.difference
-        difference = Entry(signed(-found.value), signed_interval(-found.high, -found.low))
+        ends = signed_interval(-found.high, -found.low) or difference.detail
+        difference = Entry(signed(-found.value), ends)
     return difference, p
 
 
@@ -97,4 +98,4 @@ def _of_meaning(shuffled: ControlFigures) -> str:
 
 def _amount(tested: Tested) -> str:
     found = tested.difference
-    return f"{signed(found.value)} {signed_interval(found.low, found.high)}"
+    return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()

@@ -102,7 +102,7 @@ def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
         tested = cell.methods[BASELINE].quality["auroc"].to_stc if BASELINE in cell.methods else None
         if tested is not None and not math.isnan(tested.difference.value):
             found = tested.difference
-            ends = signed_interval(*sorted((-found.low, -found.high)))
+            ends = signed_interval(-found.high, -found.low) or "with no interval"
             said = {"higher": "lower", "lower": "higher"}.get(tested.verdict, tested.verdict)
             yield f"{cell.title}: STC minus sequence probability is {signed(-found.value)} {ends} ({said})."
 
