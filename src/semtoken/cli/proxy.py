@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +15,9 @@ from semtoken.cli.options import FunctionWordsOption, PresetOption
 from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from semtoken.scoring.rules import ScoringRules
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
 
@@ -74,6 +79,9 @@ def proxy(
     ] = None,
     calibrator: CalibratorOption = None,
     grace: GraceOption = 10.0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
+    ] = 1,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
 
@@ -89,9 +97,8 @@ def proxy(
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.connections import ConnectionLimits
     from semtoken.web.hosts import hosts_for
-    from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
-    from semtoken.web.running import listen, run
+    from semtoken.web.running import listen, run, run_workers
 
     settings = ProxySettings(
         upstream=upstream,
@@ -120,12 +127,26 @@ def proxy(
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
-    rules = ScoringRules(preset, function_words)
+    make = partial(_application, settings, clusters, ScoringRules(preset, function_words), calibrator)
+    app = make()  # here first, so that what cannot work is said once
+    listener = listen(host, port)
+
+    def ready(address: Address) -> None:
+        _announce(address, settings)
+
+    if workers == 1:
+        run(app, listener, ready, grace=grace, limits=limits)
+    else:
+        run_workers(make, workers, listener, ready, grace=grace, limits=limits)
+
+
+def _application(settings: ProxySettings, clusters: str, rules: ScoringRules, calibrator: Path | None) -> FastAPI:
+    from semtoken.web.proxy.app import proxy_app
+
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
-    chances = applied(calibrator, found, signature=signature, scores="top-k", k=top_logprobs)
-    app = proxy_app(settings, found, rules, chances)
-    run(app, listen(host, port), lambda address: _announce(address, settings), grace=grace, limits=limits)
+    chances = applied(calibrator, found, signature=signature, scores="top-k", k=settings.top_logprobs)
+    return proxy_app(settings, found, rules, chances)
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:

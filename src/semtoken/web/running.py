@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
+import os
 import signal
 import socket
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +19,16 @@ from semtoken.errors import InvalidInput
 require("uvicorn", extra="serve")
 
 import uvicorn  # noqa: E402
+from uvicorn.supervisors import Multiprocess  # noqa: E402
 
 from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
 from semtoken.web.quiet import without_storms  # noqa: E402
 
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
+SECONDS_TO_START = 120
+SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""Where the processes of one server keep their figures, for Prometheus' client."""
 BROKEN_OFF = "ASGI callable returned without completing response."
 
 
@@ -90,20 +96,34 @@ def server_for(app: Any, *, grace: float, limits: ConnectionLimits | None = None
     limits
         What clients may take.
     """
-    without_storms()
-    logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
-    config = uvicorn.Config(
-        app,
-        http=limited_protocol((limits or ConnectionLimits()).within(open_files())),
-        backlog=BACKLOG,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(grace)),
-    )
-    return uvicorn.Server(config)
+    return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace))
+
+
+class _Config(uvicorn.Config):
+    """The settings of one server; the application is made in the process that serves it."""
+
+    def __init__(self, make: Callable[[], Any], limits: ConnectionLimits, grace: float, workers: int = 1) -> None:
+        super().__init__(
+            "semtoken",
+            workers=workers,
+            backlog=BACKLOG,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=max(1, round(grace)),
+        )
+        self._make = make
+        self._limits = limits
+
+    def load(self) -> None:
+        """Make the application, and what serves it."""
+        without_storms()
+        logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
+        self.app = self._make()
+        self.http = limited_protocol(self._limits.within(open_files()))
+        super().load()
 
 
 def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:
@@ -126,6 +146,45 @@ def run(
         signal.signal(number, lambda *_: None)
     with listener:
         server.run(sockets=[listener])
+
+
+def run_workers(
+    make: Callable[[], Any],
+    workers: int,
+    listener: socket.socket,
+    ready: Callable[[Address], None],
+    *,
+    grace: float,
+    limits: ConnectionLimits | None = None,
+) -> None:
+    """Serve from several processes until SIGINT or SIGTERM comes; one that dies is replaced.
+
+    Parameters
+    ----------
+    make
+        Makes the application, once in each process: a function of a module, or a `functools.partial` of one.
+    workers
+        How many processes.
+    listener, ready, grace, limits
+        As in `run`; the limits are those of each process.
+    """
+    with listener, tempfile.TemporaryDirectory(prefix="semtoken-figures-") as figures:
+        os.environ[SHARED_FIGURES] = figures
+        _Workers(_Config(make, limits or ConnectionLimits(), grace, workers), [listener], ready).run()
+
+
+class _Workers(Multiprocess):
+    """Uvicorn's processes, with a message once they take requests."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], ready: Callable[[Address], None]) -> None:
+        super().__init__(config, sockets)
+        self._ready = ready
+
+    def init_processes(self) -> None:
+        """Start them."""
+        super().init_processes()
+        if all(process.wait_until_ready(SECONDS_TO_START) for process in self.processes):
+            self._ready(address_of(self.sockets[0]))
 
 
 def _announcing(app: Any, ready: Callable[[], None]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import ParamSpec, TypeVar
 
 import anyio
@@ -25,9 +26,14 @@ class Workers:
         How many pieces of work run at one time.
     waiting
         How many more may wait.
+    watched
+        Makes a context that a piece of work is in while it waits or runs, for figures.
     """
 
-    def __init__(self, threads: int, waiting: int) -> None:
+    def __init__(
+        self, threads: int, waiting: int, watched: Callable[[], AbstractContextManager[object]] = nullcontext
+    ) -> None:
+        self._watched = watched
         self._threads = threads
         self._most = threads + waiting
         self._taken = 0
@@ -52,6 +58,7 @@ class Workers:
             self._limiter = anyio.CapacityLimiter(self._threads)
         self._taken += 1
         try:
-            return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=self._limiter)
+            with self._watched():
+                return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=self._limiter)
         finally:
             self._taken -= 1

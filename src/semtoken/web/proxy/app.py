@@ -50,8 +50,7 @@ def proxy_app(
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
     scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics, calibrator)
-    workers = Workers(settings.scoring_threads, settings.scoring_queue)
-    metrics.scoring.set_function(lambda: workers.taken)
+    workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 
     @asynccontextmanager

@@ -23,7 +23,6 @@ class Asking:
         self._token_ids = settings.token_ids
         self._limits = LearnedLimits(settings.top_logprobs)
         self._metrics = metrics
-        metrics.refusals_remembered.set_function(lambda: len(self._limits))
 
     async def answer(self, stack: AsyncExitStack, request: Request, asked: Asked) -> tuple[Answer, int]:
         """The upstream's answer, and how many log-probabilities a token it was asked for; 0 is the client's request.
@@ -39,6 +38,7 @@ class Asking:
         headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
         plain = replace(request, headers=[*headers, (b"accept-encoding", b"identity")])
         top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.shape)
+        self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
         answer = await self._upstream.send(attempt, self._with(plain, asked, top))
         said = await refusal(answer) if top else None
@@ -58,6 +58,7 @@ class Asking:
 
     def _learn(self, asked: Asked, most: int) -> None:
         self._limits.learn(asked.endpoint, asked.shape, most)
+        self._metrics.refusals_remembered.set(len(self._limits))
         self._metrics.refusals.labels(asked.endpoint, "fewer" if most else "none").inc()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from semtoken._extras import require
 
 require("prometheus_client", extra="serve")
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # noqa: E402
+from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _WIDTHS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
@@ -51,12 +54,25 @@ class ProxyMetrics:
             "semtoken_proxy_refusals_remembered",
             "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none.",
             registry=self._registry,
+            multiprocess_mode="livesum",
         )
         self.scoring = Gauge(
-            "semtoken_proxy_scoring_work", "Pieces of scoring work that run or wait.", registry=self._registry
+            "semtoken_proxy_scoring_work",
+            "Pieces of scoring work that run or wait.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
         )
-        self.in_flight = Gauge("semtoken_proxy_requests_in_flight", "Requests being answered.", registry=self._registry)
+        self.in_flight = Gauge(
+            "semtoken_proxy_requests_in_flight",
+            "Requests being answered.",
+            registry=self._registry,
+            multiprocess_mode="livesum",
+        )
 
     def text(self) -> bytes:
-        """All figures in Prometheus' text format."""
-        return generate_latest(self._registry)
+        """All figures in Prometheus' text format: those of all processes of this proxy."""
+        if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)
+        return generate_latest(together)

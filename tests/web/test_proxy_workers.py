@@ -1,0 +1,64 @@
+"""The proxy in several processes: the same answers, figures of all of them, a process that dies is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from semtoken import TokenClusters
+from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
+from tests.web.test_proxy_load import proxy_process, stream_of, unasked
+from tests.web.test_proxy_transport import figure, without_block
+
+CHAT = {"model": "m", "stream": True, "messages": []}
+
+
+def children_of(process: int) -> set[int]:
+    """Processes that were started by another."""
+    found = (int(task.read_text().rpartition(")")[2].split()[1]) for task in Path("/proc").glob("[0-9]*/stat"))
+    ids = (int(task.parent.name) for task in Path("/proc").glob("[0-9]*/stat"))
+    return {child for child, parent in zip(ids, found, strict=True) if parent == process}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_several_processes(almanac_clusters: TokenClusters) -> None:
+    events = stream_of(1, almanac_clusters, 5)
+
+    async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(stream_head() + chunk(b"".join(events)) + LAST_CHUNK)
+        await writer.drain()
+
+    def ask(url: str) -> None:
+        answer = httpx.post(url + "/v1/chat/completions", json=CHAT, timeout=30)
+        assert without_block(answer.content) == unasked(b"".join(events))
+        assert answer.content.count(b'"final": true') == 2
+
+    with raw_upstream(behave) as upstream, proxy_process(upstream.url, "--workers", "2") as (url, process):
+        for _ in range(20):
+            ask(url)
+        assert figure(url, 'semtoken_proxy_scored_answers_total{endpoint="chat"}') == 20
+        serving = {child for child in children_of(process.pid) if "spawn_main" in command_of(child)}
+        assert len(serving) == 2
+        os.kill(killed := serving.pop(), signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while len({c for c in children_of(process.pid) if "spawn_main" in command_of(c)} - {killed}) < 2:
+            assert time.monotonic() < deadline, "the process was not replaced"
+            time.sleep(0.2)
+        ask(url)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert not any(Path(f"/proc/{child}").exists() for child in serving)
+
+
+def command_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().decode()
+    except OSError:  # it has ended
+        return ""
