@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -21,9 +22,12 @@ CHAT = {"model": "m", "stream": True, "messages": []}
 
 def children_of(process: int) -> set[int]:
     """Processes that were started by another."""
-    found = (int(task.read_text().rpartition(")")[2].split()[1]) for task in Path("/proc").glob("[0-9]*/stat"))
-    ids = (int(task.parent.name) for task in Path("/proc").glob("[0-9]*/stat"))
-    return {child for child, parent in zip(ids, found, strict=True) if parent == process}
+    found = set()
+    for task in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            parent = int(task.read_text().rpartition(")")[2].split()[1])
+            found |= {int(task.parent.name)} if parent == process else set()
+    return found
 
 
 @pytest.mark.slow

@@ -175,7 +175,8 @@ class Scorer:
         """All tokens that count, neutral ones only where they are in the cluster, alike or a beginning."""
         if not (self.rules.prefix_matching and len(prefixes)):
             return self._related(token)
-        return np.union1d(self._related(token), prefixes[self.in_prefix_set(prefixes)])
+        related, beginnings = self._related(token), prefixes[self.in_prefix_set(prefixes)]
+        return np.concatenate([related, beginnings[~_among(beginnings, related)]])
 
     def kinds(
         self, token: int, ids: IdArray, prefixes: IdArray, *, opening: bool, neutrality: bool
