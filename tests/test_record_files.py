@@ -17,7 +17,7 @@ from semtoken.record_files import SUFFIXES, read_records, read_rows, write_recor
 pytest.importorskip("pyarrow")
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
-formulas = st.builds(lambda sign, rest: sign + rest, st.sampled_from("=+-@\t\r'"), texts)
+formulas = st.builds(lambda sign, rest: sign + rest, st.sampled_from("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20"), texts)
 records = st.fixed_dictionaries(
     {
         "id": texts | formulas,

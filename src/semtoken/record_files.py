@@ -64,7 +64,7 @@ VERDICTS: Mapping[str, int | None] = {
 """How verdicts are spelled in files, in lower case."""
 
 ROWS_AT_ONCE = 4096
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms of the first
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ def _write_csv(lines: Path, target: Path) -> None:
     with replacing_file(target) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180; Python quotes what holds a part of it
-        writer.writerow([_escaped(name) for name in names])
+        writer.writerow([no_formula(name) for name in names])
         for rows in _chunks(lines):
             writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
         text.flush()
@@ -355,12 +355,12 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return _escaped(value)
+        return no_formula(value)
     return dump_json(value).decode("utf-8")
 
 
-def _escaped(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
+def no_formula(text: str) -> str:
+    """A text as no spreadsheet takes it for a formula: with an apostrophe before what could begin one."""
     return "'" + text if _FORMULA.match(text) else text
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -255,6 +256,23 @@ def test_csv_files_hold_plain_numbers() -> None:
         ("1", " Television"),
         ("2", "Cold"),
     ]
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_cell_of_a_report_is_a_formula(start: str) -> None:
+    """Names of models and data sets and tokens are other people's text; numbers stay numbers."""
+    evil = start + 'HYPERLINK("http://evil.example")'
+    record = replace(clustering(evil, seconds=-7.5), examples=((evil, "fine"),))
+    one = replace(cell(), model=evil, dataset=evil)
+    found = measure(results(one, clusterings=[record]), "exact", n_resamples=5)
+    figures = measured_figures(found, [record])
+    for text in (figures_csv(figures), cells_csv(found), judges_csv(found), examples_csv([record])):
+        cells = [entry for row in csv.reader(io.StringIO(text)) for entry in row]
+        assert "'" + evil in cells
+        for entry in cells:
+            if entry[:1] in tuple("=+-@\t\r\n") and entry:
+                float(entry)
+    assert "-7.5" in figures_csv(figures)
 
 
 def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:

@@ -6,13 +6,15 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,20 @@ import pytest
 
 from semtoken import TokenClusters
 from semtoken.almanac import almanac_clusters_path
-from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
+from tests.web.servers import LAST_CHUNK, Received, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_transport import figure, without_block
 
 SEMTOKEN = (sys.executable, "-c", "from semtoken.cli import main; main()")
 
 
 @contextmanager
-def proxy_process(upstream: str, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`semtoken proxy` in a process of its own: its address, the process."""
+def proxy_process(
+    upstream: str, *options: str, files: int | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`semtoken proxy` in a process of its own, which may open so many files: its address, the process."""
     command = [*SEMTOKEN, "proxy", "--upstream", upstream, "--clusters", str(almanac_clusters_path()), "--port", "0"]
-    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+    may_open = [] if files is None else ["prlimit", f"--nofile={files}:{files}"]
+    process = subprocess.Popen([*may_open, *command, *options], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         found = re.search(r"http://[\d.:]+", process.stderr.readline())
@@ -160,6 +165,39 @@ def test_hundreds_of_streams(almanac_clusters: TokenClusters) -> None:
 def open_files(pid: int) -> int:
     """File descriptors of a process, its sockets among them."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_idle_clients_lock_nobody_out_where_few_files_may_be_open() -> None:
+    """With 256 descriptors and 600 clients that say nothing, or half a head, others are served; the log stays short."""
+    with (
+        raw_upstream(answering(response(b"{}"))) as upstream,
+        proxy_process(upstream.url, files=256) as (url, process),
+    ):
+        host, _, port = url.removeprefix("http://").partition(":")
+        idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(600)]
+        for sock in idle[::2]:
+            with suppress(OSError):
+                sock.sendall(b"POST /v1/x HTTP/1.1\r\nHost: loc")
+        before = seconds_used(process.pid)
+        for _ in range(20):
+            assert httpx.post(url + "/v1/x", json={}, timeout=10).status_code == 200
+            time.sleep(0.05)
+        assert open_files(process.pid) < 256
+        assert seconds_used(process.pid) - before < 1.5
+        for sock in idle:
+            sock.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert len(told) < 20_000 and told.count("Too many open files") <= 10
+
+
+def seconds_used(pid: int) -> float:
+    """Processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_the_command_tells_where_it_is_and_drains_on_a_signal() -> None:

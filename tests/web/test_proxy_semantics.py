@@ -183,6 +183,37 @@ class TestPaths:
         assert not upstream.requests
 
 
+@pytest.mark.parametrize("status", [b"600 Odd", b"999 Odd", b"000 Odd", b"101 Switching Protocols"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/other"])
+def test_a_status_that_no_answer_has(proxied: Start, status: bytes, path: str) -> None:
+    url, upstream = proxied(answering(response(b"{}", status=status)))
+    answer = httpx.post(url + path, json=CHAT)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("target", ["http://evil.example/v1/x", "@evil.example/", "*", "/v1/x#y"])
+def test_what_is_no_path(proxied: Start, target: str) -> None:
+    url, upstream = proxied(answering(response(b"{}")))
+    with connected(url) as sock:
+        sock.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % target.encode())
+        assert sock.recv(4096).startswith(b"HTTP/1.1 400")
+    assert not upstream.requests
+
+
+def test_a_failure_of_the_proxy_itself_is_an_answer(
+    proxied: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr("semtoken.web.proxy.handler.read_request", fail)
+    url, _ = proxied(answering(response(b"{}")))
+    answer = post(url)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "server_error")
+    assert "in the middle" not in answer.text and "in the middle" in caplog.text
+
+
 class TestNames:
     @pytest.mark.parametrize(
         ("headers", "status"),
@@ -332,15 +363,32 @@ class TestLimits:
         assert post(url).status_code == 200
 
     def test_connections(self, almanac_clusters: TokenClusters) -> None:
+        """One more than allowed takes the place of the one that is idle for longest, and of none that is at work."""
+        release = threading.Event()
+
+        async def wait(_: Received, writer: asyncio.StreamWriter) -> None:
+            while not release.is_set():
+                await asyncio.sleep(0.01)
+            writer.write(response(b"{}"))
+
         with (
-            raw_upstream(answering(response(b"{}"))) as upstream,
+            raw_upstream(wait) as upstream,
             limited(upstream.url, almanac_clusters, ConnectionLimits(connections=3)) as url,
         ):
             held = [connected(url) for _ in range(3)]
             time.sleep(0.2)
-            with connected(url) as fourth, suppress(ConnectionResetError):
-                assert fourth.recv(10) == b""
-            for sock in held:
+            with connected(url), suppress(ConnectionResetError):
+                assert held[0].recv(10) == b""
+            at_work = [connected(url) for _ in range(3)]
+            for sock in at_work:
+                sock.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            wait_until(lambda: len(upstream.requests) == 3)
+            with connected(url) as refused, suppress(ConnectionResetError):
+                assert refused.recv(10) == b""
+            release.set()
+            for sock in at_work:
+                assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+            for sock in (*held, *at_work):
                 sock.close()
             wait_until(lambda: reachable(url))
 

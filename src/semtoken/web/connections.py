@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken._extras import require
@@ -22,7 +22,8 @@ class ConnectionLimits:
     """What clients may take."""
 
     connections: int = 4000
-    """Connections at one time; more are closed at once."""
+    """Connections at one time. For one more, the one that has been idle for longest is closed; if all of them are in
+    the middle of a request, the new one."""
     per_client: int = 2000
     """Of them, those of one address."""
     header_timeout: float = 30.0
@@ -33,9 +34,7 @@ class ConnectionLimits:
     def within(self, files: int) -> ConnectionLimits:
         """The limits where a process may open so many files: an exchange takes two."""
         most = max(8, (files - SPARE_FILES) // 2)
-        return ConnectionLimits(
-            min(self.connections, most), min(self.per_client, most), self.header_timeout, self.write_timeout
-        )
+        return replace(self, connections=min(self.connections, most), per_client=min(self.per_client, most))
 
 
 def open_files() -> int:
@@ -55,6 +54,8 @@ def open_files() -> int:
 def limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
     """Uvicorn's HTTP protocol with limits."""
     clients: Counter[str] = Counter()
+    known: dict[Limited, None] = {}
+    """Open connections, the one that sent something last at the end."""
 
     class Limited(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         """One connection."""
@@ -67,28 +68,51 @@ def limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
             address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-            if clients.total() >= limits.connections or clients[address] >= limits.per_client:
+            if not self._finds_room(address):
                 transport.abort()
                 return
             self._address = address
             clients[address] += 1
+            known[self] = None
             super().connection_made(transport)
             self._await_head()
+
+        def _finds_room(self, address: str) -> bool:
+            """Whether there is room for one more connection, if need be that of an idle one."""
+            for full, same in (
+                (clients[address] >= limits.per_client, True),
+                (clients.total() >= limits.connections, False),
+            ):
+                idle = (one for one in known if not one._in_request and (not same or one._address == address))
+                if full:
+                    oldest = next(idle, None)
+                    if oldest is None:
+                        return False
+                    oldest._leave()
+                    oldest.transport.abort()
+            return True
+
+        def _leave(self) -> None:
+            """Count no longer; the second time nothing happens."""
+            if self._address is not None and self in known:
+                del known[self]
+                clients[self._address] -= 1
+                if not clients[self._address]:
+                    del clients[self._address]
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._address is None:
                 return
-            clients[self._address] -= 1
-            if not clients[self._address]:
-                del clients[self._address]
+            self._leave()
             for timer in (self._head, self._writes):
                 if timer is not None:
                     timer.cancel()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self._address is None:
+            if self not in known:
                 return
+            known[self] = known.pop(self)  # to the end
             super().data_received(data)
             if self._in_request:
                 if self._head is not None:

@@ -1,4 +1,4 @@
-"""Every number of a report as CSV: full precision, empty where there is no value."""
+"""Every number of a report as CSV: full precision, empty where there is no value; no cell is a formula."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from semtoken.bench.report.against import Compared
 from semtoken.bench.report.cell_figures import CellFigures
 from semtoken.bench.report.figure_list import Comparison, Figure
 from semtoken.bench.results import ClusteringRecord
+from semtoken.record_files import no_formula
 
 CLUSTERING_FIELDS = ("algorithm", "linkage", "metric", "embedding", "n_clusters")
 
@@ -106,4 +107,6 @@ def _csv(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _value(value: Any) -> Any:
-    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else value
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return no_formula(value) if isinstance(value, str) else value  # names and tokens are other people's text

@@ -17,6 +17,7 @@ for _module in ("fastapi", "aiohttp", "prometheus_client"):
 
 from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
+from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.web.hosts import HostGuard  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
@@ -25,6 +26,21 @@ from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
+
+
+class Everything(BaseRoute):
+    """A route for every request: a mount would answer those itself whose path is none, or holds a line break."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def matches(self, scope: Any) -> tuple[Match, Any]:
+        """All of them."""
+        return Match.FULL, {}
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one."""
+        await self._app(scope, receive, send)
 
 
 def proxy_app(
@@ -74,6 +90,6 @@ def proxy_app(
     def figures() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
-    app.mount("/", ProxyHandler(upstream, settings, scoring, workers, metrics))
+    app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

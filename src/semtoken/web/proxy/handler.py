@@ -74,6 +74,9 @@ class ProxyHandler:
                 await self._told(client, ApiError(504, "The request took too long.", code="request_timeout"))
             except ClientGone:
                 self._fail("client_gone")
+            except Exception:
+                logger.exception("A request failed")
+                await self._told(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
                 self._metrics.requests.labels(endpoint or "other", status).inc()
@@ -168,9 +171,9 @@ def check_target(target: bytes) -> None:
     Raises
     ------
     ApiError
-        It does not begin with a slash, or has a segment "." or "..", in whatever spelling.
+        It does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
     """
-    if not target.startswith(b"/"):
+    if not target.startswith(b"/") or b"#" in target:
         raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
     path = target.partition(b"?")[0]
     for _ in range(3):  # servers behind gateways decode more than once

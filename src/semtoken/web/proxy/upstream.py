@@ -28,6 +28,7 @@ HOP_BY_HOP = frozenset(
 )
 IDLE_SECONDS = 2.0  # most servers close idle connections after five seconds; a request must not meet one that closes
 PROBE_SECONDS = 2.0
+STATUSES = range(200, 600)  # of an answer, as HTTP has them
 LONGEST_HEADER = 2**16
 AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # that aiohttp would add
 
@@ -173,6 +174,8 @@ class Upstream:
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
             raise failure(error) from error
         stack.callback(response.close)
+        if response.status not in STATUSES:
+            raise _failure(502, "upstream_broken", f"The upstream answered with the status {response.status}.")
         return Answer(response)
 
     async def answers(self) -> int | None:
