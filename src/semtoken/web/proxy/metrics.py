@@ -74,5 +74,5 @@ class ProxyMetrics:
         if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             return generate_latest(self._registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together)
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
         return generate_latest(together)
