@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import importlib
 import json
 import subprocess
 import sys
@@ -15,7 +17,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors choices _arrays _extras _cache _files stopwords",
+    "errors choices flags _text _arrays _extras _cache _files stopwords",
     "almanac",
     "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
     "tables packing persistence cards record_files",
@@ -23,7 +25,7 @@ LAYERS = (
     "calibration",
     "cascade",
     "scoring methods",
-    "top_logprobs streaming",
+    "top_logprobs streaming rules",
     "payloads",
     "backends stc probing",
     "statistics",
@@ -129,6 +131,42 @@ def test_imports_go_one_way(path: Path) -> None:
     name = module_name(path)
     wrong = [other for other in imported_by(path) if layer_of(other) > layer_of(name)]
     assert not wrong, f"semtoken.{name} imports {wrong} from a layer above it"
+
+
+def modules_imported_by(path: Path) -> set[str]:
+    """As `imported_by`, in modules: `from semtoken.calibration import files` names that one, not its package."""
+    known = {module_name(file) for file in FILES}
+    found = imported_by(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (package := (node.module or "").removeprefix("semtoken.")) in found:
+            inside = {f"{package}.{alias.name}" for alias in node.names}
+            found = (found - {package} if inside <= known else found) | (inside & known)
+    return (found & known) - {module_name(path)}
+
+
+def test_no_module_needs_itself() -> None:
+    """Imports make no circle, those inside functions among them."""
+    graph = {module_name(path): modules_imported_by(path) for path in FILES}
+    assert "calibration.files" in graph["calibration.calibrator"]
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+@pytest.mark.parametrize(
+    ("former", "home"),
+    [
+        ("streaming", "scoring"),
+        ("top_logprobs", "scoring"),
+        ("rules", "scoring"),
+        ("backends.streaming", "backends.stream"),
+        ("backends.channel", "backends.vllm.channel"),
+        ("bench.collecting", "bench.read_results"),
+    ],
+)
+def test_former_names_stay(former: str, home: str) -> None:
+    """What the documentation of 0.1 named is still there under that name."""
+    old, new = importlib.import_module(f"semtoken.{former}"), importlib.import_module(f"semtoken.{home}")
+    shared = [name for name in old.__all__ if hasattr(new, name)]
+    assert shared and all(getattr(old, name) is getattr(new, name) for name in shared)
 
 
 def test_the_package_is_seen_whole() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from semtoken import score_top_logprobs
+from semtoken._text import visible
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.view import (
     END,
@@ -23,7 +24,6 @@ from semtoken.view import (
     shaded_html,
     shaded_text,
     token_table,
-    visible,
     with_bounds,
 )
 from tests import worked

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._text import one_line
+
 CARD_CLUSTERS = 20
 CARD_TOKENS = 12  # tokens shown of each of them
 
@@ -88,5 +90,4 @@ def size_histogram(sizes: npt.NDArray[np.int64]) -> list[tuple[str, int]]:
 
 def markdown_text(text: str) -> str:
     """A text that a Markdown table shows as it is; unprintable characters as escapes."""
-    visible = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~&$" else c for c in visible)
+    return "".join(f"\\{c}" if c in r"\`*_{}[]()<>#+-.!|~&$" else c for c in one_line(text))

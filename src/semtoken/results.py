@@ -10,8 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken._extras import require
+from semtoken._text import shortened
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput
+from semtoken.flags import Flag as Flag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,16 +43,6 @@ class Alternative:
     (neutral: function words, white space, special tokens), or none of these (other)."""
     counted: bool = True
     """Whether its probability is part of the chosen token's clustered probability."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """Something that was noticed and that a reader of a score should know."""
-
-    code: str
-    """For programs: "no_alternatives", "shared_vocabulary" and so on."""
-    message: str
-    """For people, one sentence."""
 
 
 @dataclass(frozen=True)
@@ -408,11 +400,6 @@ class Answers(list[ScoredResponse]):
         from semtoken.notebook.answers import answers_table
 
         return answers_table(self)
-
-
-def shortened(text: str, most: int = 60) -> str:
-    """A text for one line: its beginning, where it is longer."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:

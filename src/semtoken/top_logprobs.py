@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from semtoken.engine_tokens import SharedVocabulary, TopStep, TopToken, as_top_steps, check_shared_vocabulary
-from semtoken.scoring.topk import TopkAnswer, score_top_logprobs
-
-TopAnswerScorer = TopkAnswer
+from semtoken.scoring import score_top_logprobs
 
 __all__ = [
     "SharedVocabulary",
-    "TopAnswerScorer",
     "TopStep",
     "TopToken",
     "as_top_steps",

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken.results import Alternative, ScoredResponse, ScoredToken
+from semtoken._text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from semtoken.parts import Part
+    from semtoken.results import Alternative, ScoredResponse, ScoredToken
 
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
@@ -86,11 +87,6 @@ def _with_last_newline_marked(cut: list[Segment]) -> list[Segment]:
         if "\n" in text:
             cut[i] = Segment(text.replace("\n", NEWLINE), cut[i].tokens)
     return cut
-
-
-def visible(text: str) -> str:
-    """The text with unprintable characters, newline and tab excepted, as escapes."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def colour(uncertainty: float) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from semtoken._text import one_line
 from semtoken.bench import formatting
 from semtoken.bench.report import latex, markdown
 from semtoken.bench.report.cell_figures import measure
@@ -62,7 +63,7 @@ def test_numbers_have_sensible_digits() -> None:
     assert formatting.signed_amount(-2.5) == "-2.50"
     assert formatting.metric(math.nan) == formatting.p_value(math.nan) == formatting.share(math.nan) == "–"
     assert formatting.interval(math.nan, math.nan) == ""
-    assert formatting.one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
+    assert one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
 
 
 def test_no_interval_reads_as_if_it_had_no_width() -> None:

@@ -24,7 +24,7 @@ from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
-from semtoken.statistics import Decoding, record
+from semtoken.statistics import AnswerSettings, record
 from semtoken.statistics.steps import steps_for
 from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings
 from tests.bench.unreliable import Unreliable, running
@@ -71,7 +71,7 @@ def generations(made: tuple[dict[str, Any], Path]) -> list[Generation]:
         stc,
         questions,
         prompts=prompts(),
-        decoding=Decoding(max_new_tokens=6, n_samples=3, batch_size=2),
+        decoding=AnswerSettings(max_new_tokens=6, n_samples=3, batch_size=2),
         nli="almanac",
         similarity="almanac",
     )

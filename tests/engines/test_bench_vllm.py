@@ -19,10 +19,10 @@ from semtoken.bench.answering import Answering
 from semtoken.errors import BackendError
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics import Decoding, Timings
+from semtoken.statistics import AnswerSettings, Timings
 
 TOLERANCE = 1e-4
-DECODING = Decoding(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)
+DECODING = AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)
 QUESTIONS = load_questions("test")[:12]
 PROMPTS = [question.prompt() for question in QUESTIONS]
 
@@ -56,7 +56,7 @@ def test_samples_depend_on_seed_and_prompt_only(backend: Answering, twin: Answer
     assert all_at_once[5].sample_texts == alone[0].sample_texts
     assert all_at_once[0].recorded == twin.samples(PROMPTS[:1], DECODING, Timings())[0].recorded - {"hidden_states"}
     assert len({text for one in all_at_once for text in one.sample_texts or ()}) > len(PROMPTS)
-    other = backend.samples(PROMPTS, Decoding(max_new_tokens=16, n_samples=3, temperature=1.5, seed=5), Timings())
+    other = backend.samples(PROMPTS, AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=5), Timings())
     assert [one.sample_texts for one in other] != [one.sample_texts for one in all_at_once]
     for prompt, one in zip(PROMPTS, all_at_once, strict=True):
         scored = stc.score([prompt] * 3, list(one.sample_token_ids or ()))

@@ -12,7 +12,7 @@ import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics import Decoding, Timings, record_greedy
+from semtoken.statistics import AnswerSettings, Timings, record_greedy
 from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_log_scores
 from semtoken.statistics.steps import STC_STEPS
 from tests.statistics import models
@@ -28,7 +28,7 @@ def scorers(stc: Any) -> dict[str, Scorer]:
 def test_the_almanacs_scores_are_those_of_its_generation(preset: Any) -> None:
     stc = st.STC.from_pretrained("almanac", device="cpu", preset=preset)
     prompts = [stc.tokenizer(question.prompt())["input_ids"] for question in load_questions("dev")[:40]]
-    generations = record_greedy(stc, prompts, FIELDS, Decoding(batch_size=16), Timings())
+    generations = record_greedy(stc, prompts, FIELDS, AnswerSettings(batch_size=16), Timings())
     answers = [generation.token_ids for generation in generations]
     found = clustered_log_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7)
     for name in FIELDS:

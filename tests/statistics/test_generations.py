@@ -17,24 +17,24 @@ from semtoken.backends.transformers.draws import SeededDraws, draw_key
 from semtoken.backends.transformers.observe import middle_layer
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.generation import Generation
-from semtoken.statistics import Decoding, Timings, record_greedy, record_samples
+from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.statistics.generations import chosen_first
 from tests import tiny
 from tests.statistics import models
 
 FIELDS = {"log_probs", "top_log_probs", "stc_log_score", "stc_no_clustering_log_score", "stc_no_prefix_log_score"}
-DECODING = Decoding(max_new_tokens=9, batch_size=2, n_samples=3)
+DECODING = AnswerSettings(max_new_tokens=9, batch_size=2, n_samples=3)
 
 
 def prompts(stc: Any) -> list[list[int]]:
     return [stc.tokenizer(question)["input_ids"] for question in models.QUESTIONS]
 
 
-def greedy(stc: Any, decoding: Decoding = DECODING, ids: list[list[int]] | None = None) -> list[Generation]:
+def greedy(stc: Any, decoding: AnswerSettings = DECODING, ids: list[list[int]] | None = None) -> list[Generation]:
     return record_greedy(stc, ids or prompts(stc), FIELDS, decoding, Timings())
 
 
-def sampled(stc: Any, decoding: Decoding = DECODING, ids: list[list[int]] | None = None) -> list[Generation]:
+def sampled(stc: Any, decoding: AnswerSettings = DECODING, ids: list[list[int]] | None = None) -> list[Generation]:
     ids = ids or prompts(stc)
     blank = [Generation(text="", token_ids=[]) for _ in ids]
     return record_samples(stc, ids, blank, {"hidden_states"}, decoding, Timings())
@@ -237,7 +237,7 @@ def test_impossible_temperatures_are_refused(temperature: float) -> None:
 @pytest.mark.parametrize("name", ["n_samples", "batch_size", "max_new_tokens", "top_k"])
 def test_impossible_decodings_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"{name} must be positive, got 0"):
-        Decoding(**{name: 0})
+        AnswerSettings(**{name: 0})
 
 
 def test_the_chosen_token_stands_first_and_counts_once() -> None:

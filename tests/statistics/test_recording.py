@@ -11,12 +11,12 @@ import pytest
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
-from semtoken.statistics import Decoding, EntailmentModel, Timings, record
+from semtoken.statistics import AnswerSettings, EntailmentModel, Timings, record
 from semtoken.statistics.steps import EVERYTHING, steps_for
 from tests import tiny
 from tests.statistics import models
 
-DECODING = Decoding(max_new_tokens=6, batch_size=3, n_samples=3)
+DECODING = AnswerSettings(max_new_tokens=6, batch_size=3, n_samples=3)
 
 
 @pytest.fixture(scope="module")

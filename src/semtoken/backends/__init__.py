@@ -15,7 +15,7 @@ transformers/    model.py (the backend), loading.py, observe.py (the hook and st
                  cache.py (prompts read once), draws.py (sampling), recorder.py (`ClusterRecorder`)
 vllm/            model.py (the backend), scorer.py (`VLLMScorer`), outputs.py (vLLM's lists of log-probabilities),
                  processor.py and watch.py (scoring inside the engine), channel.py (how its scores come back)
-llama_cpp.py     the backend of llama-cpp-python, and `LlamaCppScorer`
+llama_cpp/       the backend of llama-cpp-python, and `LlamaCppScorer`
 
 Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
 Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities, best tokens and

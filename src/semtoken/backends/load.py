@@ -49,7 +49,7 @@ def load_backend(
         raise InvalidInput(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}.")
     source = resolve(model)
     if name == "llama-cpp":
-        from semtoken.backends.llama_cpp import load_llama_cpp
+        from semtoken.backends.llama_cpp.model import load_llama_cpp
 
         return load_llama_cpp(source.path, **options)
     common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}

@@ -10,7 +10,7 @@ from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError
 from semtoken.generation import Generation
 from semtoken.scoring import Scorer
-from semtoken.statistics import Decoding, Timings, p_true_log_probs, record_greedy, record_samples
+from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, record_greedy, record_samples
 from semtoken.statistics.clustered import clustered_log_scores
 from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
@@ -36,7 +36,7 @@ class Answering:
             )
 
     def greedy(
-        self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings, answered: Answered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
     ) -> list[Generation]:
         """Greedy answers with `token_ids`, `token_texts`, `log_probs` and the best alternatives of each step.
 
@@ -45,7 +45,7 @@ class Answering:
         return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings, _counted(answered))
 
     def samples(
-        self, prompts: Sequence[Prompt], decoding: Decoding, timings: Timings, answered: Answered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
     ) -> list[Generation]:
         """Records with `sample_texts`, `sample_token_ids`, `sample_log_probs`, and `hidden_states` if there are any.
 

@@ -80,8 +80,3 @@ def signed_amount(value: float) -> str:
 def share(value: float) -> str:
     """`81.4 %`."""
     return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
-
-
-def one_line(text: str) -> str:
-    """Text of others with everything unprintable, line ends too, as escapes."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -26,7 +26,7 @@ from semtoken.calibration.threshold import Decision, Threshold
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
-from semtoken.results import Flag
+from semtoken.flags import Flag
 
 USING_VENN_ABERS = ("blend", "venn-abers")
 
@@ -223,7 +223,7 @@ class Calibrator:
         CalibratorMismatch
             It belongs to other clusters.
         """
-        found = files.load(Path(directory))
+        found = files.load(Path(directory), cls)
         if clusters is not None:
             require_clusters(found.fingerprint, clusters)
         return found

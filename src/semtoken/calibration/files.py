@@ -36,7 +36,7 @@ def save(calibrator: Calibrator, directory: Path) -> Path:
     return path
 
 
-def load(path: Path) -> Calibrator:
+def load(path: Path, make: type[Calibrator]) -> Calibrator:
     """Read a calibrator from its directory or its file.
 
     Raises
@@ -47,7 +47,7 @@ def load(path: Path) -> Calibrator:
     path = path / NAME if path.is_dir() else path
     try:
         with reading_errors(path):
-            return from_bytes(path.read_bytes())
+            return from_bytes(path.read_bytes(), make)
     except InvalidInput as error:
         raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
     except ArtifactError as error:
@@ -73,8 +73,8 @@ def to_bytes(calibrator: Calibrator) -> bytes:
     return _dumped({"sha256": _digest(values), **values})
 
 
-def from_bytes(data: bytes) -> Calibrator:
-    """A calibrator from the bytes of its file.
+def from_bytes(data: bytes, make: type[Calibrator]) -> Calibrator:
+    """A calibrator, of the class `make`, from the bytes of its file.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def from_bytes(data: bytes) -> Calibrator:
         )
     if not _unchanged(values, data):
         raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
-    return _calibrator(values)
+    return _calibrator(values, make)
 
 
 def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
@@ -102,9 +102,7 @@ def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
     return values.get("sha256") == _digest(rest) and _dumped(values) == data
 
 
-def _calibrator(values: Mapping[str, Any]) -> Calibrator:
-    from semtoken.calibration.calibrator import Calibrator
-
+def _calibrator(values: Mapping[str, Any], make: type[Calibrator]) -> Calibrator:
     try:
         curve = None if values["curve"] is None else from_parameters(values["curve"])
         venn_abers = from_parameters(values["venn_abers"])
@@ -122,7 +120,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
     known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
     if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
         raise ArtifactError("It holds numbers outside their ranges.")
-    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created)
+    return make(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created)
 
 
 def _dumped(values: Mapping[str, Any]) -> bytes:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from semtoken._extras import require
+from semtoken._text import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,20 +20,9 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-def printable(text: str) -> str:
-    """Text of others as a terminal may show it: all that is unprintable, line ends and tabs apart, as escapes.
-
-    Model names, error messages and answers come from servers; escape sequences in them could rename the window, clear
-    the screen or hide what was written before.
-    """
-    from semtoken.view import visible
-
-    return visible(text)
-
-
 def untrusted(text: str, style: str = "") -> Text:
     """Text of others for tables and lines, without markup."""
-    return Text(printable(text), style=style)
+    return Text(visible(text), style=style)
 
 
 def json_line(value: Any) -> str:
@@ -43,7 +33,7 @@ def json_line(value: Any) -> str:
 
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
-    err.print(printable(message), style=style, markup=False, soft_wrap=True)
+    err.print(visible(message), style=style, markup=False, soft_wrap=True)
 
 
 def still(verbose: bool) -> None:

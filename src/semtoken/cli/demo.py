@@ -60,7 +60,7 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PresetFigures:
     """How well uncertainties of the same answers tell wrong from right."""
 
     estimates: Mapping[str, Estimate]
@@ -123,7 +123,7 @@ def demo(
         tell(f"Picture saved as {save_svg}.")
 
 
-def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console: Console) -> Comparison:
+def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console: Console) -> PresetFigures:
     """Print answers to the questions `shown`, then the comparison on all of `tested`."""
     console.print(Text("A small language model answers. The redder a word, the less sure it is of it.", style="bold"))
     console.print()
@@ -180,7 +180,7 @@ def paper_log_score(result: ScoredResponse) -> float:
     return math.fsum(token.log_meaning_probability for token in result.tokens)
 
 
-def compare(answered: Sequence[Answered]) -> Comparison:
+def compare(answered: Sequence[Answered]) -> PresetFigures:
     """AUROC of both presets and of sequence probability on the same answers. Logs rank as the scores do."""
     from semtoken.metrics import bootstrap, paired_difference
 
@@ -190,7 +190,7 @@ def compare(answered: Sequence[Answered]) -> Comparison:
         "paper": [-paper_log_score(a.result) for a in answered],
         "probability": [-a.result.log_probability for a in answered],
     }
-    return Comparison(
+    return PresetFigures(
         estimates={name: bootstrap("auroc", values, correct) for name, values in scores.items()},
         differences={
             name: paired_difference("auroc", scores[name], scores["probability"], correct)
@@ -227,7 +227,7 @@ def considered(result: ScoredResponse, most: int = 2) -> str:
     return ", ".join(f"{a.text.strip()} {a.probability:.0%}" for a in others[:most])
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def comparison_table(comparison: PresetFigures) -> Table:
     """The AUROCs with intervals, and the differences to sequence probability."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), show_header=True, header_style="dim")
     table.add_column("uncertainty")

@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.cli.console import err, json_line, out, printable, untrusted
+from semtoken._text import visible
+from semtoken.cli.console import err, json_line, out, untrusted
 from semtoken.cli.options import RevisionOption
 from semtoken.cli.payload import load_clusters
 from semtoken.errors import InvalidInput
@@ -165,6 +166,6 @@ def _trials(found: Diagnosis) -> Table:
             table.add_row(trial.prompt, untrusted(trial.reason or "", style="yellow"), "", "")
         else:
             low, high = trial.bounds
-            text = printable((trial.text or "").strip().replace("\n", "↵"))
+            text = visible((trial.text or "").strip().replace("\n", "↵"))
             table.add_row(trial.prompt, Text(text[:40]), number(trial.uncertainty), f"{number(low)} and {number(high)}")
     return table

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken._text import visible
 from semtoken.cli.console import err, out, tell
 from semtoken.errors import InvalidInput
 
@@ -102,12 +103,10 @@ def _show(answer: Answer) -> None:
     from rich.text import Text
 
     out.print()
-    out.print(Text(_printable(answer.question), style="bold"), soft_wrap=True)
-    out.print(Text(f"  {_printable(answer.text)}"), soft_wrap=True)
+    out.print(Text(visible(answer.question), style="bold"), soft_wrap=True)
+    out.print(Text(f"  {visible(answer.text)}"), soft_wrap=True)
     if answer.references:
-        out.print(
-            Text(f"  accepted: {_printable('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True
-        )
+        out.print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
 
 
 def _save(answers: Sequence[Answer], labels: Mapping[int, bool], target: Path) -> None:
@@ -127,8 +126,3 @@ def _record(answer: Answer, correct: bool | None) -> dict[str, Any]:
 def _progress(labels: Mapping[int, bool], total: int) -> str:
     right = sum(labels.values())
     return f"{len(labels):,} of {total:,} answers have a label ({right:,} right, {len(labels) - right:,} wrong)."
-
-
-def _printable(text: str) -> str:
-    """Text of others without control characters."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semtoken.parts.records import AnswerTokens, Ending, Equality, FloatArray
-from semtoken.results import ScoredResponse, ScoredToken
+
+if TYPE_CHECKING:
+    from semtoken.results import ScoredResponse, ScoredToken
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""

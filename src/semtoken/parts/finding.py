@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
@@ -18,7 +18,9 @@ from semtoken.parts.json_values import find_json
 from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
 from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
-from semtoken.results import ScoredResponse
+
+if TYPE_CHECKING:
+    from semtoken.results import ScoredResponse
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""

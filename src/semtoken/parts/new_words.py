@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-from semtoken.results import ScoredResponse
 from semtoken.stopwords import english_stopwords
+
+if TYPE_CHECKING:
+    from semtoken.results import ScoredResponse
 
 LONG = 12
 """Tokens from which on an answer is long: the mean new word then leads."""

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.results import Flag, shortened
+from semtoken._text import shortened
+from semtoken.flags import Flag
 
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]

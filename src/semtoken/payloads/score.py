@@ -10,10 +10,11 @@ from semtoken.choices import FunctionWords, Preset, SegmentKind
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.flags import Flag
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment
 from semtoken.payloads.segments import FORBIDDEN
-from semtoken.results import Answers, Distribution, Flag, ScoredResponse
+from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer

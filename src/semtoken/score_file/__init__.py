@@ -27,7 +27,7 @@ from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item,
 from semtoken.score_file.output import OutputFile, check_same_settings, digest_of_items
 from semtoken.score_file.tables import read_facts, write_table
 
-__all__ = ["BadLine", "Engine", "Item", "Progress", "ScoreItems", "ScoringJob", "read_items", "score_items"]
+__all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
 ScoreItems: TypeAlias = Callable[[Sequence[Item]], list[ScoredResponse]]
 Annotate: TypeAlias = Callable[[ScoredResponse], Mapping[str, Any]]
@@ -35,7 +35,7 @@ OnProgress: TypeAlias = Callable[[int], None]
 """Called with the number of lines that are in the output."""
 
 
-class Engine(Protocol):
+class ScoringModel(Protocol):
     """What generates and scores: `semtoken.STC`, or anything alike."""
 
     def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
@@ -46,18 +46,18 @@ class Engine(Protocol):
 
 
 def score_items(
-    engine: Engine, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
+    model: ScoringModel, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
 ) -> list[ScoredResponse]:
     """Score one batch: existing responses as they are, the others generated (with `options`)."""
     given = [item for item in items if item.response is not None]
     asked = [item for item in items if item.response is None]
     results: dict[int, ScoredResponse] = {}
     if given:
-        scored = engine.score([i.prompt for i in given], [i.response for i in given], batch_size=len(given))
+        scored = model.score([i.prompt for i in given], [i.response for i in given], batch_size=len(given))
         results |= {item.number: result for item, result in zip(given, scored, strict=True)}
     if asked:
         prompts = [item.prompt for item in asked]
-        scored = engine.generate(prompts, max_new_tokens, batch_size=len(asked), **options)
+        scored = model.generate(prompts, max_new_tokens, batch_size=len(asked), **options)
         results |= {item.number: result for item, result in zip(asked, scored, strict=True)}
     return [results[item.number] for item in items]
 

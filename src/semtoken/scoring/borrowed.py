@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from semtoken.results import Alternative, Flag, ScoredResponse, ScoredToken
+from semtoken.flags import Flag
+from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.scoring.rules import SAME_LETTERS
 from semtoken.vocabulary import normalize
 

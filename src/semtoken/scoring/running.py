@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from semtoken.results import Distribution, Flag, Running, ScoredResponse
+from semtoken.flags import Flag
+from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.borrowed import borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer

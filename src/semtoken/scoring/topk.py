@@ -20,7 +20,8 @@ from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
-from semtoken.results import Alternative, Distribution, Flag, ScoredResponse, ScoredToken, ValueEnds
+from semtoken.flags import Flag
+from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.endings import endings_of
 from semtoken.scoring.masses import LEAST_LISTED, LISTED
 from semtoken.scoring.prefixes import NO_IDS

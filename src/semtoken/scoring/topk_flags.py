@@ -9,7 +9,7 @@ from os.path import commonprefix
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
-from semtoken.results import Flag
+from semtoken.flags import Flag
 from semtoken.scoring.topk_bounds import StepBounds
 from semtoken.vocabulary import BoolArray
 

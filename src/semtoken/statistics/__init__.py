@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from semtoken.statistics.alternatives import alternative_classes
 from semtoken.statistics.entailment import EntailmentModel, entailment_matrices
-from semtoken.statistics.generations import SHARED_PREFIX, Decoding, record_greedy, record_samples
+from semtoken.statistics.generations import SHARED_PREFIX, AnswerSettings, record_greedy, record_samples
 from semtoken.statistics.p_true import p_true_log_probs, p_true_prompt
 from semtoken.statistics.pairs import UniquePairs
 from semtoken.statistics.recording import record
@@ -29,8 +29,11 @@ from semtoken.statistics.relevance import token_similarities
 from semtoken.statistics.similarity import SimilarityModel, similarity_matrices
 from semtoken.statistics.timings import Timings
 
+Decoding = AnswerSettings  # its name in 0.1
+
 __all__ = [
     "SHARED_PREFIX",
+    "AnswerSettings",
     "Decoding",
     "EntailmentModel",
     "SimilarityModel",

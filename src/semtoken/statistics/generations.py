@@ -28,8 +28,8 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Decoding:
-    """How answers are generated. The defaults are the paper's."""
+class AnswerSettings:
+    """How the answers that are recorded are generated. The defaults are the paper's."""
 
     max_new_tokens: int = 256
     stop_at_newline: bool = True
@@ -70,7 +70,7 @@ def record_greedy(
     model: STC | Backend,
     prompts: Sequence[base.Prompt],
     needs: Collection[str],
-    decoding: Decoding,
+    decoding: AnswerSettings,
     timings: Timings,
     progress: Progress | None = None,
 ) -> list[Generation]:
@@ -196,7 +196,7 @@ def record_samples(
     prompts: Sequence[base.Prompt],
     generations: Sequence[Generation],
     needs: Collection[str],
-    decoding: Decoding,
+    decoding: AnswerSettings,
     timings: Timings,
     progress: Progress | None = None,
 ) -> list[Generation]:

@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
-from semtoken.statistics.generations import Decoding, Progress, record_greedy, record_samples
+from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import p_true_log_probs
 from semtoken.statistics.pairs import AskPairs, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
@@ -33,7 +33,7 @@ def record(
     *,
     prompts: Sequence[Prompt] | None = None,
     needs: Iterable[str] = EVERYTHING,
-    decoding: Decoding | None = None,
+    decoding: AnswerSettings | None = None,
     nli: str | EntailmentModel = DEFAULT_NLI,
     similarity: str | SimilarityModel = DEFAULT_SIMILARITY,
     p_true_spelling: PTrueSpelling = "bare",
@@ -54,7 +54,7 @@ def record(
         Fields of `Generation` to fill; `METHODS[name].needs` are those of a method. Only the steps that these need
         are run, and only the models that these steps need are loaded.
     decoding
-        How answers are generated; see `Decoding`.
+        How answers are generated; see `AnswerSettings`.
     nli, similarity
         The models for pairs of texts: a name, a directory, "almanac" for the embedded ones, or a loaded one.
     p_true_spelling
@@ -79,7 +79,7 @@ def record(
     given: list[Prompt] = list(questions if prompts is None else prompts)
     if not questions or len(given) != len(questions):
         raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
-    run = _Run(model, frozenset(needs), decoding or Decoding(), timings or Timings(), progress)
+    run = _Run(model, frozenset(needs), decoding or AnswerSettings(), timings or Timings(), progress)
     generations = run.answers(list(questions), given)
     for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
         generations = run.fill(generations, step, statistics)
@@ -92,7 +92,7 @@ class _Run:
 
     model: STC | Backend
     needs: frozenset[str]
-    decoding: Decoding
+    decoding: AnswerSettings
     timings: Timings
     progress: Progress | None
     steps: frozenset[str] = field(init=False)

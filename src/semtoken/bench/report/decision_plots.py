@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semtoken._extras import require
-from semtoken.bench.formatting import one_line
+from semtoken._text import one_line
 from semtoken.bench.report.cell_figures import REFERENCE, title_of
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.plots import COLOURS, LEGEND, OTHERS, OURS, STYLE, Plot, label_of, panels, plot_of

@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from semtoken.bench.formatting import MISSING, one_line
+from semtoken._text import one_line
+from semtoken.bench.formatting import MISSING
 from semtoken.bench.report.calibrator_check import CellCalibrator
 from semtoken.bench.report.cell_figures import REFERENCE
 from semtoken.bench.report.chances import CellChances

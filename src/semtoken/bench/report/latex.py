@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from semtoken.bench.formatting import one_line
+from semtoken._text import one_line
 from semtoken.bench.report.table import Entry, Table
 
 LONG = 45

@@ -6,7 +6,7 @@ import html
 import re
 
 from semtoken._extras import require
-from semtoken.bench.formatting import one_line
+from semtoken._text import one_line
 from semtoken.bench.report.table import Entry, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semtoken._extras import require
-from semtoken.bench.formatting import metric, one_line
+from semtoken._text import one_line
+from semtoken.bench.formatting import metric
 from semtoken.bench.report.cell_figures import REFERENCE, CellFigures, MethodFigures, title_of
 from semtoken.bench.report.comparison import datasets_of, models_of
 from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.bench.formatting import MISSING, amount, one_line
+from semtoken._text import one_line
+from semtoken.bench.formatting import MISSING, amount
 from semtoken.bench.report.cell_figures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts

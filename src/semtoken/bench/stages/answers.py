@@ -20,11 +20,11 @@ from semtoken.clusters import TokenClusters
 from semtoken.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index
-from semtoken.statistics import Decoding, Timings
+from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.clustered import NORMALIZERS
 from semtoken.statistics.steps import STEP
 
-Generate: TypeAlias = Callable[[Sequence[Prompt], Decoding, Timings, Callable[[int], None]], list[Generation]]
+Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
 
 
 def _backend(context: Context) -> Answering:
@@ -42,7 +42,7 @@ def samples(context: Context) -> Recorder:
     return _answers(context, _backend(context).samples, decoding, columns_of("samples"))
 
 
-def _answers(context: Context, generate: Generate, decoding: Decoding, columns: Collection[str]) -> Recorder:
+def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
     """One row of the named fields for each answer."""
 
     def record(part: Part) -> Iterator[Recorded]:

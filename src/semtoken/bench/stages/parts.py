@@ -20,7 +20,7 @@ from semtoken.bench.settings import RunSettings
 from semtoken.bench.storage import Shard, read_shard, shard_path, write_shard
 from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
-from semtoken.statistics import Decoding
+from semtoken.statistics import AnswerSettings
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Context:
     """Called with how many questions of the shard at work the model has dealt with so far, where that is known."""
 
     @property
-    def decoding(self) -> Decoding:
+    def decoding(self) -> AnswerSettings:
         """How this model answers this data set."""
-        return Decoding(
+        return AnswerSettings(
             **self.settings.decoding.model_dump(),
             stop_at_newline=bool(self.cell.format["stop_at_newline"]),
             batch_size=self.models.choice(self.cell.model).batch_size,

@@ -7,7 +7,7 @@ row at a time, so `logits_all=True` is not needed. Tested with llama-cpp-python 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from inspect import signature
 from pathlib import Path
@@ -21,12 +21,10 @@ from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Respo
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
-from semtoken.choices import FunctionWords, Preset
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
-from semtoken.results import Distribution, ScoredResponse
-from semtoken.stc import STC, OnResult
+from semtoken.results import Distribution
 from semtoken.stopwords import english_stopwords
 from semtoken.vocabulary import Vocabulary, neutral_mask
 
@@ -265,83 +263,6 @@ class LlamaCppBackend:
                 f"Prompt {number} and its answer take {len(prompt) + more} tokens or more, the context holds "
                 f"{self.model.n_ctx()}. Shorten the prompt or load the model with a larger n_ctx."
             )
-
-
-class LlamaCppScorer(STC):
-    """`STC` over a `llama_cpp.Llama`, with llama.cpp's names of arguments.
-
-    Parameters
-    ----------
-    llama
-        A `llama_cpp.Llama`.
-    clusters
-        `TokenClusters` of the model's tokenizer, or a directory or hub id of some.
-    preset, function_words, clustering, prefix_matching
-        As in `score_logits`.
-
-    Raises
-    ------
-    VocabularyMismatch
-        A token of the model is spelled otherwise than in the clusters.
-    """
-
-    def __init__(
-        self,
-        llama: Any,
-        clusters: TokenClusters | str | Path,
-        *,
-        preset: Preset = "default",
-        function_words: FunctionWords | None = None,
-        clustering: bool | None = None,
-        prefix_matching: bool | None = None,
-    ) -> None:
-        super().__init__(
-            LlamaCppBackend(llama),
-            clusters=clusters,
-            preset=preset,
-            function_words=function_words,
-            clustering=clustering,
-            prefix_matching=prefix_matching,
-        )
-        self.llama = llama
-
-    def generate(  # type: ignore[override]
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        max_tokens: int = 256,
-        *,
-        stop_at_newline: bool = False,
-        stop_token_ids: Collection[int] = (),
-        on_result: OnResult | None = None,
-        **sampling: Any,
-    ) -> list[ScoredResponse]:
-        """Generate one answer a prompt and score it on the way.
-
-        Parameters
-        ----------
-        prompts
-            A string, a list of chat messages (rendered by the template in the model's file), or a list of either.
-        max_tokens
-            Tokens an answer may have.
-        stop_at_newline
-            End an answer at the first token with a newline, as the paper's prompts ask for.
-        stop_token_ids
-            Further ids that end an answer, besides the model's own.
-        on_result
-            Called with (number of the answer, answer) as soon as it is there.
-        **sampling
-            Of `Llama.generate` (`temp`, `top_p`, ...). Decoding is greedy unless `temp` is given. The distribution
-            scored is the model's own at temperature 1 either way.
-
-        Raises
-        ------
-        InvalidInput
-            An empty prompt, chat messages without a template, or no room for an answer.
-        """
-        if max_tokens < 1:
-            raise InvalidInput(f"max_tokens must be positive, got {max_tokens}.")
-        options = sampling | {"stop_token_ids": tuple(stop_token_ids)}
-        return super().generate(prompts, max_tokens, stop_at_newline=stop_at_newline, on_result=on_result, **options)
 
 
 def check_spelling(llama: Any, vocabulary: Vocabulary) -> None:

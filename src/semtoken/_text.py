@@ -1,0 +1,22 @@
+"""Texts as people may see them."""
+
+from __future__ import annotations
+
+
+def visible(text: str, keep: str = "\n\t") -> str:
+    """A text with its unprintable characters as escapes, except those in `keep`.
+
+    Model names, error messages and answers come from elsewhere; escape sequences in them could rename a window, clear
+    the screen or hide what was written before.
+    """
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """A text for one line, with everything unprintable, line ends too, as escapes."""
+    return visible(text, keep="")
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text for one line: its beginning, where it is longer."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
