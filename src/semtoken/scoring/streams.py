@@ -71,10 +71,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
 class TopLogprobsStream(_Stream[TopkAnswer]):
     """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
 
-    Parameters
-    ----------
-    clusters, rules, **switches
-        As for `LogitsStream`.
+    It takes the clusters and rules that `LogitsStream` takes.
     """
 
     _kind = TopkAnswer
