@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from semtoken.almanac import load_questions
+from semtoken.integrations.selective import selective_figures
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -41,3 +42,29 @@ def test_lm_polygraph_has_the_numbers_of_stc() -> None:
     assert len(scored) == len(run["correct"]) == 40
     assert estimates["SemanticTokenClustering"] == pytest.approx([-one.log_score for one in scored], abs=1e-4)
     assert estimates["MaximumSequenceProbability"] == pytest.approx([-one.log_probability for one in scored], abs=1e-4)
+
+
+def test_inspect_has_the_numbers_of_stc() -> None:
+    run = recorded("inspect_ai")
+    answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
+    blocks = [output["metadata"]["semtoken"][0] for output in run["outputs"]]
+    assert [block["uncertainty"] for block in blocks] == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
+    assert [one["uncertainty"] for one in run["metadata"]] == [block["uncertainty"] for block in blocks]
+
+
+def test_figures_of_inspect_are_those_of_its_answers() -> None:
+    run = recorded("inspect_ai")
+    uncertainty = [one["uncertainty"] for one in run["metadata"]]
+    figures = selective_figures(uncertainty, run["correct"])
+    for name in ("auroc", "auroc_low", "prr", "aurc", "risk_at_50", "risk_at_100"):
+        assert figures[name] == pytest.approx(run["figures"][name])
+
+
+def test_lm_eval_has_the_numbers_of_stc() -> None:
+    run = recorded("lm_eval")
+    asked = [sample["arguments"][0][0] for sample in run["samples"]]
+    answers = almanac().generate(asked, 24, stop_strings=("\n", ","))
+    right = [float(sample["exact_match"]) for sample in run["samples"]]
+    figures = selective_figures([a.uncertainty for a in answers], right)
+    for name in ("n", "auroc", "auroc_high", "prr", "risk_at_80"):
+        assert figures[name] == pytest.approx(run["figures"][name], abs=1e-4)

@@ -20,6 +20,7 @@ from semtoken.cli import (
     drift,
     fetch,
     label,
+    lm_eval,
     payload,
     proxy,
     score,
@@ -88,6 +89,7 @@ app.command()(calibrate.calibrate)
 app.command()(drift.drift)
 app.command()(compare.compare)
 app.add_typer(bench.app, name="bench")
+app.command("lm-eval")(lm_eval.lm_eval)
 app.command()(serve.serve)
 app.command()(proxy.proxy)
 app.command()(doctor.doctor)

@@ -1,0 +1,56 @@
+"""The `semtoken` block in replies that came through other software, which puts it elsewhere, or loses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+KEY = "semtoken"
+"""The key of the block in every choice; `semtoken.web.block` says what is in it."""
+_OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
+"""Where clients keep fields that they do not know."""
+
+
+def block_of(choice: Any) -> dict[str, Any] | None:
+    """The block of a choice of a reply or of a chunk, wherever the software on the way has put it.
+
+    Parameters
+    ----------
+    choice
+        A mapping, or an object of a client that can be dumped into one.
+    """
+    fields = as_mapping(choice)
+    places = [fields, fields.get("message"), fields.get("delta")]
+    for place in map(as_mapping, places):
+        for holder in (place, *(as_mapping(place.get(name)) for name in _OTHER_FIELDS)):
+            if isinstance(holder.get(KEY), Mapping):
+                return dict(holder[KEY])
+    return None
+
+
+def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
+    """The block of every choice of a reply, None where there is none."""
+    return [block_of(choice) for choice in as_mapping(reply).get("choices") or ()]
+
+
+def final_block(chunks: Iterable[Any], index: int = 0) -> dict[str, Any] | None:
+    """The block with the final score of one choice of a stream; None if it was lost or never sent.
+
+    A running block is never taken for it: what it says of an unfinished answer may be far off.
+    """
+    found = None
+    for chunk in chunks:
+        for choice in as_mapping(chunk).get("choices") or ():
+            block = block_of(choice)
+            if as_mapping(choice).get("index", 0) == index and block is not None and block.get("final") is True:
+                found = block
+    return found
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """A mapping as it stands, an object of a client dumped into one, anything else as an empty one."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    dumped = dump() if callable(dump) else None
+    return dumped if isinstance(dumped, Mapping) else {}

@@ -1,0 +1,319 @@
+"""Inspect: a provider whose answers keep their exact scores, a scorer that adds them to any other, and metrics.
+
+It is published in Inspect's extension group, so that names work on its command line:
+
+    inspect eval task.py --model semtoken/almanac
+    inspect score log.eval --scorer semtoken/with_uncertainty -S base=match
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.integrations.blocks import KEY, blocks_of
+from semtoken.integrations.hosts import require_host
+from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
+from semtoken.payloads import score_payload
+
+require_host("inspect_ai")
+
+from inspect_ai.model import (  # noqa: E402
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    GenerateConfig,
+    Logprobs,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    modelapi,
+)
+from inspect_ai.scorer import SampleScore, accuracy, metric, scorer, value_to_float  # noqa: E402
+from inspect_ai.util import registry_create  # noqa: E402
+
+FIELDS = {
+    "max_tokens": "max_tokens",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+    "stop_seqs": "stop",
+    "num_choices": "n",
+    "logprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "logit_bias": "logit_bias",
+}
+"""Settings of Inspect that are fields of a request, with the names of the fields."""
+_STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
+_COPIED = ("uncertainty", "lower", "upper", "chance", "decision", "new_word_confidence", "preset", "method")
+"""What a scorer copies from a block."""
+
+
+# --- provider ----------------------------------------------------------------------------------------------------
+
+
+class SemtokenAPI(ModelAPI):  # type: ignore[misc]
+    """Answers with their uncertainty in `ModelOutput.metadata["semtoken"]`, one block for each choice.
+
+    Without a base URL the model runs in this process: `--model semtoken/almanac -M preset=paper`. With one, requests go
+    to `semtoken serve`, `semtoken proxy` or a gateway before one of them, and what it says is kept.
+
+    Parameters
+    ----------
+    model_name
+        A name that `STC.from_pretrained` takes, or that the server knows.
+    base_url, api_key
+        Of the server. The key may be in SEMTOKEN_API_KEY.
+    config
+        Inspect's settings.
+    **model_args
+        `calibrator` (a directory) and the options of `STC.from_pretrained`, for a model in this process.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        config: GenerateConfig = GenerateConfig(),  # noqa: B008  # Inspect's own signature
+        **model_args: Any,
+    ) -> None:
+        super().__init__(model_name, base_url, api_key, ["SEMTOKEN_API_KEY"], config)
+        self._client: Any = None
+        self._local: Any = None
+        if base_url is None:
+            self._local = _loaded(model_name, json.dumps(model_args, sort_keys=True, default=str), **model_args)
+        elif model_args:
+            raise InvalidInput(
+                f"The server at {base_url} decides how it scores; leave out {', '.join(sorted(model_args))}."
+            )
+
+    async def generate(self, input: Any, tools: Any, tool_choice: Any, config: GenerateConfig) -> ModelOutput:
+        """Answer a conversation."""
+        if tools:
+            raise InvalidInput("The semtoken provider answers in text and calls no tools. Leave out the tools.")
+        request = {"model": self.model_name, "messages": messages_of(input), **fields_of(config)}
+        reply = await (self._local.reply(request) if self._local is not None else self._ask(request))
+        return output_of(reply)
+
+    async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        import httpx
+
+        if self._client is None:
+            headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+            self._client = httpx.AsyncClient(base_url=str(self.base_url), headers=headers, timeout=600)
+        answer = await self._client.post("chat/completions", json=dict(request))
+        if answer.status_code == httpx.codes.BAD_REQUEST:
+            raise BackendError(f"{self.base_url} refused the request: {answer.text[:500]}")
+        answer.raise_for_status()
+        reply: Mapping[str, Any] = answer.json()
+        return reply
+
+    def should_retry(self, ex: BaseException) -> bool:
+        """Whether Inspect may ask again: the server is busy or did not answer."""
+        import httpx
+
+        if isinstance(ex, httpx.HTTPStatusError):
+            return ex.response.status_code == httpx.codes.TOO_MANY_REQUESTS or ex.response.is_server_error
+        return isinstance(ex, httpx.TransportError)
+
+    def max_connections(self) -> int:
+        """Requests at one time; those of a model in this process are answered in batches."""
+        return 64
+
+    async def aclose(self) -> None:
+        """Let the connections go. A model in this process stays, for the next object that Inspect makes for it."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+
+
+def _loaded(name: str, key: str, **options: Any) -> Any:
+    """A model in this process, once: Inspect makes several objects for one model, and weights are large."""
+    from semtoken.integrations.local import LocalChat
+
+    if (name, key) not in _LOADED:
+        _LOADED[name, key] = LocalChat.load(name, **options)
+    return _LOADED[name, key]
+
+
+@modelapi(name="semtoken")  # type: ignore[untyped-decorator]
+def semtoken() -> type[SemtokenAPI]:
+    """Register the provider."""
+    return SemtokenAPI
+
+
+def messages_of(conversation: Sequence[Any]) -> list[dict[str, str]]:
+    """Inspect's messages as those of a request: their text."""
+    return [{"role": message.role, "content": message.text} for message in conversation]
+
+
+def fields_of(config: Any) -> dict[str, Any]:
+    """Inspect's settings as fields of a request, those that were given."""
+    given = {field: getattr(config, name) for name, field in FIELDS.items()}
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def output_of(reply: Mapping[str, Any]) -> ModelOutput:
+    """A reply in OpenAI's form as Inspect's output; the blocks are in `metadata["semtoken"]`."""
+    choices = [
+        ChatCompletionChoice(
+            message=ChatMessageAssistant(
+                content=choice["message"].get("content") or "", model=reply.get("model"), source="generate"
+            ),
+            stop_reason=_STOPS.get(choice.get("finish_reason"), "unknown"),
+            logprobs=Logprobs(content=choice["logprobs"]["content"]) if choice.get("logprobs") else None,
+        )
+        for choice in reply["choices"]
+    ]
+    used = reply.get("usage") or {}
+    return ModelOutput(
+        model=reply.get("model") or "",
+        choices=choices,
+        usage=ModelUsage(
+            input_tokens=used.get("prompt_tokens", 0),
+            output_tokens=used.get("completion_tokens", 0),
+            total_tokens=used.get("total_tokens", 0),
+        ),
+        metadata={KEY: blocks_of(reply)},
+        response_id=reply.get("id"),
+    )
+
+
+# --- scorer ------------------------------------------------------------------------------------------------------
+
+
+@metric(scores="unreduced")  # type: ignore[untyped-decorator]
+def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
+    """How well the uncertainty tells wrong answers from right ones, with its interval; right is a value of 1."""
+
+    def measure(scores: list[SampleScore]) -> dict[str, float]:
+        return auroc_figures(*_pairs(scores))
+
+    return measure
+
+
+@metric(scores="unreduced")  # type: ignore[untyped-decorator]
+def prr() -> Callable[[list[SampleScore]], dict[str, float]]:
+    """Prediction rejection ratio of the uncertainty, with its interval."""
+
+    def measure(scores: list[SampleScore]) -> dict[str, float]:
+        return prr_figures(*_pairs(scores))
+
+    return measure
+
+
+@metric(scores="unreduced")  # type: ignore[untyped-decorator]
+def risk_coverage(coverages: Sequence[float] = COVERAGES) -> Callable[[list[SampleScore]], dict[str, float]]:
+    """Share of wrong answers among the surest ones, at some coverages and over all of them (aurc)."""
+
+    def measure(scores: list[SampleScore]) -> dict[str, float]:
+        return risk_coverage_figures(*_pairs(scores), coverages)
+
+    return measure
+
+
+@metric(scores="unreduced")  # type: ignore[untyped-decorator]
+def without_uncertainty() -> Callable[[list[SampleScore]], float]:
+    """Answers that no uncertainty could be given for; the other metrics leave them out."""
+
+    def measure(scores: list[SampleScore]) -> float:
+        return float(sum(math.isnan(one) for one in _pairs(scores)[0]))
+
+    return measure
+
+
+@scorer(metrics=[accuracy(), auroc(), prr(), risk_coverage(), without_uncertainty()])  # type: ignore[untyped-decorator]
+def with_uncertainty(base: Any = "match", clusters: str | TokenClusters | None = None, preset: str = "default") -> Any:
+    """Any scorer, with the uncertainty of the answer in `Score.metadata`.
+
+    Parameters
+    ----------
+    base
+        A scorer, or the name of one ("match", "includes", "my_package/graded"). Its value stays as it is.
+    clusters
+        For models of other providers: clusters of the model's tokenizer (a directory, a hub id or "almanac"). The task
+        must generate with `logprobs=True, top_logprobs=20`; scores are intervals then. Answers of the provider
+        `semtoken` bring exact scores with them.
+    preset
+        As in `semtoken.score_payload`, for scores from log-probabilities.
+    """
+    judge = registry_create("scorer", base) if isinstance(base, str) else base
+    loaded = TokenClusters.from_pretrained(clusters) if isinstance(clusters, str) else clusters
+
+    async def score(state: Any, target: Any) -> Any:
+        judged = await judge(state, target)
+        if judged is None:
+            return None
+        found = uncertainty_of(state.output, loaded, preset)
+        return judged.model_copy(update={"metadata": {**(judged.metadata or {}), **found}})
+
+    return score
+
+
+def uncertainty_of(output: Any, clusters: TokenClusters | None, preset: Any = "default") -> dict[str, Any]:
+    """What is known of the first choice of an output: the values of its block, or why there are none.
+
+    Returns
+    -------
+    dict
+        `uncertainty`, `lower` and `upper`, with a calibrator `chance` and `decision`. Else `no_uncertainty`, a reason.
+    """
+    blocks = (output.metadata or {}).get(KEY) or [None]
+    block = blocks[0]
+    if block is None and clusters is not None:
+        try:
+            block = _block_from_logprobs(output, clusters, preset)
+        except SemtokenError as error:
+            return {"no_uncertainty": str(error)}
+    if block is None:
+        return {
+            "no_uncertainty": "The answer brings no score. Ask by the provider 'semtoken', or give the scorer clusters "
+            "and generate with logprobs=True, top_logprobs=20."
+        }
+    if "uncertainty" not in block:
+        return {"no_uncertainty": str(block.get("reason"))}
+    return {name: block[name] for name in _COPIED if name in block}
+
+
+def _block_from_logprobs(output: Any, clusters: TokenClusters, preset: Any) -> dict[str, Any] | None:
+    choice = output.choices[0] if output.choices else None
+    if choice is None or choice.logprobs is None:
+        return None
+    reply = {
+        "object": "chat.completion",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": choice.message.text},
+                "logprobs": choice.logprobs.model_dump(),
+                "finish_reason": "length" if choice.stop_reason == "max_tokens" else "stop",
+            }
+        ],
+    }
+    scored = score_payload(reply, clusters, preset)[0]
+    lower, upper = scored.uncertainty_bounds
+    return {
+        "uncertainty": scored.uncertainty,
+        "lower": lower,
+        "upper": upper,
+        "method": "top-k",
+        "preset": scored.preset,
+    }
+
+
+_to_float = value_to_float()
+
+
+def _pairs(scores: Any) -> tuple[list[float], list[float]]:
+    """Uncertainty (NaN where there is none) and value of every sample."""
+    values = [_to_float(each.score.value) for each in scores]
+    return [float((each.score.metadata or {}).get("uncertainty", "nan")) for each in scores], values

@@ -1,0 +1,336 @@
+"""lm-evaluation-harness: any existing task by name, with AUROC, PRR and calibration beside its accuracy.
+
+    semtoken lm-eval --tasks triviaqa,nq_open --limit 200
+
+In Python, `evaluate(SemtokenLM(), ["triviaqa"])`. Tasks that compare log-probabilities of choices run as well. They
+have no generated answer, so they get no uncertainty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken import metrics
+from semtoken.backends.base import Completion, Observer, Step
+from semtoken.backends.prompts import encode_prompt
+from semtoken.calibration.apply import Applied
+from semtoken.errors import InvalidInput
+from semtoken.integrations.hosts import require_host
+from semtoken.integrations.selective import selective_figures
+from semtoken.results import ScoredResponse
+from semtoken.stc import STC
+
+require_host("lm_eval")
+
+from lm_eval.api.model import TemplateLM  # noqa: E402
+from lm_eval.api.registry import register_model  # noqa: E402
+from lm_eval.evaluator import simple_evaluate  # noqa: E402
+from lm_eval.tasks import TaskManager  # noqa: E402
+
+MAX_NEW_TOKENS = 256
+"""Longest answer of a task that names no length, as the harness's own models have it."""
+OnProgress = Callable[[int, int], None]
+
+
+@register_model("semtoken")
+class SemtokenLM(TemplateLM):  # type: ignore[misc]
+    """A model for the harness whose generated answers are scored on the way.
+
+    Parameters
+    ----------
+    pretrained
+        A name that `STC.from_pretrained` takes, or an `STC`.
+    batch_size
+        Prompts answered together.
+    max_gen_toks
+        Longest answer, where a task names no length.
+    on_progress
+        Called with the number of answers that are there, and of all.
+    **options
+        Of `STC.from_pretrained`.
+    """
+
+    backend = "causal"
+
+    def __init__(
+        self,
+        pretrained: str | STC = "almanac",
+        batch_size: int | str = 8,
+        max_gen_toks: int = MAX_NEW_TOKENS,
+        on_progress: OnProgress | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.stc = STC.from_pretrained(pretrained, **options) if isinstance(pretrained, str) else pretrained
+        self.batch_size = 8 if isinstance(batch_size, str) and not batch_size.isdigit() else int(batch_size)
+        self.max_gen_toks = max_gen_toks
+        self._on_progress = on_progress
+        self.scored: dict[tuple[str, str], ScoredResponse] = {}
+        """Every generated answer by its prompt and its text as the harness gets it. A table, since filters of the
+        harness build new strings."""
+
+    @property
+    def eot_token_id(self) -> int:
+        """The token before a text that has no context."""
+        return int(self.stc.tokenizer.eos_token_id)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """For the harness's caches of prompts."""
+        return str(getattr(self.stc.tokenizer, "name_or_path", "semtoken")).replace("/", "__")
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """Token ids of a text, encoded as prompts are."""
+        if add_special_tokens is False:
+            return list(self.stc.tokenizer(string, add_special_tokens=False)["input_ids"])
+        return list(encode_prompt(self.stc.tokenizer, string, 0))
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """A conversation as the text of the model's chat template."""
+        return str(
+            self.stc.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """The model's chat template."""
+        return str(self.stc.tokenizer.chat_template or "") if chat_template else ""
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Answer every request; the scores are in `scored`."""
+        answers: dict[int, str] = {}
+        for settings, numbers in _groups([request.args[1] for request in requests]):
+            contexts = [requests[number].args[0] for number in numbers]
+            stops = _stops(settings)
+
+            def keep(
+                place: int,
+                result: ScoredResponse,
+                contexts: list[str] = contexts,
+                numbers: list[int] = numbers,
+                stops: tuple[str, ...] = stops,
+            ) -> None:
+                text = _cut(result.text, stops)
+                self.scored[contexts[place], text] = result
+                answers[numbers[place]] = text
+                if self._on_progress is not None:
+                    self._on_progress(len(answers), len(requests))
+
+            self.stc.generate(
+                contexts,
+                int(settings.get("max_gen_toks") or settings.get("max_new_tokens") or self.max_gen_toks),
+                batch_size=self.batch_size,
+                stop_strings=stops,
+                on_result=keep,
+                **_sampling(settings),
+            )
+        return [answers[number] for number in range(len(requests))]
+
+    def _loglikelihood_tokens(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Log-probability of each continuation, and whether greedy decoding would give it."""
+        likelihoods = _Likelihoods()
+        prompts, replies = [list(one[1]) for one in requests], [list(one[2]) for one in requests]
+        self.stc.backend.read(prompts, replies, [likelihoods], batch_size=self.batch_size)
+        return [likelihoods.found.get(number, (0.0, True)) for number in range(len(requests))]
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Log-probability of whole texts.
+
+        Raises
+        ------
+        InvalidInput
+            Always: semtoken scores answers, and a perplexity of documents says nothing of one.
+        """
+        raise InvalidInput(
+            "This task measures the perplexity of documents, which has no answer to score. Choose tasks that generate."
+        )
+
+
+class _Likelihoods(Observer):
+    """Sums the log-probabilities of replies that are read, and compares each token with the best one."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, tuple[float, bool]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        assert step.logits is not None
+        values = step.log_probabilities()
+        for answer, token, row, value in zip(step.answers, step.tokens, step.rows, values.tolist(), strict=True):
+            total, greedy = self.found.get(answer, (0.0, True))
+            best = int(np.argmax(np.asarray(step.logits[row])[: step.size]))
+            self.found[answer] = (total + value, greedy and token == best)
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Nothing is left to do."""
+
+
+# --- running tasks -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskFigures:
+    """What a task says of the uncertainty, for one of its metrics."""
+
+    task: str
+    metric: str
+    filter: str
+    """The harness's way from an answer to what it compares."""
+    accuracy: float
+    """Mean of the metric over the answers that were scored, in [0, 1]."""
+    figures: Mapping[str, float]
+    """`n`, `auroc`, `prr`, `aurc` with intervals (`_low`, `_high`), `risk_at_50` and so on, `ece`; `chance_ece` with a
+    calibrator."""
+
+
+def evaluate(
+    model: SemtokenLM,
+    tasks: Sequence[str | Mapping[str, Any]],
+    *,
+    limit: int | None = None,
+    num_fewshot: int | None = None,
+    chat: bool = False,
+    include_path: Path | None = None,
+    calibrator: Applied | None = None,
+    **options: Any,
+) -> tuple[dict[str, Any], list[TaskFigures]]:
+    """Run tasks of the harness.
+
+    Parameters
+    ----------
+    model
+        The model.
+    tasks
+        Names of tasks or groups of the harness, or configurations of tasks.
+    limit
+        Documents of each task; None for all.
+    num_fewshot
+        Examples before each question; None: as the task has it.
+    chat
+        Ask in the model's chat template.
+    include_path
+        A folder with further tasks.
+    calibrator
+        Adds how well its chances hold.
+    **options
+        Of the harness's `simple_evaluate`.
+
+    Returns
+    -------
+    dict, list of TaskFigures
+        The harness's own results, samples included, and ours.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such task.
+    """
+    manager = TaskManager(include_path=None if include_path is None else str(include_path))
+    unknown = [name for name in tasks if isinstance(name, str) and not manager.match_tasks([name])]
+    if unknown:
+        raise InvalidInput(
+            f"lm-evaluation-harness has no task {', '.join(map(repr, unknown))}. `lm-eval ls tasks` lists them; "
+            "tasks of your own are found in the folder that you include."
+        )
+    results = simple_evaluate(
+        model,
+        tasks=list(tasks),
+        limit=limit,
+        num_fewshot=num_fewshot,
+        apply_chat_template=chat,
+        task_manager=manager,
+        log_samples=True,
+        **options,
+    )
+    found = [
+        figures
+        for task, samples in results["samples"].items()
+        for figures in task_figures(task, samples, model.scored, calibrator)
+    ]
+    return results, found
+
+
+def task_figures(
+    task: str,
+    samples: Sequence[Mapping[str, Any]],
+    scored: Mapping[tuple[str, str], ScoredResponse],
+    calibrator: Applied | None = None,
+) -> list[TaskFigures]:
+    """The figures of one task, from the samples that the harness logged.
+
+    Parameters
+    ----------
+    task
+        Its name.
+    samples
+        As in `results["samples"][task]`. Metrics outside [0, 1] are left out.
+    scored
+        `SemtokenLM.scored`.
+    calibrator
+        Adds how well its chances hold.
+    """
+    answered = [(sample, scored.get(_key(sample))) for sample in samples]
+    names = sorted({(metric, sample["filter"]) for sample in samples for metric in sample["metrics"]})
+    found = []
+    for metric, filtered in names:
+        rows = [(one[metric], answer) for one, answer in answered if one["filter"] == filtered and answer is not None]
+        if not rows or not all(isinstance(value, int | float) and 0 <= value <= 1 for value, _ in rows):
+            continue
+        quality = np.array([float(value) for value, _ in rows])
+        uncertainty = np.array([answer.uncertainty for _, answer in rows])
+        figures = selective_figures(uncertainty, quality)
+        right = (quality == 1.0).astype(float)
+        figures["ece"] = metrics.expected_calibration_error(1.0 - uncertainty, right)
+        if calibrator is not None:
+            chances = [float(calibrator.calibrator.chance(answer)) for _, answer in rows]
+            figures["chance_ece"] = metrics.expected_calibration_error(chances, right)
+        found.append(TaskFigures(task, metric, filtered, float(quality.mean()), figures))
+    return found
+
+
+def _key(sample: Mapping[str, Any]) -> tuple[str, str]:
+    """Prompt and first answer of a sample, as `SemtokenLM.scored` has them."""
+    [context, *_] = sample["arguments"][0]
+    answer = sample["resps"][0]
+    first = answer[0] if isinstance(answer, list) else answer
+    return str(context), str(first)
+
+
+# --- settings of tasks -------------------------------------------------------------------------------------------
+
+
+def _groups(settings: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], list[int]]]:
+    """Requests that are generated in the same way, together, with their numbers."""
+    groups: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
+    for number, each in enumerate(settings):
+        groups.setdefault(repr(sorted(each.items())), (each, []))[1].append(number)
+    return list(groups.values())
+
+
+def _stops(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    until = settings.get("until") or ()
+    return tuple(text for text in ([until] if isinstance(until, str) else until) if text)
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """The text before the first of the stops."""
+    for stop in stops:
+        text = text.partition(stop)[0]
+    return text
+
+
+def _sampling(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of generation: greedy unless the task samples."""
+    if not settings.get("do_sample") or not settings.get("temperature"):
+        return {}
+    names = ("temperature", "top_p", "top_k")
+    return {"do_sample": True, **{name: settings[name] for name in names if settings.get(name) is not None}}

@@ -1,0 +1,61 @@
+"""A model in this process that answers requests in OpenAI's form, as `semtoken serve` does over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from semtoken.calibration.apply import Applied
+from semtoken.cli.calibration_options import applied_to
+from semtoken.cli.models import how_to_ask
+from semtoken.errors import InvalidInput
+from semtoken.stc import STC
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.requests import ChatRequest, parse
+from semtoken.web.serve.service import Offer, Service
+from semtoken.web.serve.worker import Worker
+from semtoken.web.wire import ApiError
+
+
+class LocalChat:
+    """Chat with a model in this process. Requests that wait together are answered in one batch.
+
+    Parameters
+    ----------
+    stc
+        The model with its clusters.
+    name
+        What it was loaded by: the embedded model has a prompt format of its own.
+    calibrator
+        Adds the chance and the decision to every block.
+    """
+
+    def __init__(self, stc: STC, name: str, calibrator: Applied | None = None) -> None:
+        asking = how_to_ask(name, stc.tokenizer, raw=False)
+        self._worker = Worker(Engine(stc))
+        self._service = Service(self._worker, Offer(name, asking.template, asking.stop_at_newline, 20, calibrator))
+
+    @classmethod
+    def load(cls, model: str = "almanac", *, calibrator: str | Path | None = None, **options: Any) -> LocalChat:
+        """Load a model; options as for `STC.from_pretrained`, `calibrator` is a directory."""
+        stc = STC.from_pretrained(model, **options)
+        return cls(stc, model, applied_to(stc, None if calibrator is None else Path(calibrator), model))
+
+    async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The whole reply to a chat request.
+
+        Raises
+        ------
+        InvalidInput
+            The request asks for something that there is not here; the message names the field.
+        """
+        try:
+            return await self._service.whole(self._service.chat(parse(ChatRequest, json.dumps(dict(request)).encode())))
+        except ApiError as error:
+            raise InvalidInput(error.message) from error
+
+    def close(self) -> None:
+        """End the thread of the model."""
+        self._worker.close()

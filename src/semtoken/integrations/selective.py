@@ -1,0 +1,97 @@
+"""How well an uncertainty tells wrong answers from right ones, as the flat figures that evaluation tools list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken import metrics
+from semtoken.errors import InvalidInput
+
+COVERAGES = (0.5, 0.8)
+
+
+def auroc_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
+    """AUROC with its 95 % interval over answers. An answer counts as right if its quality is 1, the highest.
+
+    Parameters
+    ----------
+    uncertainty : [n]
+        Higher is riskier; NaN where there is none. Such answers are left out.
+    quality : [n]
+        In [0, 1]; NaN where it was not judged.
+    """
+    scores, graded = _with_uncertainty(uncertainty, quality)
+    right = np.where(np.isnan(graded), np.nan, graded == 1.0)
+    return _with_interval("auroc", scores, right)
+
+
+def prr_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
+    """Prediction rejection ratio with its 95 % interval; parameters as in `auroc_figures`."""
+    return _with_interval("prr", *_with_uncertainty(uncertainty, quality))
+
+
+def risk_coverage_figures(
+    uncertainty: npt.ArrayLike, quality: npt.ArrayLike, coverages: Sequence[float] = COVERAGES
+) -> dict[str, float]:
+    """The share of wrong answers among the surest ones: the area over all coverages, and at some of them.
+
+    Parameters
+    ----------
+    uncertainty, quality
+        As in `auroc_figures`.
+    coverages
+        Shares of the questions that are answered, in (0, 1].
+
+    Raises
+    ------
+    InvalidInput
+        A coverage is outside (0, 1].
+    """
+    if not all(0 < share <= 1 for share in coverages):
+        raise InvalidInput(f"A coverage is the share of questions that are answered, in (0, 1]. Got {list(coverages)}.")
+    scores, graded = _with_uncertainty(uncertainty, quality)
+    figures = _with_interval("aurc", scores, graded)
+    if not np.isfinite(figures["aurc"]):
+        return figures | {_at(share): float("nan") for share in (*coverages, 1.0)}
+    curve = metrics.risk_coverage(scores, graded)
+    for share in (*coverages, 1.0):
+        # the first threshold that answers at least so many: answers of equal uncertainty are answered together
+        first = int(np.searchsorted(curve.coverage, share - 1e-12))
+        figures[_at(share)] = float(curve.risk[min(first, curve.risk.size - 1)])
+    return figures
+
+
+def selective_figures(uncertainty: npt.ArrayLike, quality: npt.ArrayLike) -> dict[str, float]:
+    """AUROC, PRR and risk at coverages together, with `n` answers that have both an uncertainty and a judgement."""
+    scores, graded = _with_uncertainty(uncertainty, quality)
+    return {
+        "n": float(np.count_nonzero(~np.isnan(graded))),
+        **auroc_figures(scores, graded),
+        **prr_figures(scores, graded),
+        **risk_coverage_figures(scores, graded),
+    }
+
+
+def _with_interval(metric: str, uncertainty: npt.ArrayLike, target: npt.ArrayLike) -> dict[str, float]:
+    estimate = metrics.bootstrap(metric, uncertainty, target)
+    return {metric: estimate.value, f"{metric}_low": estimate.low, f"{metric}_high": estimate.high}
+
+
+def _with_uncertainty(
+    uncertainty: npt.ArrayLike, quality: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Both arrays without the answers that have no uncertainty: those say nothing of how good it is."""
+    scores, graded = np.asarray(uncertainty, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    if scores.shape != graded.shape or scores.ndim != 1:
+        raise InvalidInput(
+            f"An uncertainty and a judgement for every answer are needed, got {scores.shape}, {graded.shape}."
+        )
+    there = ~np.isnan(scores)
+    return scores[there], graded[there]
+
+
+def _at(share: float) -> str:
+    return f"risk_at_{round(100 * share)}"

@@ -1,0 +1,156 @@
+"""Inspect itself: our provider and scorer in `eval`, in this process, over HTTP, and behind its own OpenAI provider."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inspect_ai import Task, eval, score
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import match
+from inspect_ai.solver import generate
+
+from semtoken import STC, TokenClusters, metrics
+from semtoken.almanac.questions import Question
+from semtoken.integrations.inspect_ai import with_uncertainty
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.web.servers import running
+
+
+@pytest.fixture(scope="module")
+def address(stc: STC) -> Iterator[str]:
+    """A semtoken server; it asks in the model's own format, as `semtoken serve` does."""
+    from semtoken.cli.models import how_to_ask
+
+    asking = how_to_ask("almanac", stc.tokenizer, raw=False)
+    with running(serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))) as url:
+        yield f"{url}/v1"
+
+
+def samples(questions: list[Question]) -> MemoryDataset:
+    return MemoryDataset([Sample(id=q.id, input=q.question, target=list(q.answers)) for q in questions])
+
+
+def run(questions: list[Question], scorer: Any, folder: Path, model: Any, **settings: Any) -> Any:
+    solver = generate(logprobs=True, top_logprobs=20) if settings.pop("logprobs", False) else generate()
+    task = Task(dataset=samples(questions), solver=solver, scorer=scorer)
+    [log] = eval(task, model=model, log_dir=str(folder), display="none", max_tokens=24, **settings)
+    assert log.status == "success", log.error
+    return log
+
+
+def metadata(log: Any) -> list[dict[str, Any]]:
+    [name] = log.samples[0].scores
+    return [sample.scores[name].metadata for sample in sorted(log.samples, key=lambda one: one.id)]
+
+
+def figures(log: Any) -> dict[str, float]:
+    return {name: each.value for scores in log.results.scores for name, each in scores.metrics.items()}
+
+
+def expected(stc: STC, questions: list[Question]) -> list[Any]:
+    return stc.generate([q.prompt() for q in questions], 24, stop_at_newline=True)
+
+
+def test_provider_in_this_process_has_the_numbers_of_stc(
+    stc: STC, questions: list[Question], tmp_path: Path, record: Callable[[str, Any], None]
+) -> None:
+    log = run(
+        questions,
+        with_uncertainty(match(location="exact")),
+        tmp_path,
+        "semtoken/almanac",
+        model_args={"dtype": "float32"},
+    )
+    answers = expected(stc, questions)
+    found = metadata(log)
+    assert [one["uncertainty"] for one in found] == pytest.approx([a.uncertainty for a in answers], abs=1e-5)
+    ordered = sorted(log.samples, key=lambda one: one.id)
+    assert [one.output.completion.strip() for one in ordered] == [a.text.strip() for a in answers]
+
+    right = [one.scores["with_uncertainty"].value == "C" for one in ordered]
+    assert 0 < sum(right) < len(right)
+    shown = figures(log)
+    uncertainty = [a.uncertainty for a in answers]
+    assert shown["auroc"] == pytest.approx(metrics.auroc(uncertainty, right), abs=1e-5)
+    assert shown["auroc_low"] < shown["auroc"] < shown["auroc_high"]
+    assert shown["prr"] == pytest.approx(metrics.prr(uncertainty, right), abs=1e-5)
+    assert shown["risk_at_100"] == pytest.approx(1 - np.mean(right))
+    assert shown["aurc"] == pytest.approx(metrics.aurc(uncertainty, right), abs=1e-5)
+    assert shown["without_uncertainty"] == 0
+    record(
+        "inspect_ai",
+        {
+            "questions": [one.id for one in ordered],
+            "outputs": [one.output.model_dump(mode="json", exclude_none=True) for one in ordered],
+            "metadata": found,
+            "correct": [float(value) for value in right],
+            "figures": shown,
+        },
+    )
+
+
+def test_provider_over_http_has_the_same_numbers(
+    stc: STC, questions: list[Question], address: str, tmp_path: Path
+) -> None:
+    log = run(
+        questions[:12], with_uncertainty(match(location="exact")), tmp_path, "semtoken/almanac", model_base_url=address
+    )
+    exact = [a.uncertainty for a in expected(stc, questions[:12])]
+    assert [one["uncertainty"] for one in metadata(log)] == pytest.approx(exact, abs=1e-5)
+    assert {one["method"] for one in metadata(log)} == {"exact"}
+
+
+def test_other_providers_give_intervals_that_hold_the_exact_score(
+    stc: STC,
+    clusters: TokenClusters,
+    questions: list[Question],
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NEARBY_API_KEY", "none")
+    monkeypatch.setenv("NEARBY_BASE_URL", address)
+    log = run(questions[:12], with_uncertainty("match", clusters), tmp_path, "openai-api/nearby/almanac", logprobs=True)
+    exact = [a.uncertainty for a in expected(stc, questions[:12])]
+    for one, value in zip(metadata(log), exact, strict=True):
+        assert one["lower"] - 1e-5 <= value <= one["upper"] + 1e-5
+        assert one["method"] == "top-k"
+
+
+def test_an_answer_without_a_score_keeps_its_judgement_and_says_why(questions: list[Question], tmp_path: Path) -> None:
+    said = [ModelOutput.from_content("mockllm", "Atlantis") for _ in range(3)]
+    for one in said:
+        one.usage = ModelUsage()  # counting tokens would ask the network
+    log = run(questions[:3], with_uncertainty(match()), tmp_path, get_model("mockllm/model", custom_outputs=said))
+    assert all("brings no score" in one["no_uncertainty"] for one in metadata(log))
+    shown = figures(log)
+    assert shown["accuracy"] == 0 and shown["without_uncertainty"] == 3
+    assert math.isnan(shown.get("auroc", math.nan))
+
+
+def test_scorer_and_provider_go_by_name(questions: list[Question], tmp_path: Path) -> None:
+    """As `inspect score log --scorer semtoken/with_uncertainty -S base=match` does, from the extension group."""
+    from inspect_ai.util import registry_create
+
+    log = run(questions[:3], match(), tmp_path, "semtoken/almanac")
+    again = score(
+        log, registry_create("scorer", "semtoken/with_uncertainty", base="match"), action="append", display="none"
+    )
+    assert all("uncertainty" in sample.scores["with_uncertainty"].metadata for sample in again.samples)
+
+
+def test_tools_are_refused(questions: list[Question], tmp_path: Path) -> None:
+    from inspect_ai.solver import use_tools
+    from inspect_ai.tool import think
+
+    task = Task(dataset=samples(questions[:1]), solver=[use_tools(think()), generate()], scorer=match())
+    [log] = eval(task, model="semtoken/almanac", log_dir=str(tmp_path), display="none")
+    assert log.status == "error" and "calls no tools" in log.error.message
