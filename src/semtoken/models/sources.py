@@ -15,6 +15,8 @@ from semtoken.models.catalogue import CATALOGUE
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""
 GGUF_SUFFIX = ".gguf"
+GGUF_NAME = "model.gguf"
+"""File that a fetched model was made from, kept beside it for llama.cpp."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,12 @@ class ModelSource:
     def is_gguf(self) -> bool:
         """Whether the weights are in a GGUF file."""
         return self.path.endswith(GGUF_SUFFIX)
+
+    @property
+    def gguf(self) -> str:
+        """The GGUF file for llama.cpp: the file itself, or the one that a fetched model was made from."""
+        kept = Path(self.path) / GGUF_NAME
+        return str(kept) if kept.is_file() else self.path
 
     @property
     def pretrained(self) -> tuple[str, dict[str, Any]]:
