@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from semtoken.almanac import load_questions
+from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
 
 if TYPE_CHECKING:
@@ -68,3 +69,22 @@ def test_lm_eval_has_the_numbers_of_stc() -> None:
     figures = selective_figures([a.uncertainty for a in answers], right)
     for name in ("n", "auroc", "auroc_high", "prr", "risk_at_80"):
         assert figures[name] == pytest.approx(run["figures"][name], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["opentelemetry", "opentelemetry_stream"])
+@pytest.mark.parametrize("size", [1, 7, 10**6])
+def test_opentelemetry_events_are_those_of_the_replies_cut_anywhere(name: str, size: int) -> None:
+    run = recorded(name)
+    for reply, event in zip(run["replies"], run["events"], strict=True):
+        raw = reply.encode()
+        watch = ReplyWatch(streamed=name.endswith("stream"))
+        found = [one for start in range(0, len(raw), size) for one in watch.take(raw[start : start + size])]
+        assert found + watch.end() == [event]
+        assert not any("answer" in key for key in event)
+
+
+def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
+    run = recorded("opentelemetry")
+    answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
+    values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
+    assert values == pytest.approx([a.uncertainty for a in answers], abs=1e-4)

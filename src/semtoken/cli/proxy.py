@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,11 +12,10 @@ from semtoken.cli.calibration_options import CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.options import FunctionWordsOption, PresetOption
+from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
@@ -78,6 +77,8 @@ def proxy(
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
     ] = None,
     calibrator: CalibratorOption = None,
+    otel: OtelOption = False,
+    otel_content: OtelContentOption = False,
     grace: GraceOption = 10.0,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
@@ -127,7 +128,9 @@ def proxy(
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
-    make = partial(_application, settings, clusters, ScoringRules(preset, function_words), calibrator)
+    make = partial(
+        _application, settings, clusters, ScoringRules(preset, function_words), calibrator, otel, otel_content
+    )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
 
@@ -140,13 +143,15 @@ def proxy(
         run_workers(make, workers, listener, ready, grace=grace, limits=limits)
 
 
-def _application(settings: ProxySettings, clusters: str, rules: ScoringRules, calibrator: Path | None) -> FastAPI:
+def _application(
+    settings: ProxySettings, clusters: str, rules: ScoringRules, calibrator: Path | None, otel: bool, otel_content: bool
+) -> Any:
     from semtoken.web.proxy.app import proxy_app
 
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
     chances = applied(calibrator, found, signature=signature, scores="top-k", k=settings.top_logprobs)
-    return proxy_app(settings, found, rules, chances)
+    return with_events(proxy_app(settings, found, rules, chances), otel, otel_content)
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:

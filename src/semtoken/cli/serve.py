@@ -12,6 +12,7 @@ from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.models import how_to_ask
+from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address
@@ -33,6 +34,8 @@ def serve(
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
     grace: GraceOption = 10.0,
+    otel: OtelOption = False,
+    otel_content: OtelContentOption = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
     allow_host: Annotated[
         list[str] | None,
@@ -66,7 +69,7 @@ def serve(
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
     app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
-    run(app, listener, lambda address: _announce(address, offer.name), grace=grace)
+    run(with_events(app, otel, otel_content), listener, lambda address: _announce(address, offer.name), grace=grace)
 
 
 def _name_of(model: str) -> str:

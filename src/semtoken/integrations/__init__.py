@@ -6,11 +6,13 @@ Hosts are no extras of semtoken, because those who want a module have its host a
 lm_polygraph.py   lm-polygraph: an estimator, and a calculator that keeps no arrays of the vocabulary
 inspect_ai.py     Inspect: a provider with exact scores, a scorer around any other, metrics
 lm_eval.py        lm-evaluation-harness: a model, and figures of any generative task
+opentelemetry.py  OpenTelemetry: scores of `serve` and `proxy` as events
 
 What they share:
 
 hosts.py          the hosts and their versions
 blocks.py         the `semtoken` block in replies that came through other software
+events.py         a final score as the attributes of an OpenTelemetry event
 local.py          a model in this process that answers requests in OpenAI's form
 selective.py      how well an uncertainty tells wrong answers from right ones, as flat figures
 

@@ -1,0 +1,123 @@
+"""OpenTelemetry's own provider with its exporter in memory, in front of the real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+
+from semtoken import STC
+from semtoken.almanac.questions import Question
+from semtoken.errors import InvalidInput, MissingExtra
+from semtoken.integrations.opentelemetry import EvaluationEvents, provider_from_environment
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.web.servers import running
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture(scope="module")
+def exporter() -> InMemoryLogRecordExporter:
+    return InMemoryLogRecordExporter()
+
+
+@pytest.fixture(params=[False, True], ids=["without texts", "with texts"])
+def address(stc: STC, exporter: InMemoryLogRecordExporter, request: pytest.FixtureRequest) -> Iterator[str]:
+    from semtoken.cli.models import how_to_ask
+
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    asking = how_to_ask("almanac", stc.tokenizer, raw=False)
+    server = serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))
+    exporter.clear()
+    with running(EvaluationEvents(server, provider, content=request.param)) as url:
+        yield url
+
+
+def ask(address: str, question: str, **fields: Any) -> httpx.Response:
+    body = {"model": "almanac", "messages": [{"role": "user", "content": question}], "max_tokens": 24, **fields}
+    headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+    return httpx.post(f"{address}/v1/chat/completions", json=body, headers=headers, timeout=120)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_every_answer_is_an_event_of_the_clients_span(
+    address: str,
+    exporter: InMemoryLogRecordExporter,
+    stc: STC,
+    questions: list[Question],
+    stream: bool,
+    request: pytest.FixtureRequest,
+    record: Callable[[str, Any], None],
+) -> None:
+    exporter.clear()
+    texts = request.node.callspec.params["address"]
+    answers = stc.generate([q.prompt() for q in questions[:3]], 24, stop_at_newline=True)
+    replies = [ask(address, q.question, stream=stream) for q in questions[:3]]
+    events = [one.log_record for one in exporter.get_finished_logs()]
+    assert [event.event_name for event in events] == ["gen_ai.evaluation.result"] * 3
+    for event, answer, reply in zip(events, answers, replies, strict=True):
+        found = dict(event.attributes)
+        assert found["gen_ai.evaluation.name"] == "semtoken.uncertainty"
+        assert found["gen_ai.evaluation.score.value"] == pytest.approx(answer.uncertainty, abs=1e-5)
+        assert found["semtoken.lower"] <= found["gen_ai.evaluation.score.value"] <= found["semtoken.upper"]
+        assert found["gen_ai.response.id"] in reply.text and found["gen_ai.response.model"] == "almanac"
+        assert f"{event.trace_id:032x}" == TRACE and f"{event.span_id:016x}" == SPAN
+        assert found.get("semtoken.answer", "").strip() == (answer.text.strip() if texts else "")
+        assert not texts or "semtoken.answer" in found
+    if not texts:
+        sent = [dict(event.attributes) for event in events]
+        record(
+            "opentelemetry_stream" if stream else "opentelemetry",
+            {
+                "questions": [q.id for q in questions[:3]],
+                "replies": [one.text for one in replies],
+                "events": sent,
+            },
+        )
+
+
+def test_pages_and_refusals_are_no_events(address: str, exporter: InMemoryLogRecordExporter) -> None:
+    exporter.clear()
+    assert httpx.get(f"{address}/health").status_code == 200
+    assert ask(address, "x", n=0).status_code == 400
+    assert exporter.get_finished_logs() == ()
+
+
+def test_exporters_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "otlp")
+    with pytest.raises(MissingExtra, match="pip install opentelemetry-exporter-otlp-proto-http"):
+        provider_from_environment()
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "nowhere")
+    with pytest.raises(InvalidInput, match="no exporter 'nowhere'"):
+        provider_from_environment()
+
+
+def test_the_console_exporter_gets_the_event(questions: list[Question]) -> None:
+    """The whole command in a process of its own."""
+    code = (
+        "import sys, threading, httpx, re; from semtoken.cli.app import app\n"
+        "app(['serve', '--port', '0', '--otel', '--grace', '1'])"
+    )
+    environment = {**os.environ, "OTEL_LOGS_EXPORTER": "console", "OTEL_BLRP_SCHEDULE_DELAY": "100"}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as server:
+        assert server.stderr is not None and server.stdout is not None
+        line = next(line for line in server.stderr if "semtoken serves" in line)
+        reply = ask(line.split(" at ")[1].split("/v1")[0], questions[0].question).json()
+        server.terminate()
+        shown = server.stdout.read()
+    event = json.loads(shown[shown.index("{") :])
+    assert event["attributes"]["gen_ai.response.id"] == reply["id"]
