@@ -132,24 +132,75 @@ def test_a_calibrator_is_not_replaced_unasked(semtoken: RunCommand, tmp_path: Pa
     assert st.Calibrator.load(tmp_path / "made").method == "beta"
 
 
-@pytest.mark.slow
-def test_the_embedded_model_from_questions_to_a_kept_promise(semtoken: RunCommand, tmp_path: Path) -> None:
-    """Fitted on the dev questions, checked on the test questions."""
-    made, checked = tmp_path / "made", tmp_path / "checked"
-    options = ("--batch-size", "32", "--preset", "paper")  # the rules of docs/calibration.md
-    assert semtoken("calibrate", "almanac-dev", "-o", made, *options).exit_code == 0
-    assert semtoken("calibrate", "almanac", "-o", checked, *options).exit_code == 0
-    calibrator, other = st.Calibrator.load(made), read_lines((checked / "answers.jsonl").read_text())
-    from semtoken.almanac.questions import Question, is_correct
+@pytest.fixture(scope="module")
+def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Log scores of the embedded model's 2,000 test answers by preset, and whether each is right."""
+    from semtoken.almanac.questions import is_correct, load_questions
 
-    scores = np.array([-math.inf if row["log_score"] is None else row["log_score"] for row in other])
-    right = np.array([is_correct(row["response"], Question("", "", tuple(row["answers"]))) for row in other])
-    report = calibrator.report(scores, right)
+    questions = load_questions("test")
+    prompts = [question.prompt() for question in questions]
+    answers = st.STC.from_pretrained("almanac").generate(prompts, 64, batch_size=32, stop_at_newline=True)
+    scores = {
+        "default": [one.log_score for one in answers],
+        "paper": [
+            -math.inf if one.empty else math.fsum(t.log_meaning_probability for t in one.tokens) for one in answers
+        ],
+    }
+    right = [is_correct(one.text, question) for one, question in zip(answers, questions, strict=True)]
+    return {preset: np.array(found) for preset, found in scores.items()}, np.array(right, dtype=float)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_the_embedded_model_from_questions_to_a_kept_promise(
+    semtoken: RunCommand, tmp_path: Path, test_answers: tuple[dict[str, np.ndarray], np.ndarray], preset: str
+) -> None:
+    """Fitted on the 700 dev questions, checked on the test questions.
+
+    Under `default` the 700 labels carry no promise of 10 % (19 of the 231 surest are wrong) and do carry one of 20 %;
+    docs/calibration.md has how often that happens. A promise that cannot be given must be refused, not bent.
+    """
+    scores, right = test_answers[0][preset], test_answers[1]
+    first = tmp_path / "0.1"
+    options = ("--batch-size", "32", "--preset", preset)
+    assert semtoken("calibrate", "almanac-dev", "-o", first, *options).exit_code == 0
+    report = st.Calibrator.load(first).report(scores, right)
     assert report.calibration_error < 0.05
     assert report.log_loss_gain.high < 0 and report.brier_gain.high < 0
-    assert calibrator.threshold is not None
-    accepted = calibrator.threshold.accepts(scores)
-    assert accepted.sum() > 500 and 1 - right[accepted].mean() <= 0.1
+    promised = 0
+    for alpha in ("0.1", "0.2"):
+        if alpha != "0.1":  # the answers are there: they are judged again, not given again
+            result = semtoken("calibrate", first / "answers.jsonl", "-o", tmp_path / alpha, "--alpha", alpha)
+            assert result.exit_code == 0, result.output
+        threshold = st.Calibrator.load(tmp_path / alpha).threshold
+        assert threshold is not None
+        accepted = threshold.accepts(scores)
+        if threshold.uncertainty is None:
+            assert "Nothing can be promised" in threshold.statement and not accepted.any()
+            continue
+        promised += 1
+        assert accepted.sum() > 500 and 1 - right[accepted].mean() <= float(alpha)
+    assert promised > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["default", "paper"])
+@pytest.mark.parametrize("alpha", [0.1, 0.2])
+def test_the_promise_on_many_halves_of_real_answers(
+    test_answers: tuple[dict[str, np.ndarray], np.ndarray], preset: str, alpha: float
+) -> None:
+    """500 answers to fit, 1,500 to check, dealt 300 times: the promise is broken in at most delta of them."""
+    scores, right = test_answers[0][preset], test_answers[1]
+    generator, broken, given = np.random.default_rng(0), 0, 0
+    for _ in range(300):
+        order = generator.permutation(scores.size)
+        fit, check = order[:500], order[500:]
+        threshold = st.Threshold.fit(scores[fit], right[fit], alpha=alpha, unlabelled=scores[check])
+        accepted = check[threshold.accepts(scores[check])]
+        given += accepted.size > 0
+        broken += accepted.size > 0 and 1 - right[accepted].mean() > alpha
+    assert given > 100
+    assert broken <= 30 + 3 * math.sqrt(300 * 0.1 * 0.9)
 
 
 # --- label -----------------------------------------------------------------------------------------------------------
