@@ -276,7 +276,14 @@ def test_json_round_trip() -> None:
     assert parsed["distribution"] == "raw"
     assert parsed["tokens"][1]["clustered_probability"] == SCORED.tokens[1].clustered_probability
     assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
-    names = {f.name for f in dataclasses.fields(SCORED)} | {"uncertainty", "confidence", "log_probability", "empty"}
+    decided = {"chance", "chance_bounds", "decision"}
+    assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, chance=0.5).to_dict())
+    names = {f.name for f in dataclasses.fields(SCORED)} - decided | {
+        "uncertainty",
+        "confidence",
+        "log_probability",
+        "empty",
+    }
     assert names <= set(parsed)
 
 

@@ -5,7 +5,8 @@
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
 
 The promise is that of `Threshold.fit`: with confidence 1 - delta over the labelled questions, at most alpha of the
-answers that the pair lets through are wrong. `stop_when_rejected` ends a generation that can only be rejected.
+answers that the pair lets through are wrong. `stop_early=True` ends generations that can only be rejected, and
+`stop_when_rejected` does so in `model.generate` of your own.
 """
 
 from __future__ import annotations
@@ -21,19 +22,15 @@ from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
 from semtoken.calibration.labels import FloatArray, labelled_pair, log_scores
 from semtoken.calibration.promises import Test, binomial_p_value
-from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, Decision, percent
+from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, beyond, percent
 from semtoken.errors import InvalidInput
-from semtoken.results import ScoredResponse
+from semtoken.results import Decision, ScoredResponse
 
 if TYPE_CHECKING:
     from transformers import StoppingCriteria
 
     from semtoken.backends.transformers import ClusterRecorder
     from semtoken.calibration import Threshold
-
-RESOLVED = 30.0
-"""-log_score above which an uncertainty in [0, 1] has too few digits left to compare."""
-SLACK = 0.01
 
 
 class Generator(Protocol):
@@ -154,14 +151,30 @@ class Cascade:
     """The large one: it answers where the small one abstains."""
     threshold: CascadeThreshold
 
-    def answer(self, prompts: Sequence[Any], max_new_tokens: int = 256, **options: Any) -> list[CascadeAnswer]:
-        """Answers in the order of the prompts; `options` go to `generate` of both models."""
+    def answer(
+        self, prompts: Sequence[Any], max_new_tokens: int = 256, *, stop_early: bool = False, **options: Any
+    ) -> list[CascadeAnswer]:
+        """Answers of the pair, in the order of the prompts.
+
+        Parameters
+        ----------
+        prompts, max_new_tokens, **options
+            As `generate` of both models takes them.
+        stop_early
+            End answers that can only be rejected (`stop_above` of `STC.generate`). Decisions stay the same; what the
+            second model wrote of a rejected answer is then not the whole of it.
+        """
+
+        def limits(limit: float | None) -> dict[str, Any]:
+            return options | ({"stop_above": limit} if stop_early else {})
+
         found: list[CascadeAnswer] = []
-        for response in self.first.generate(list(prompts), max_new_tokens, **options):
+        for response in self.first.generate(list(prompts), max_new_tokens, **limits(self.threshold.first)):
             found.append(CascadeAnswer(response, "first", self.threshold.decide(response, "first")))
         doubtful = [i for i, one in enumerate(found) if one.decision.action == "abstain"]
         if doubtful:
-            further = self.second.generate([prompts[i] for i in doubtful], max_new_tokens, **options)
+            again = [prompts[i] for i in doubtful]
+            further = self.second.generate(again, max_new_tokens, **limits(self.threshold.second))
             for i, response in zip(doubtful, further, strict=True):
                 found[i] = CascadeAnswer(response, "second", self.threshold.decide(response, "second"))
         return found
@@ -178,8 +191,7 @@ def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> Stopp
     recorder
         The one that is given to the same `generate` as a logits processor.
     threshold
-        Of a calibrator. Where it lies above 30 (in units of -log_score) nothing is stopped: a running uncertainty has
-        too few digits there.
+        Of a calibrator.
     """
     import torch
     from transformers import StoppingCriteria
@@ -190,9 +202,7 @@ def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> Stopp
         """See `stop_when_rejected`."""
 
         def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-            running = recorder.running(input_ids)
-            lowest = (one.uncertainty_bounds[0] for one in running)
-            rejected = [limit <= RESOLVED and -math.log1p(-min(low, 1 - 1e-15)) > limit + SLACK for low in lowest]
+            rejected = [beyond(one, limit) for one in recorder.running(input_ids)]
             return torch.tensor(rejected, dtype=torch.bool, device=input_ids.device)
 
     return StopWhenRejected()

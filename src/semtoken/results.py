@@ -57,6 +57,9 @@ class Running:
     """Steps in a row, from the first, whose clustered probability no later token can change."""
     n_tokens: int
     """Tokens so far."""
+    log_score_bounds: tuple[float, float]
+    """The same bounds as log scores, for long answers: their uncertainty is 1 to all digits. The upper one never rises
+    as the answer goes on."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,19 @@ class ScoredToken:
         return math.exp(low), math.exp(high)
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What to do with one answer."""
+
+    action: Literal["answer", "abstain"]
+    reason: str
+    """`accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
+    chance: float | None
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
+    statement: str
+    """The promise in one sentence."""
+
+
 @dataclass(frozen=True, repr=False)
 class ScoredResponse:
     """An answer with its uncertainty by Semantic Token Clustering (Cao et al., EACL 2026)."""
@@ -217,6 +233,12 @@ class ScoredResponse:
     """The model that answered, where the clusters are those of another model with the same tokenizer."""
     truncated: bool | None = None
     """The answer was cut off by the token limit; None where that is not known."""
+    chance: float | None = None
+    """Calibrated probability of being right, in [0, 1]; None without a calibrator and for a blank answer."""
+    chance_bounds: tuple[float, float] | None = None
+    """What the chance would be with one more label like this answer, wrong or right; see `Calibrator.chance_bounds`."""
+    decision: Decision | None = None
+    """Whether to give the answer, with the promise; None without a threshold."""
 
     def __repr__(self) -> str:
         low, high = self.uncertainty_bounds
@@ -224,7 +246,9 @@ class ScoredResponse:
         score = f"uncertainty={self.uncertainty:.4g}{bounds}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
-        return f"ScoredResponse({shortened(self.text)!r}, {score}, {facts}{flags})"
+        chance = "" if self.chance is None else f", chance={self.chance:.2f}"
+        decision = "" if self.decision is None else f", decision={self.decision.action!r}"
+        return f"ScoredResponse({shortened(self.text)!r}, {score}{chance}{decision}, {facts}{flags})"
 
     def _repr_html_(self) -> str:
         from semtoken.notebook.answers import answer_card
@@ -342,7 +366,10 @@ class ScoredResponse:
         return stc.disputed(prompt, self, **options)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only. Logs that are minus infinity become None, as JSON has no infinity."""
+        """Plain values only. Logs that are minus infinity become None, as JSON has no infinity.
+
+        `chance`, `chance_bounds` and `decision` are there if a calibrator or a threshold was used.
+        """
         tokens = [
             asdict(token)
             | {
@@ -374,6 +401,9 @@ class ScoredResponse:
             "proxy_for": self.proxy_for,
             "flags": [asdict(flag) for flag in self.flags],
         }
+        if self.chance is not None or self.decision is not None:
+            decision = None if self.decision is None else asdict(self.decision)
+            summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
         finite: dict[str, Any] = _without_infinity(summary | {"tokens": tokens})
         return finite
 
@@ -437,6 +467,8 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
+    if row.get("decision") is not None:
+        row["decision"] = row["decision"]["action"]
     row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
     return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
 

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response
 from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import as_prompts, as_responses
-from semtoken.backends.scores import AnswerScores
+from semtoken.backends.scores import AnswerScores, StoppingScores
+from semtoken.calibration import Calibrator, Fingerprint, Threshold
+from semtoken.calibration.apply import decided, origin_of
+from semtoken.calibration.fingerprint import require_clusters
 from semtoken.choices import BackendName, FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
@@ -39,11 +42,18 @@ class STC:
         (minutes for a vocabulary of 150k) and cached, when a score is first asked for.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
+    calibrator
+        A `Calibrator`, or a directory that holds one: every answer gets its chance of being right.
+    threshold
+        A `Threshold`, instead of the calibrator's: every answer gets a decision.
     progress
         Called with the progress of clustering; see `semtoken.clustering`.
 
     Raises
     ------
+    CalibratorMismatch
+        The calibrator or the threshold belongs to other rules or clusters. Where clusters are yet to be made, the first
+        answer shows it.
     ModelError
         The model is an encoder-decoder or has no output head.
     VocabularyMismatch
@@ -60,13 +70,26 @@ class STC:
         function_words: FunctionWords | None = None,
         clustering: bool | None = None,
         prefix_matching: bool | None = None,
+        calibrator: Calibrator | str | Path | None = None,
+        threshold: Threshold | None = None,
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
         self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
         self._progress = progress
+        self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
+        self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
+        self._name: str | None = None
+        self._require_own(lambda origin: origin.require_rules(self.rules.signature))
         if clusters is not None:
-            self.__dict__["clusters"] = load_clusters(clusters, self.backend)
+            found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
+            self._require_own(lambda origin: require_clusters(origin, found))
+
+    def _require_own(self, check: Callable[[Fingerprint], None]) -> None:
+        """Check where the calibrator and the threshold come from."""
+        for one in (self.calibrator, self.threshold):
+            if one is not None:
+                check(one.fingerprint)
 
     @classmethod
     def from_pretrained(
@@ -83,6 +106,8 @@ class STC:
         function_words: FunctionWords | None = None,
         clustering: bool | None = None,
         prefix_matching: bool | None = None,
+        calibrator: Calibrator | str | Path | None = None,
+        threshold: Threshold | None = None,
         progress: Callable[..., None] | None = None,
         **options: Any,
     ) -> STC:
@@ -98,7 +123,7 @@ class STC:
             A torch device ("cuda:0"). Default: the first CUDA device if there is one.
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
-        clusters, preset, function_words, clustering, prefix_matching, progress
+        clusters, preset, function_words, clustering, prefix_matching, calibrator, threshold, progress
             As for `STC`.
         revision, trust_remote_code
             As in transformers.
@@ -122,15 +147,19 @@ class STC:
             trust_remote_code=trust_remote_code,
             **options,
         )
-        return cls(
+        made = cls(
             loaded,
             clusters=resolve(model_or_path).clusters if clusters is None else clusters,
             preset=preset,
             function_words=function_words,
             clustering=clustering,
             prefix_matching=prefix_matching,
+            calibrator=calibrator,
+            threshold=threshold,
             progress=progress,
         )
+        made._name = str(model_or_path)
+        return made
 
     @cached_property
     def clusters(self) -> TokenClusters:
@@ -155,6 +184,7 @@ class STC:
         batch_size: int = 8,
         stop_at_newline: bool = False,
         stop_strings: str | Sequence[str] = (),
+        stop_above: float | None = None,
         on_result: OnResult | None = None,
         **generation_kwargs: Any,
     ) -> list[ScoredResponse]:
@@ -172,6 +202,9 @@ class STC:
             End an answer at the first token with a newline, as the paper's prompts ask for.
         stop_strings
             End an answer where one of these is complete. The token that completes it belongs to the answer.
+        stop_above
+            End an answer once its -log_score can only end above this, such as `threshold.uncertainty`: it would be
+            rejected anyway. It carries the flag `stopped_early`. Engines that return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.
         **generation_kwargs
@@ -192,7 +225,7 @@ class STC:
             Beam search or assisted decoding was asked for.
         """
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
-        scores = self.observer()
+        scores = self.observer(stop_above)
         results = _InOrder(self, scores, on_result)
         self.backend.generate(as_prompts(prompts), decoding, [scores, results])
         return results.found
@@ -269,13 +302,17 @@ class STC:
             options=own,
         )
 
-    def observer(self) -> AnswerScores:
-        """An observer that scores the answers of one call of the backend."""
-        return AnswerScores(scorer_for(self.clusters, self.rules))
+    def observer(self, stop_above: float | None = None) -> AnswerScores:
+        """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
+        scorer = scorer_for(self.clusters, self.rules)
+        return AnswerScores(scorer) if stop_above is None else StoppingScores(scorer, stop_above)
 
     def result(self, scores: AnswerScores, answer: int, completion: Completion) -> ScoredResponse:
-        """The score of a complete answer."""
-        return replace(scores.result(answer, self.backend.distribution), truncated=completion.truncated)
+        """The score of a complete answer, with its chance and its decision where there is a calibrator."""
+        found = replace(scores.result(answer, self.backend.distribution), truncated=completion.truncated)
+        if self.calibrator is None and self.threshold is None:
+            return found
+        return decided(found, self.calibrator, self.threshold, Fingerprint(**origin_of(self.model, self._name)))
 
 
 class _InOrder(Observer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss
 
 import semtoken as st
+from semtoken.almanac.questions import load_questions
+from semtoken.backends.stream import stream_generate
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, log_complement
@@ -267,3 +270,80 @@ def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
         pairs = [(generator.normal(0, 1, 200), generator.normal(shift, 1, 150)) for _ in range(40)]
         intervals = [drift(a, b) for a, b in pairs]
         assert sum(d.low <= truth <= d.high for d in intervals) >= 35
+
+
+# --- in STC ----------------------------------------------------------------------------------------------------------
+
+
+def fitted_for(stc: st.STC, **origin: str) -> st.Calibrator:
+    """A calibrator with a threshold for the answers of a model, from simulated labels."""
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(scores / 4)
+    signature = f"{stc.clusters.signature}|{stc.rules.signature}"
+    known = Fingerprint(**({"signature": signature, "distribution": "raw", "scores": "exact"} | origin))
+    made = st.Calibrator.fit(scores, correct, fingerprint=known)
+    return replace(made, threshold=st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))
+
+
+def test_answers_of_a_model_with_a_calibrator_carry_chance_and_decision(tmp_path: Path) -> None:
+    plain = st.STC.from_pretrained("almanac")
+    prompts = [question.prompt() for question in load_questions("dev")[:6]]
+    before = plain.generate(prompts, 8, stop_at_newline=True)
+    assert all(one.chance is None and one.decision is None for one in before)
+    calibrator = fitted_for(plain)
+    assert calibrator.threshold is not None
+    middle = float(np.median([-one.log_score for one in before]))
+    calibrator = replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=middle))
+    calibrator.save(tmp_path)
+    stc = st.STC.from_pretrained("almanac", calibrator=tmp_path)
+    seen: list[Any] = []
+    found = stc.generate(prompts, 8, stop_at_newline=True, on_result=lambda _, one: seen.append(one))
+    assert seen == found
+    for one in found:
+        assert one.chance == calibrator.chance(one) and one.chance_bounds == calibrator.chance_bounds(one)
+        assert one.decision == calibrator.decide(one)
+        assert one.to_dict()["decision"]["action"] in ("answer", "abstain")
+        assert f"decision={one.decision.action!r}" in repr(one)
+    assert {one.decision.action for one in found if one.decision} == {"answer", "abstain"}
+    blank = stc.score(prompts[:1], [""])[0]
+    assert blank.chance is None and blank.decision is not None and blank.decision.reason == "empty"
+    stream = stream_generate(stc, prompts[0], 8, stop_at_newline=True)
+    assert [token.id for token in stream] == found[0].token_ids
+    decided = stream.result.decision
+    assert decided is not None and found[0].decision is not None
+    assert (decided.action, decided.reason) == (found[0].decision.action, found[0].decision.reason)
+    assert decided.chance == pytest.approx(found[0].chance, rel=1e-4)  # one row at a time: other last bits
+
+
+def test_a_threshold_alone_decides_without_a_chance() -> None:
+    plain = st.STC.from_pretrained("almanac")
+    threshold = fitted_for(plain).threshold
+    [found] = st.STC.from_pretrained("almanac", threshold=threshold).generate("Question:\nWho?\nAnswer:\n", 4)
+    assert found.chance is None and found.decision is not None and found.decision.chance is None
+    strict = replace(threshold, uncertainty=0.0)  # type: ignore[type-var]
+    stc = st.STC.from_pretrained("almanac", calibrator=fitted_for(plain), threshold=strict)
+    [rejected] = stc.generate("Question:\nWho?\nAnswer:\n", 4)
+    assert rejected.decision is not None and rejected.decision.action == "abstain" and rejected.chance is not None
+
+
+@pytest.mark.parametrize(
+    ("origin", "word"),
+    [
+        ({"signature": "k:9|preset:default|words:off|clustering:off|prefix:off|spelling:same"}, "k:9"),
+        ({"signature": "k:9|preset:paper|words:paper"}, "preset:paper"),
+    ],
+)
+def test_a_model_refuses_a_calibrator_of_another(origin: dict[str, str], word: str) -> None:
+    calibrator = fitted_for(st.STC.from_pretrained("almanac"), **origin)
+    with pytest.raises(CalibratorMismatch, match=word):
+        st.STC.from_pretrained("almanac", calibrator=calibrator)
+    with pytest.raises(CalibratorMismatch, match=word):
+        st.STC.from_pretrained("almanac", threshold=calibrator.threshold)
+
+
+def test_another_precision_is_flagged_in_the_answer() -> None:
+    plain = st.STC.from_pretrained("almanac")
+    calibrator = fitted_for(plain, dtype="int4", model="almanac")
+    [found] = st.STC.from_pretrained("almanac", calibrator=calibrator).generate("Question:\nWho?\nAnswer:\n", 4)
+    assert [flag.code for flag in found.flags if "int4" in flag.message] == ["calibrated_elsewhere"]

@@ -10,8 +10,10 @@ import pytest
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import load_questions
+from semtoken.backends.stream import stream_generate
 from semtoken.calibration.threshold import Threshold
 from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected
+from semtoken.choices import Preset
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
 from tests.calibration.test_calibrator import response
@@ -86,6 +88,72 @@ def test_nothing_to_promise() -> None:
         CascadeThreshold.fit(*drawn(np.random.default_rng(0), 100), unlabelled=(more[0][:50], more[2]))
     with pytest.raises(InvalidInput, match="same questions"):
         CascadeThreshold.fit(more[0], more[1], more[2][:9], more[3][:9], unlabelled=(more[0], more[2]))
+
+
+def saved(whole: list[ScoredResponse], stopped: list[ScoredResponse], limit: float) -> int:
+    """Tokens saved by ending answers above a limit, after checks that nothing else has changed."""
+    for one, other in zip(whole, stopped, strict=True):
+        flagged = any(flag.code == "stopped_early" for flag in other.flags)
+        assert other.token_ids == one.token_ids[: len(other.token_ids)]
+        assert (-one.log_score <= limit) == (-other.log_score <= limit), "the decision is that of the whole answer"
+        assert flagged or other == one
+        assert not flagged or -other.log_score > limit
+    return sum(len(one.tokens) for one in whole) - sum(len(one.tokens) for one in stopped)
+
+
+@pytest.mark.parametrize(("preset", "batch_size"), [("default", 4), ("paper", 8)])
+def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size: int) -> None:
+    stc = st.STC.from_pretrained("almanac", preset=preset)
+    prompts = [question.prompt() for question in load_questions("dev")[:8]]
+    whole = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12)
+    limit = float(np.quantile([-one.log_score for one in whole], 0.3))
+    stopped = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above=limit)
+    assert saved(whole, stopped, limit) > len(prompts)
+    assert stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above=1e9) == whole
+
+
+def test_a_stream_that_can_only_be_rejected_ends_early() -> None:
+    stc = st.STC.from_pretrained("almanac")
+    prompts = [question.prompt() for question in load_questions("dev")[:4]]
+    whole = stc.generate(prompts, 12, min_new_tokens=12, batch_size=1)
+    limit = min(-one.log_score for one in whole)
+    stopped = []
+    for prompt in prompts:
+        stream = stream_generate(stc, prompt, 12, min_new_tokens=12, stop_above=limit)
+        tokens = [token.id for token in stream]
+        assert tokens == stream.result.token_ids
+        stopped.append(stream.result)
+    assert saved(whole, stopped, limit) > len(prompts)
+
+
+class Counting:
+    """A model that counts the tokens that it writes."""
+
+    def __init__(self, stc: st.STC) -> None:
+        self.stc, self.tokens = stc, 0
+
+    def generate(self, prompts: Any, max_new_tokens: int = 256, **options: Any) -> list[ScoredResponse]:
+        found = self.stc.generate(prompts, max_new_tokens, **options)
+        self.tokens += sum(len(one.tokens) for one in found)
+        return found
+
+
+def test_a_pair_that_stops_early_decides_alike() -> None:
+    stc = st.STC.from_pretrained("almanac")
+    prompts = [question.prompt() for question in load_questions("dev")[:12]]
+    scores = sorted(-one.log_score for one in stc.generate(prompts, 12, min_new_tokens=12))
+    models = Counting(stc), Counting(stc)
+    pair = Cascade(*models, CascadeThreshold(scores[3], scores[8], 0.1, 0.1, "promise", 100))
+    whole = pair.answer(prompts, 12, min_new_tokens=12)
+    written = [one.tokens for one in models]
+    early = pair.answer(prompts, 12, min_new_tokens=12, stop_early=True)
+    assert [(one.model, one.decision) for one in early] == [(one.model, one.decision) for one in whole]
+    assert {one.model for one in whole if one.decision.action == "answer"} == {"first", "second"}
+    for one, other in zip(whole, early, strict=True):
+        if one.decision.action == "answer":
+            assert other == one
+    assert models[0].tokens - written[0] < written[0] == 12 * 12
+    assert models[1].tokens - written[1] <= written[1]
 
 
 class Recorded:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from semtoken._arrays import log_normalizers
 from semtoken.backends.base import Observer, Step
+from semtoken.calibration.threshold import beyond
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.results import Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, TopkAnswer, add_step
 
 
@@ -22,19 +26,20 @@ class AnswerScores(Observer):
         self.scorer = scorer
         self.answers: dict[int, LogitsAnswer | TopkAnswer] = {}
 
-    def observe(self, step: Step) -> None:
+    def observe(self, step: Step) -> Collection[int] | None:
         """Take in one step."""
         if step.logits is None:
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
                 chosen = next(entry for entry in listed if entry.id == token)
                 self._top(answer).add(TopStep(chosen=chosen, top=tuple(listed)))
-            return
+            return None
         self.scorer.vocabulary.check_ids(step.tokens)
         answers = [self._exact(answer) for answer in step.answers]
         # Not `step.log_normalizers`: what scoring costs is to be seen apart from what other observers compute.
         normalizers = log_normalizers(step.logits, self.scorer.vocabulary.size)
         add_step(answers, step.logits, step.rows, step.tokens, normalizers[list(step.rows)])
+        return None
 
     def _exact(self, answer: int) -> LogitsAnswer:
         found = self.answers.setdefault(answer, LogitsAnswer(self.scorer))
@@ -57,3 +62,38 @@ class AnswerScores(Observer):
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
         """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""
         return self.answers.get(answer, LogitsAnswer(self.scorer)).finish(distribution)
+
+
+class StoppingScores(AnswerScores):
+    """Scores answers, and ends those that a threshold can only reject.
+
+    Parameters
+    ----------
+    scorer
+        Clusters and rules.
+    limit
+        In units of -log_score: an answer ends once its own can only be above.
+    """
+
+    def __init__(self, scorer: Scorer, limit: float) -> None:
+        super().__init__(scorer)
+        self.limit = limit
+        self.stopped: set[int] = set()
+
+    def observe(self, step: Step) -> Collection[int]:
+        """Take in one step; the answers to end after it."""
+        super().observe(step)
+        self.stopped.difference_update(step.answers)  # of an engine that goes on nevertheless
+        ends = step.ends or [False] * len(step.answers)
+        going_on = [answer for answer, ended in zip(step.answers, ends, strict=True) if not ended]
+        found = {answer for answer in going_on if beyond(self.running(answer), self.limit)}
+        self.stopped |= found
+        return found
+
+    def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
+        """The score of what was written of an answer."""
+        found = super().result(answer, distribution)
+        if answer not in self.stopped:
+            return found
+        reason = f"The answer was ended early: its -log_score could only end above {self.limit:.4g}."
+        return replace(found, flags=(*found.flags, Flag("stopped_early", reason)))

@@ -81,6 +81,7 @@ def stream_generate(
     *,
     stop_at_newline: bool = False,
     stop_strings: str | Sequence[str] = (),
+    stop_above: float | None = None,
     **generation_kwargs: Any,
 ) -> AnswerStream:
     """Generate one answer and hand it out token by token, each with the score so far.
@@ -96,7 +97,7 @@ def stream_generate(
         The model with its clusters.
     prompt
         A string, a list of chat messages, or token ids.
-    max_new_tokens, stop_at_newline, stop_strings, **generation_kwargs
+    max_new_tokens, stop_at_newline, stop_strings, stop_above, **generation_kwargs
         As in `STC.generate`.
 
     Returns
@@ -117,7 +118,7 @@ def stream_generate(
     decoding = stc.decoding(max_new_tokens, 1, stop_at_newline, stop_strings, generation_kwargs)
     stc.backend.check([prompt], decoding)
     state = _State()
-    scores = stc.observer()
+    scores = stc.observer(stop_above)
 
     def generate() -> None:
         [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])
@@ -169,10 +170,10 @@ class _Listener(Observer):
         """Take in one step."""
         if self._state.cancelled.is_set():
             return step.answers
-        self._scores.observe(step)
+        ended = self._scores.observe(step)
         [token] = step.tokens
         self._state.queue.put(StreamedToken(token, self._text.add(token), self._scores.running(0)))
-        return None
+        return ended
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Nothing is left to hand out: the result is asked for."""

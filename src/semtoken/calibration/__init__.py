@@ -16,6 +16,7 @@ from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.drift import Drift
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.measures import Report
-from semtoken.calibration.threshold import Decision, Threshold, select
+from semtoken.calibration.threshold import Threshold, select
+from semtoken.results import Decision
 
 __all__ = ["Calibrator", "Decision", "Drift", "Fingerprint", "Report", "Threshold", "select"]

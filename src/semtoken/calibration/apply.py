@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,56 @@ import numpy.typing as npt
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
 from semtoken.calibration.measures import wilson
+from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.results import ScoredResponse
+
+
+def origin_of(model: Any, name: str | None) -> dict[str, Any]:
+    """Name, precision and engine of a loaded model, as fields of `Fingerprint`.
+
+    Parameters
+    ----------
+    model
+        The engine's own object (`STC.model`).
+    name
+        As the user gave it: a name, a directory or a hub id.
+    """
+    dtype = str(getattr(model, "dtype", "unknown")).removeprefix("torch.")
+    return {"model": name, "dtype": dtype, "engine": type(model).__module__.partition(".")[0]}
+
+
+def decided(
+    answer: ScoredResponse,
+    calibrator: Calibrator | None,
+    threshold: Threshold | None,
+    known: Fingerprint = NOTHING_KNOWN,
+) -> ScoredResponse:
+    """The answer with its chance, the chance's bounds, the decision, and flags where the calibrator may not fit.
+
+    Parameters
+    ----------
+    answer
+        A scored answer.
+    calibrator, threshold
+        Either may be missing.
+    known
+        Of the model, precision and engine that answered.
+
+    Raises
+    ------
+    CalibratorMismatch
+        The answer was scored in another way than the labelled ones.
+    """
+    found: dict[str, Any] = {}
+    if calibrator is not None:
+        found["flags"] = (*answer.flags, *calibrator.flags(answer, known))
+        if not answer.empty:
+            found |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
+    if threshold is not None:
+        found["decision"] = threshold.decide(answer, calibrator)
+    return replace(answer, **found)
+
 
 WIDE = 0.1
 """Width of an interval of the uncertainty above which the chance is shown for both of its ends."""

@@ -22,11 +22,12 @@ from semtoken.calibration.fingerprint import (
 )
 from semtoken.calibration.fitting import FITS, fit_venn_abers
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores, require_enough
-from semtoken.calibration.threshold import Decision, Threshold
+from semtoken.calibration.threshold import Threshold
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.flags import Flag
+from semtoken.results import Decision
 
 USING_VENN_ABERS = ("blend", "venn-abers")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scor
 from semtoken.calibration.promises import Test
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.results import Decision, Running
 
 if TYPE_CHECKING:
     from semtoken.calibration.calibrator import Calibrator
@@ -23,20 +24,10 @@ if TYPE_CHECKING:
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""
 
+SLACK = 1e-6
+"""An answer in progress counts as rejected only this far beyond a threshold: sums of its steps are rounded."""
+
 SAME = "as long as model, prompts, questions and judging stay the same"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What to do with one answer."""
-
-    action: Literal["answer", "abstain"]
-    reason: str
-    """`accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
-    chance: float | None
-    """Calibrated probability of being right, in [0, 1]; None without a calibrator or for a blank answer."""
-    statement: str
-    """The promise in one sentence."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,6 +163,22 @@ class Threshold:
             chance=None if blank or calibrator is None else float(calibrator.chance(answer)),
             statement=self.statement,
         )
+
+
+def beyond(running: Running, limit: float) -> bool:
+    """Whether an answer in progress can only end above a limit.
+
+    The running lower bound of the uncertainty is never taken back, so no answer that would end at or below the limit
+    is called beyond it.
+
+    Parameters
+    ----------
+    running
+        What is known of the answer so far.
+    limit
+        In units of -log_score, such as `Threshold.uncertainty`.
+    """
+    return -running.log_score_bounds[1] > limit + SLACK
 
 
 def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) -> list[int]:

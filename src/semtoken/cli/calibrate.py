@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.choices import CurveName, Promise
-from semtoken.cli.calibration_options import origin
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.models import how_to_ask
@@ -141,6 +140,7 @@ def _answered(
 ) -> tuple[list[Answer], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken._files import dump_json, replacing_file
+    from semtoken.calibration.apply import origin_of
     from semtoken.calibration.records import read_answers
     from semtoken.score_file import ScoringJob, score_items
 
@@ -173,7 +173,7 @@ def _answered(
         job.run(score, progress)
     known = replace(
         known,
-        **origin(stc, choice.model),
+        **origin_of(stc.model, choice.model),
         template=hashlib.sha256(asking.template.encode()).hexdigest()[:16],
     )
     return read_answers(output / "answers.jsonl"), known

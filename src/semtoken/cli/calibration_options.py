@@ -38,15 +38,11 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
     """
     if directory is None:
         return applied(None, None, abstain_text)
+    from semtoken.calibration.apply import origin_of
+
     signature = f"{stc.clusters.signature}|{stc.rules.signature}"
-    return applied(directory, stc.clusters, abstain_text, signature=signature, scores="exact", **origin(stc, model))
-
-
-def origin(stc: STC, model: str) -> dict[str, Any]:
-    """Model, precision and engine of answers, as fields of `Fingerprint`."""
-    found = getattr(stc, "model", None)
-    dtype = str(getattr(found, "dtype", "unknown")).removeprefix("torch.")
-    return {"model": model, "dtype": dtype, "engine": type(found).__module__.partition(".")[0]}
+    known = origin_of(stc.model, model)
+    return applied(directory, stc.clusters, abstain_text, signature=signature, scores="exact", **known)
 
 
 def applied(

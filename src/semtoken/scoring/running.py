@@ -157,6 +157,7 @@ class RunningAnswer(ABC, Generic[S, O]):
             uncertainty_bounds=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),
             n_settled=self._n_settled,
             n_tokens=len(self.ids),
+            log_score_bounds=(total.lower, total.upper),
         )
 
     def _undecided(self, position: int) -> LogMass:

@@ -190,8 +190,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             return self._scores.running(i)
         if i not in self._final:
             scored = self._scores.result(i)
-            score, length = scored.uncertainty, len(scored.tokens)
-            self._final[i] = Running(score, (score, score), n_settled=length, n_tokens=length)
+            score, length, log_score = scored.uncertainty, len(scored.tokens), scored.log_score
+            self._final[i] = Running(score, (score, score), length, length, (log_score, log_score))
         return self._final[i]
 
     def _take_in_last(self, ids: torch.Tensor) -> None:
