@@ -28,7 +28,7 @@ LAYERS = (
     "top_logprobs streaming rules",
     "payloads",
     "backends stc probing",
-    "statistics",
+    "statistics executors",
     "bench score_file",
     "cli web integrations",
 )

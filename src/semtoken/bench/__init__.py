@@ -4,7 +4,7 @@ settings.py, plan.py    what a run is asked to do -> its steps, and the files th
 run.py                  a run from its settings to its files; storage.py, records.py and manifest.py write them
 datasets.py             question sets; prompts.py: how a model is asked them
 models.py               models that answer, one at a time; answering.py: what is asked of them; clusterings.py
-stages/, executors/     one pass over the questions as plain data, and what runs it: this process or Ray
+stages/                 one pass over the questions as plain data, for an executor (`semtoken.executors`) to run
 judges/                 right or wrong
 collecting.py           a run read back into the numbers that report/ turns into tables, figures and a page
 

@@ -13,8 +13,6 @@ from semtoken._files import WORKING
 from semtoken.bench import manifest
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.bench.executors import Executor
-from semtoken.bench.executors.local import LocalExecutor
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, Step, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
@@ -23,6 +21,8 @@ from semtoken.bench.stages import Work
 from semtoken.bench.stages.parts import store_questions
 from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.executors import Executor
+from semtoken.executors.local import LocalExecutor
 from semtoken.statistics.steps import STEPS
 
 log = logging.getLogger(__name__)

@@ -6,12 +6,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, still, tell
+from semtoken.cli.executor_options import (
+    ExecutorOption,
+    RayAddressOption,
+    RayGpusOption,
+    RayWorkersOption,
+    ray_executor,
+)
 from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
 
@@ -19,7 +26,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from semtoken.bench.executors import Executor
     from semtoken.bench.run import Failure, Pending
     from semtoken.bench.settings import RunSettings
 
@@ -74,19 +80,10 @@ def run(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
-    executor: Annotated[
-        Literal["local", "ray"],
-        typer.Option("--executor", "--engine", help="What runs the shards: this process, or Ray Data jobs."),
-    ] = "local",
-    ray_workers: Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")] = 1,
-    ray_gpus: Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs a worker; 0.5 shares one.")] = 0,
-    ray_address: Annotated[
-        str | None,
-        typer.Option(
-            help="With --executor ray: a running cluster, 'auto' for this machine's. Default: a cluster is started "
-            "here, and Ray then listens on every network interface."
-        ),
-    ] = None,
+    executor: ExecutorOption = "local",
+    ray_workers: RayWorkersOption = 1,
+    ray_gpus: RayGpusOption = 0,
+    ray_address: RayAddressOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is done and what is left, and stop.")] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Try a few questions, say what the run will take, and stop.")
@@ -119,21 +116,10 @@ def run(
         show_plan(resolved, folder)
         return
     directory = None if settings is None else settings.absolute().parent
-    by_ray = _ray(ray_workers, ray_gpus, ray_address) if executor == "ray" else None
+    by_ray = ray_executor(ray_workers, ray_gpus, ray_address) if executor == "ray" else None
     with run_bars() as bars:
         failures = run_benchmark(resolved, folder, executor=by_ray, watcher=bars, directory=directory)
     report_failures(failures, folder)
-
-
-def _ray(workers: int, gpus: float, address: str | None) -> Executor:
-    """Ray as the executor, with a word about its sockets."""
-    from semtoken._extras import require
-    from semtoken.bench.executors.ray import RayExecutor
-
-    require("ray.data", extra="ray")
-    if address is None:
-        tell("Ray starts a cluster on this machine and listens on every network interface.", style="yellow")
-    return RayExecutor(workers=workers, gpus_per_worker=gpus, address=address)
 
 
 def _flags(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +11,21 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption, applied_to, calibrator_settings
 from semtoken.cli.console import counting, tell
+from semtoken.cli.executor_options import (
+    ExecutorOption,
+    RayAddressOption,
+    RayGpusOption,
+    RayWorkersOption,
+    ray_executor,
+)
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.models import how_to_ask
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
-    from semtoken.score_file import Item, ScoreItems, ScoringJob
+    from semtoken.executors import Executor
+    from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
 
 
 @model_options()
@@ -61,6 +69,10 @@ def score(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     calibrator: CalibratorOption = None,
+    executor: ExecutorOption = "local",
+    ray_workers: RayWorkersOption = 1,
+    ray_gpus: RayGpusOption = 0,
+    ray_address: RayAddressOption = None,
 ) -> None:
     """Score a file of prompts, or of prompts with responses, line by line.
 
@@ -74,6 +86,7 @@ def score(
     - `semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B`
     - `semtoken score questions.jsonl --questions --tokens`
     - `semtoken score answers.csv -o scored.parquet --batch-size 16`
+    - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
     from semtoken.record_files import STANDARD, stored
@@ -94,34 +107,74 @@ def score(
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )
-        if str(target) == STANDARD:
+        scoring = _Scoring(choice, generation, questions, calibrator)
+        if executor == "ray":
+            if STANDARD in (str(source), str(target)):
+                raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
+            _run_in_shards(job, scoring, ray_executor(ray_workers, ray_gpus, ray_address))
+        elif str(target) == STANDARD:
             job.check_input()
             stc = choice.load()
-            job = _annotating(job, stc, calibrator, choice.model)
-            scorer = _scorer(stc, choice.model, generation, questions=questions)
-            job.stream(scorer, lambda lines: typer.echo(lines, nl=False))
+            job = replace(job, annotate=scoring.annotate(stc))
+            job.stream(scoring.scorer(stc), lambda lines: typer.echo(lines, nl=False))
         else:
-            _run(job, choice, calibrator, lambda stc: _scorer(stc, choice.model, generation, questions=questions))
+            _run(job, scoring)
 
 
-def _annotating(job: ScoringJob, stc: STC, calibrator: Path | None, model: str) -> ScoringJob:
-    """The job with chances and decisions in its lines, if there is a calibrator."""
-    found = applied_to(stc, calibrator, model)
-    return job if found is None else replace(job, annotate=found.block)
+@dataclass(frozen=True)
+class _Scoring:
+    """How lines are scored: plain data, which can be sent to other processes."""
+
+    choice: ModelChoice
+    generation: dict[str, Any]
+    questions: bool
+    calibrator: Path | None
+
+    def load(self) -> tuple[ScoreItems, Annotate | None]:
+        """What scores a batch, and what it adds to a line."""
+        stc = self.choice.load()
+        return self.scorer(stc), self.annotate(stc)
+
+    def annotate(self, stc: STC) -> Annotate | None:
+        """Adds the chance and the decision to a line, if there is a calibrator."""
+        found = applied_to(stc, self.calibrator, self.choice.model)
+        return None if found is None else found.block
+
+    def scorer(self, stc: STC) -> ScoreItems:
+        """Scores a batch."""
+        return _scorer(stc, self.choice.model, self.generation, questions=self.questions)
 
 
-def _run(job: ScoringJob, choice: ModelChoice, calibrator: Path | None, scorer_of: Callable[[STC], ScoreItems]) -> None:
-    """Do what is left of a job, with a bar."""
+def _left(job: ScoringJob) -> Progress | None:
+    """How much of a job is done, if anything is left of it."""
     found = job.check()
     if job.is_finished(found):
         tell(f"{job.target} is complete ({found.total:,} lines); nothing to do.")
-        return
+        return None
     if found.done:
         tell(f"Going on after line {found.done:,} of {found.total:,} in {job.target}.")
-    stc = choice.load()
-    job = replace(_annotating(job, stc, calibrator, choice.model), settings=dict(job.settings) | _facts(stc))
+    return found
+
+
+def _run(job: ScoringJob, scoring: _Scoring) -> None:
+    """Do what is left of a job, with a bar."""
+    if (found := _left(job)) is None:
+        return
+    stc = scoring.choice.load()
+    job = replace(job, annotate=scoring.annotate(stc), settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
-        reached = job.run(scorer_of(stc), progress)
+        reached = job.run(scoring.scorer(stc), progress)
+    tell(f"{reached.total:,} lines in {job.target}.")
+
+
+def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> None:
+    """The same by several processes or machines."""
+    from semtoken.score_file.shards import run_in_shards
+
+    if (found := _left(job)) is None:
+        return
+    with counting("scoring", found.total, found.done) as progress:
+        reached = run_in_shards(job, scoring.load, executor, progress)
     tell(f"{reached.total:,} lines in {job.target}.")
 
 

@@ -5,12 +5,14 @@ multiples of the batch size counted from the first line, also in a run that cont
 with the same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
 Loading models and showing progress is left to the caller.
 
-Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, `tables` a finished CSV or Parquet file.
+Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, `tables` a finished CSV or Parquet file;
+`shards` has a job's lines scored by several processes or machines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -24,7 +26,7 @@ from semtoken.parts import Part
 from semtoken.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.results import ScoredResponse
 from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
-from semtoken.score_file.output import OutputFile, check_same_settings, digest_of_items
+from semtoken.score_file.output import LineWriter, OutputFile, check_same_settings, digest_of_items
 from semtoken.score_file.tables import read_facts, write_table
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
@@ -227,18 +229,24 @@ class ScoringJob:
         before = self.check()
         if self.is_finished(before):
             return before
-        with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
+        with self.writing() as output:
             done = before.done
             for lines in self._scored_batches(score, done):
                 output.write(lines)
                 done += len(lines)
                 if on_progress is not None:
                     on_progress(done)
+        return Progress(before.total, done)
+
+    @contextmanager
+    def writing(self) -> Iterator[LineWriter]:
+        """The output open for lines, in their order; if all goes well it becomes a table if it is to be one."""
+        with self.lines.appending(self.all_settings, overwrite=self.overwrite) as output:
+            yield output
         if self._is_table:
             facts = {"settings": self.all_settings, "input": digest_of_items(read_items(self.source))}
             write_table(self.lines.path, self.target, facts)
             self.lines.remove()
-        return Progress(before.total, done)
 
     def stream(self, score: ScoreItems, write: Callable[[bytes], object]) -> Progress:
         """Score all lines and hand each batch of output on as it is ready; nothing is kept for a later run.
@@ -258,10 +266,11 @@ class ScoringJob:
         first = done - done % self.batch_size  # the batch that was interrupted is computed whole again
         items = islice(read_items(self.source), first, None)
         while batch := list(islice(items, self.batch_size)):
-            yield self._scored_batch(score, batch)[max(done - first, 0) :]
+            yield self.scored_batch(score, batch)[max(done - first, 0) :]
             first += len(batch)
 
-    def _scored_batch(self, score: ScoreItems, batch: Sequence[Item | BadLine]) -> list[bytes]:
+    def scored_batch(self, score: ScoreItems, batch: Sequence[Item | BadLine]) -> list[bytes]:
+        """The lines of output of one batch."""
         good = [item for item in batch if isinstance(item, Item)]
         try:
             outcomes: list[ScoredResponse | BadLine] = [*(score(good) if good else [])]

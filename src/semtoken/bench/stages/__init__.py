@@ -1,7 +1,7 @@
 """What computes the files of a run: one work for each pass over the questions of a model and a data set.
 
 A `Work` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it makes
-the files of one shard after another; an executor (`semtoken.bench.executors`) decides where and in what order.
+the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
 
 ========================================== ===========================================================================
 work                                       steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semtoken.bench.models import Models
@@ -39,13 +39,21 @@ class Work:
             step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
         )
 
-    def open(self, models: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
+    def resolved(self) -> Work:
+        """The same with an absolute path of the run."""
+        return replace(self, run=self.run.resolve())
+
+    def loader(self) -> Models:
+        """What loads its models."""
+        return Models(self.settings)
+
+    def open(self, loader: Models, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Get ready: what is returned makes the missing files of one shard.
 
         Parameters
         ----------
-        models
-            Those of the run.
+        loader
+            What loads the models of the run.
         answered
             Called with the questions of the shard at work that are done so far, in works that know it.
 
@@ -54,7 +62,7 @@ class Work:
         SemtokenError
             A model that it needs cannot be loaded.
         """
-        context = Context(self.run, self.settings, self.cell, models, answered)
+        context = Context(self.run, self.settings, self.cell, loader, answered)
         record = _recorder(self.name, context)
 
         def make(shard: int) -> None:

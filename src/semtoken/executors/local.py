@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from semtoken.bench.models import Models
-from semtoken.bench.stages import Work
+from semtoken.executors import Work
 
 
 class LocalExecutor:
-    """See `semtoken.bench.executors.Executor`.
+    """See `semtoken.executors.Executor`.
 
     Parameters
     ----------
-    models
-        Those of the run.
+    loader
+        Holds the models from one work to the next, and has `release`.
     """
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
 
     def run(
         self,
@@ -28,11 +28,11 @@ class LocalExecutor:
         answered: Callable[[int], None] = lambda count: None,
     ) -> None:
         """Make what is missing of some shards, in their order."""
-        make = work.open(self._models, answered)
+        make = work.open(self._loader, answered)
         for shard in shards:
             make(shard)
             done(shard)
 
     def release(self) -> None:
         """Forget the model that is held."""
-        self._models.release()
+        self._loader.release()

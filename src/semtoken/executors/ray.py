@@ -5,24 +5,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from semtoken._extras import require
-from semtoken.bench.models import Models
-from semtoken.bench.stages import Work
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.executors import Work
 
 SHARD, FAILURE = "shard", "failure"
 
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """See `semtoken.bench.executors.Executor`. Every worker is an actor that holds the models of its work.
+    """See `semtoken.executors.Executor`. Every worker is an actor that holds the models of its work.
 
-    The run's folder, and models and files that the settings name, must lie under the same paths on every machine of a
+    The folder of its files, and models and files that it names, must lie under the same paths on every machine of a
     cluster (a shared file system). Without an `address` and outside of a cluster a local one is started, and Ray then
     listens on every network interface of this machine: start it where nothing else can reach it.
     """
@@ -56,7 +55,7 @@ class RayExecutor:
         wanted = data.from_items([{SHARD: shard} for shard in shards], override_num_blocks=len(shards))
         made = wanted.map_batches(
             ShardMaker,
-            fn_constructor_args=(replace(work, run=work.run.resolve()),),
+            fn_constructor_args=(work.resolved(),),
             batch_size=1,
             compute=data.ActorPoolStrategy(size=min(self.workers, len(shards))),
             num_cpus=cpus,
@@ -96,7 +95,7 @@ class ShardMaker:
         self._make: Callable[[int], None] | None = None
         self._failure = ""
         try:
-            self._make = work.open(Models(work.settings))
+            self._make = work.open(work.loader())
         except Exception as error:  # told by the driver, as the local executor's caller does
             self._failure = _told(error)
 

@@ -1,0 +1,66 @@
+"""What runs the shards of a work: here, one after another; elsewhere, many at a time.
+
+local.py runs them in this process; ray.py on the cores and GPUs of a machine or a cluster. The benchmark and the
+scoring of files enter by `Executor.run`; an executor of your own is a class with the members of `Executor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+__all__ = ["Executor", "Work"]
+
+
+class Work(Protocol):
+    """Files that are made shard by shard: plain data, which can be sent to another process or machine."""
+
+    def resolved(self) -> Work:
+        """The same with absolute paths, as other processes need them."""
+
+    def loader(self) -> Any:
+        """What loads and holds the models that it needs, made where it is opened."""
+
+    def open(self, loader: Any, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
+        """Get ready: what is returned makes the missing files of one shard.
+
+        Parameters
+        ----------
+        loader
+            What `loader` made.
+        answered
+            May be called with how many lines of the shard at work are done so far.
+        """
+
+
+class Executor(Protocol):
+    """Makes the files of a work. Every shard is made from the same lines in the same batches, whoever makes it."""
+
+    def run(
+        self,
+        work: Work,
+        shards: Sequence[int],
+        done: Callable[[int], None],
+        answered: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """Make what is missing of some shards, wherever and in whatever order.
+
+        Parameters
+        ----------
+        work
+            To be opened (`Work.open`) wherever its shards are made.
+        shards
+            Their numbers.
+        done
+            To be called with a shard's number once its files are there.
+        answered
+            May be called before that with how many lines of the shard at work are done so far.
+
+        Raises
+        ------
+        Exception
+            Whatever opening the work or making a shard raised; shards that are done stay.
+        """
+
+    def release(self) -> None:
+        """Give back the memory of models that are held."""

@@ -1,0 +1,133 @@
+"""A scoring job by several processes or machines: lines are scored in shards, and written in their order.
+
+A shard is a run of whole batches. Whoever scores it writes its lines to a file of its own; the job appends them to its
+output as soon as all before them are there. So the output is that of a job in one process, and a job that was stopped
+goes on after the last line of its output, in either way.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+from semtoken._files import replace_text
+from semtoken.executors import Executor
+from semtoken.score_file import Annotate, BadLine, Item, OnProgress, Progress, ScoreItems, ScoringJob, read_items
+
+Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
+"""Loads a model, and gives what scores with it and what it adds to a line; sent to other processes."""
+LINES_IN_SHARD = 256
+
+
+def run_in_shards(
+    job: ScoringJob, load: Load, executor: Executor, on_progress: OnProgress | None = None, lines: int = LINES_IN_SHARD
+) -> Progress:
+    """Score what is left of a job.
+
+    Parameters
+    ----------
+    job
+        The job. Its files must lie under the same paths wherever shards are scored.
+    load
+        Called once by each process that scores.
+    executor
+        Has the shards scored.
+    on_progress
+        Called when lines were written.
+    lines
+        Lines in a shard, rounded up to whole batches.
+
+    Raises
+    ------
+    SemtokenError
+        See `ScoringJob.run`; what a process raised comes as `BackendError`. Lines already written stay.
+    """
+    before = job.check()
+    if job.is_finished(before):
+        return before
+    folder = job.target.with_name(job.target.name + ".shards")
+    work = ScoringWork(job, load, folder, -(-lines // job.batch_size) * job.batch_size)
+    with job.writing() as output:
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
+        folder.mkdir()
+        shards = range(before.done // work.size, -(-before.total // work.size))
+        ready: set[int] = set()
+        written = before.done
+
+        def done(shard: int) -> None:
+            nonlocal written
+            ready.add(shard)
+            while (first := written // work.size) in ready and written < before.total:
+                found = work.file(first).read_bytes().splitlines(keepends=True)[written - first * work.size :]
+                output.write(found)
+                written += len(found)
+                work.file(first).unlink()
+                if on_progress is not None:
+                    on_progress(written)
+
+        executor.run(work, shards, done)
+        folder.rmdir()
+    return Progress(before.total, written)
+
+
+@dataclass(frozen=True)
+class ScoringWork:
+    """The shards of a job; see `semtoken.executors.Work`."""
+
+    job: ScoringJob
+    load: Load
+    folder: Path
+    """Where the files of shards lie until their lines are written."""
+    size: int
+    """Lines in a shard."""
+
+    def file(self, shard: int) -> Path:
+        """The lines of a shard."""
+        return self.folder / f"{shard:08}.jsonl"
+
+    def resolved(self) -> ScoringWork:
+        """The same with absolute paths."""
+        job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve())
+        return replace(self, job=job, folder=self.folder.resolve())
+
+    def loader(self) -> Load:
+        """What loads the model."""
+        return self.load
+
+    def open(self, loader: Load, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
+        """Load the model; what is returned scores one shard."""
+        score, annotate = loader()
+        job = replace(self.job, annotate=annotate)
+        source = Source(job.source)
+
+        def make(shard: int) -> None:
+            items = source.lines(shard * self.size, self.size)
+            lines: list[bytes] = []
+            for at in range(0, len(items), job.batch_size):
+                lines += job.scored_batch(score, items[at : at + job.batch_size])
+                answered(len(lines))
+            replace_text(self.file(shard), b"".join(lines).decode())
+
+        return make
+
+
+class Source:
+    """The lines of an input, read once as long as they are asked for in their order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._items: Iterator[Item | BadLine] = iter(())
+        self._at = 0
+        self._open = False
+
+    def lines(self, first: int, count: int) -> Sequence[Item | BadLine]:
+        """So many lines from `first` on, fewer at the end."""
+        if not self._open or first < self._at:
+            self._items, self._at, self._open = read_items(self._path), 0, True
+        found = list(islice(self._items, first - self._at, first - self._at + count))
+        self._at = first + len(found)
+        return found
