@@ -4,6 +4,7 @@ in a network namespace that has nothing but loopback."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
     probe = subprocess.run([*ALONE, "true"], capture_output=True, text=True, check=False)
     if probe.returncode:
         pytest.skip(f"Ray is not tested here: no network namespace can be made ({probe.stderr.strip()})")
-    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=400)
+    environment = os.environ | {"RAY_worker_niceness": "0"}  # a busy machine would leave its workers no time
+    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=400, env=environment)
 
 
 def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:
