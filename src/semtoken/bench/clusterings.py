@@ -54,11 +54,11 @@ def planned_clusterings(
     ArtifactError
         The clusters that the model's settings name cannot be read.
     """
-    shipped = resolve(model.name).clusters if model.clusters is None else None
-    if isinstance(given := shipped or model.clusters, (str, Path)):
+    given = model.clusters or resolve(model.name).clusters
+    if isinstance(given, (str, Path)):
         main = _given(str(given))
     else:
-        main = _made(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
+        main = _made(MAIN, identity, (given or ClusteringSettings()).model_dump())
     variants = []
     for setting, value in sensitivity.variants():
         name = f"{setting}={value}"
