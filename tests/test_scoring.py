@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
-from semtoken._arrays import log_normalizers
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rules import ScoringRules
@@ -429,9 +428,8 @@ def feed(answer: LogitsAnswer, ids: list[int], seed: int) -> int:
     random = np.random.default_rng(seed)
     most = 0
     rows = random.standard_normal((8, LARGE), dtype=np.float32)
-    normalizers = log_normalizers(rows, LARGE)
     for step, token in enumerate(ids):
-        answer.add(rows, step % 8, token, normalizers[step % 8])
+        answer.add(rows, step % 8, token)
         if step % 10 == 9:
             most = max(most, numbers_held(answer))
     return max(most, numbers_held(answer))
@@ -472,7 +470,7 @@ def test_row_by_row_equals_all_at_once() -> None:
     answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
     for row, token in zip(logits, ids, strict=True):
         one = row[None].copy()
-        answer.add(one, 0, token, log_normalizers(one, LARGE)[0])
+        answer.add(one, 0, token)
         one[:] = np.nan  # a model may reuse its buffer
     assert answer.finish() == score_logits(logits, ids, clusters)
 
@@ -485,9 +483,8 @@ def test_truncated_padding_leaves_no_trace() -> None:
     for rules in RULES:
         answer = LogitsAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
         rows = np.concatenate([logits, logits])
-        normalizers = log_normalizers(rows, kind.twin.size)
         for step, token in enumerate([*ids, *[special] * len(ids)]):
-            answer.add(rows, step, token, normalizers[step])
+            answer.add(rows, step, token)
         answer.truncate(len(ids))
         assert answer.finish() == score(logits, ids, kind.clusters, **rules)
 
@@ -497,7 +494,6 @@ def test_a_scorer_needs_no_cache() -> None:
     logits, ids = draw_answer(kind, 13)
     rules = ScoringRules()
     answer = LogitsAnswer(Scorer(kind.clusters, rules, PrefixIndex(kind.clusters.vocabulary)))
-    normalizers = log_normalizers(logits, kind.twin.size)
     for step, token in enumerate(ids):
-        answer.add(logits, step, token, normalizers[step])
+        answer.add(logits, step, token)
     assert answer.finish() == score_logits(logits, ids, kind.clusters)

@@ -151,13 +151,12 @@ def test_an_answer_put_down_at_any_step_goes_on_the_same(name: str, tmp_path: Pa
     scorer = scorer_for(clusters, RULES)
     logits = np.random.default_rng(1).normal(0, 3, (len(ids), size)).astype(np.float32)
     answer = LogitsAnswer(scorer)
-    normalizers = np.log(np.exp(logits.astype(np.float64)).sum(-1))
     for step, token in enumerate(ids):
         write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
         loaded = load_record(tmp_path, "r")
         assert loaded is not None
         answer = LogitsAnswer.from_state_dict(scorer, loaded.answer)
-        answer.add(logits, step, token, normalizers[step])
+        answer.add(logits, step, token)
     assert answer.finish().log_score == pytest.approx(score_logits(logits, ids, clusters).log_score, rel=1e-6)
 
 
@@ -268,7 +267,7 @@ def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path
         read_channel(tmp_path, "r", [5], clusters)
     scorer = scorer_for(clusters, RULES)
     answer = LogitsAnswer(scorer)
-    answer.add(np.zeros((1, clusters.vocabulary.size), dtype=np.float32), 0, 5, float(np.log(clusters.vocabulary.size)))
+    answer.add(np.zeros((1, clusters.vocabulary.size), dtype=np.float32), 0, 5)
     write_record(tmp_path, record_of(clusters, answer=answer.state_dict()))
     with pytest.raises(BackendError, match="recorded other tokens"):
         read_channel(tmp_path, "r", [6, 7], clusters)

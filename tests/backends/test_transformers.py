@@ -206,10 +206,10 @@ def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
     size = stc.clusters.vocabulary.size
     kept = sum(
         len(step.log_probs) + (0 if step.row is None else len(step.row))
-        for answer in recorder._scores.answers.values()
+        for answer in recorder._scores._exact._answers.values()
         for step in answer._open
     )
-    assert len(recorder._scores.answers[0].ids) == 99
+    assert len(recorder._scores._exact._answers[0].ids) == 99
     assert kept < 10 * size * len(PROMPTS)  # not 99 rows
 
 

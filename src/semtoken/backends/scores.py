@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from semtoken._arrays import log_normalizers
 from semtoken.backends.base import Observer, Step
 from semtoken.calibration.threshold import beyond
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
-from semtoken.scoring import LogitsAnswer, Scorer, TopkAnswer, add_step
+from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer, normalized_rows
 
 
 class AnswerScores(Observer):
@@ -24,7 +23,8 @@ class AnswerScores(Observer):
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.answers: dict[int, LogitsAnswer | TopkAnswer] = {}
+        self._exact = AnswerBatch(scorer)
+        self._top: dict[int, TopkAnswer] = {}
 
     def observe(self, step: Step) -> Collection[int] | None:
         """Take in one step."""
@@ -32,36 +32,34 @@ class AnswerScores(Observer):
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
                 chosen = next(entry for entry in listed if entry.id == token)
-                self._top(answer).add(TopStep(chosen=chosen, top=tuple(listed)))
+                found = self._top.setdefault(answer, TopkAnswer(self.scorer))
+                found.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
-        self.scorer.vocabulary.check_ids(step.tokens)
-        answers = [self._exact(answer) for answer in step.answers]
         # Not `step.log_normalizers`: what scoring costs is to be seen apart from what other observers compute.
-        normalizers = log_normalizers(step.logits, self.scorer.vocabulary.size)
-        add_step(answers, step.logits, step.rows, step.tokens, normalizers[list(step.rows)])
+        self.add(step.answers, normalized_rows(step.logits, self.scorer.vocabulary.size, step.rows), step.tokens)
         return None
 
-    def _exact(self, answer: int) -> LogitsAnswer:
-        found = self.answers.setdefault(answer, LogitsAnswer(self.scorer))
-        assert isinstance(found, LogitsAnswer)
-        return found
+    def add(self, answers: Sequence[int], rows: NormalizedRows, tokens: Sequence[int]) -> None:
+        """Take in one step whose rows were read: of each answer its row and its token."""
+        self.scorer.vocabulary.check_ids(tokens)
+        self._exact.add(answers, rows, range(len(answers)), tokens)
 
-    def _top(self, answer: int) -> TopkAnswer:
-        found = self.answers.setdefault(answer, TopkAnswer(self.scorer))
-        assert isinstance(found, TopkAnswer)
-        return found
+    def _answer(self, answer: int) -> LogitsAnswer | TopkAnswer:
+        return self._top[answer] if answer in self._top else self._exact[answer]
 
     def running(self, answer: int) -> Running:
         """What is known so far of an answer."""
-        return self.answers.get(answer, LogitsAnswer(self.scorer)).running()
+        return self._answer(answer).running()
 
     def truncate(self, answer: int, length: int) -> None:
         """Forget the steps of an answer from `length` on."""
-        self._exact(answer).truncate(length)
+        found = self._exact[answer]
+        found.truncate(length)
+        self._exact[answer] = found
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
         """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""
-        return self.answers.get(answer, LogitsAnswer(self.scorer)).finish(distribution)
+        return self._answer(answer).finish(distribution)
 
 
 class StoppingScores(AnswerScores):

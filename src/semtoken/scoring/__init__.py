@@ -4,37 +4,46 @@ rules.py         which tokens may count as consistent with the chosen one: prese
 prefixes.py      which tokens spell the beginning of the text that follows
 scorer.py        clusters and rules, prepared for scoring; shared by all answers
 running.py       the lifecycle of an answer in progress, for all logits and for the best tokens alike
+rows.py          rows of logits that were read once: normalisers, probable tokens
+masses.py        the numbers that are kept of a step, and what of them agrees with its token; the reference in numpy
+kernel.py        the same compiled: one pass over a row, then the columns of the chosen token
+step_tables.py   which columns these are, as tables for the compiled code
+steps.py         steps of several answers, reduced by it
 logits.py        all logits of a step -> its masses; `score_logits`
-masses.py        the numbers that are kept of such a step
+batches.py       answers that are written together
 topk.py          the best tokens of a step -> an interval; `score_top_logprobs`
 topk_bounds.py   the mass of such a step, at least and at most
 topk_flags.py    what the lists of an answer show that its reader should know
 streams.py       both, one token at a time, for users
 
-Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to a `LogitsAnswer` or a
-`TopkAnswer`.
+Enter by `score_logits`, `score_top_logprobs` or a stream. Backends and payloads add steps to an `AnswerBatch`, a
+`LogitsAnswer` or a `TopkAnswer`.
 """
 
 from __future__ import annotations
 
 from semtoken.choices import FunctionWords, Preset
-from semtoken.scoring.logits import LogitsAnswer, add_step, check_shape, score_logits
+from semtoken.scoring.batches import AnswerBatch
+from semtoken.scoring.logits import LogitsAnswer, check_shape, score_logits
+from semtoken.scoring.rows import NormalizedRows, normalized_rows
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.streams import LogitsStream, TopLogprobsStream
 from semtoken.scoring.topk import TopkAnswer, score_top_logprobs
 
 __all__ = [
+    "AnswerBatch",
     "FunctionWords",
     "LogitsAnswer",
     "LogitsStream",
+    "NormalizedRows",
     "Preset",
     "Scorer",
     "ScoringRules",
     "TopLogprobsStream",
     "TopkAnswer",
-    "add_step",
     "check_shape",
+    "normalized_rows",
     "score_logits",
     "score_top_logprobs",
     "scorer_for",

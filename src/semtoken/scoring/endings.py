@@ -8,7 +8,7 @@ to nothing; it cannot be computed later, when the row of logits is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,6 +26,10 @@ _VALUE_END = frozenset(b'"0123456789el]}')
 """Last characters of JSON values."""
 
 
+KINDS = ("number", "digit", "quote", "closes", "goes_on")
+"""The classes of `Endings`, in the order of its masses."""
+
+
 @dataclass(frozen=True, eq=False)
 class EndRequest:
     """Which values a step may end, and the tokens whose probabilities tell."""
@@ -40,54 +44,68 @@ NO_END = EndRequest()
 
 
 class Endings:
-    """The tokens of a vocabulary by what they do to a value that comes before them (five bool [V])."""
+    """The tokens of a vocabulary by what they do to a value that comes before them (bool [V] each)."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         pieces = vocabulary.pieces
-        self._pieces = pieces
         self.digit = _mask(piece[:1] and piece[0] in _DIGIT for piece in pieces)
         self.number = _mask(piece[:1] and piece[0] in _NUMBER for piece in pieces)
         self.quote = _mask(piece[:1] == b'"' for piece in pieces)
         self.closes = _mask(_CLOSES.match(piece) for piece in pieces)
         self.goes_on = _mask(_GOES_ON.match(piece) for piece in pieces)
-        self._ids: dict[tuple[bool, bool, bool], IdArray] = {}
+        self._closes_array = self.closes & _mask(b"]" in piece for piece in pieces)
+        self._closes_line = self.closes & _mask(b"\n" in piece for piece in pieces)
+        # One more entry, the last, for no token at all.
+        self._after_digit = _mask(piece[-1:] and piece[-1] in _DIGIT for piece in (*pieces, b""))
+        self._after_value = _mask(piece[-1:] and piece[-1] in _VALUE_END for piece in (*pieces, b""))
+        self._ids: dict[int, IdArray] = {}
+
+    def asked(self, before: IdArray, tokens: IdArray) -> IdArray:
+        """What steps may end, as bits: 1 for a number, 2 for a string, 4 for an array.
+
+        Parameters
+        ----------
+        before
+            The token before each of them, -1 for none.
+        tokens
+            The chosen tokens.
+        """
+        array = self._closes_array[tokens] | (self._closes_line[tokens] & self._after_value[before])
+        number = self._after_digit[before] & ~self.digit[tokens]
+        return np.asarray(number + 2 * self.quote[tokens] + 4 * array, dtype=np.int64)
 
     def request(self, before: int | None, token: int) -> EndRequest:
         """What is needed of the row from which `token` was chosen after the token `before`."""
-        last = self._pieces[before][-1:] if before is not None else b""
-        piece = self._pieces[token]
-        number = bool(last) and last[0] in _DIGIT and not self.digit[token]
-        quote = bool(self.quote[token])
-        array = bool(self.closes[token]) and (
-            b"]" in piece or (b"\n" in piece and last[:1] != b"" and last[0] in _VALUE_END)
-        )
-        if not (number or quote or array):
-            return NO_END
-        return EndRequest(number, quote, array, self._wanted((number, quote, array)))
+        asked = int(self.asked(np.int64(-1 if before is None else before), np.int64(token)))  # type: ignore[arg-type]
+        return EndRequest(bool(asked & 1), bool(asked & 2), bool(asked & 4), self.ids_asked(asked)) if asked else NO_END
 
-    def _wanted(self, kinds: tuple[bool, bool, bool]) -> IdArray:
-        if kinds not in self._ids:
-            number, quote, array = kinds
+    def ids_asked(self, asked: int) -> IdArray:
+        """The tokens whose probabilities tell, ascending; none if nothing may end."""
+        if asked not in self._ids:
+            number, quote, array = bool(asked & 1), bool(asked & 2), bool(asked & 4)
             wanted = (self.number & number) | (self.quote & quote) | ((self.closes | self.goes_on) & array)
-            self._ids[kinds] = np.flatnonzero(wanted)
-        return self._ids[kinds]
+            self._ids[asked] = np.flatnonzero(wanted)
+        return self._ids[asked]
 
     def from_row(self, request: EndRequest, log_probs: FloatArray) -> dict[str, float]:
         """Probability of each end, from the log-probabilities of `request.ids`."""
         if not len(request.ids):
             return {}
         probabilities = np.exp(log_probs)
+        masses = [float(probabilities[getattr(self, kind)[request.ids]].sum()) for kind in KINDS]
+        return self.from_masses(request.number + 2 * request.quote + 4 * request.array, masses)
 
-        def mass(tokens: BoolArray) -> float:
-            return min(float(probabilities[tokens[request.ids]].sum()), 1.0)
-
+    def from_masses(self, asked: int, masses: Sequence[float]) -> dict[str, float]:
+        """Probability of each end that is asked, from the masses of the five `KINDS`."""
+        if not len(self.ids_asked(asked)):
+            return {}
+        number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
         found: dict[str, float] = {}
-        if request.number:
-            found |= {"number": 1.0 - mass(self.number), "digits": 1.0 - mass(self.digit)}
-        if request.quote:
-            found["quote"] = mass(self.quote)
-        if request.array:
-            closes, goes_on = mass(self.closes), mass(self.goes_on)
+        if asked & 1:
+            found |= {"number": 1.0 - number, "digits": 1.0 - digit}
+        if asked & 2:
+            found["quote"] = quote
+        if asked & 4:
             found["array"] = closes / (closes + goes_on) if closes else 0.0
         return found
 

@@ -28,34 +28,25 @@ from semtoken._arrays import (
     copy_row,
     gather,
     is_tensor,
-    levelled,
-    log_normalizers,
     looks_like_probabilities,
-    widened,
 )
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
 from semtoken.scoring.endings import exact_ends
-from semtoken.scoring.masses import (
-    LEAST_LISTED,
-    LISTED,
-    NO_PREFIXES,
-    Masses,
-    PrefixSet,
-    StepMass,
-    StepRequest,
-    masses,
-    reduce_steps,
-)
+from semtoken.scoring.masses import NO_PREFIXES, Masses, PrefixSet, StepMass, StepRequest, masses, reduce_steps
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, normalized_rows, readable_rows
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.steps import ReducedSteps, reduce_rows, step_masses
 from semtoken.vocabulary import Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
-ROWS_AT_ONCE = 64  # rows on an accelerator whose normalisers are computed together
+ROWS_ON_DEVICE = 64  # rows on an accelerator whose normalisers are computed together
+ROWS_COMPILED = 16  # rows that the compiled kernel reads together
 
 
 def score_logits(
@@ -119,24 +110,25 @@ def score_logits(
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, clusters.vocabulary)
     answer = LogitsAnswer(scorer_for(clusters, chosen))
-    on_cpu = not is_tensor(rows) or rows.device.type == "cpu"
-    at_once = 1 if on_cpu else ROWS_AT_ONCE  # a single row stays in the cache
-    size = clusters.vocabulary.size
-    probable = True
+    size, probable = clusters.vocabulary.size, True
+    at_once = _rows_at_once(rows, size)
     for first in range(0, len(ids), at_once):
-        block = rows[first : first + at_once]
-        if on_cpu and is_tensor(rows):
-            block = widened(block)  # once, for all that looks at the row
-        block, normalizers = levelled(block, log_normalizers(block, size), size)
-        probable = probable and looks_like_probabilities(block, normalizers, size)
-        for row in range(len(block)):
-            answer.add(block, row, ids[first + row], normalizers[row])
+        block = normalized_rows(rows[first : first + at_once], size)
+        probable = probable and looks_like_probabilities(block.logits, block.log_normalizers, size)
+        answer.extend(block, ids[first : first + at_once])
     if probable:
         raise InvalidLogits(
             "logits look like probabilities: every row lies between 0 and 1 and sums to 1. Give the logits, or the "
             "logarithms of the probabilities."
         )
     return answer.finish(distribution)
+
+
+def _rows_at_once(rows: Rows, size: int) -> int:
+    """Rows that are read together: no more than stay in the cache, and many on an accelerator."""
+    if is_tensor(rows) and rows.device.type != "cpu":
+        return ROWS_ON_DEVICE
+    return ROWS_COMPILED if readable_rows(rows[:1], size) is not None else 1
 
 
 def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
@@ -178,44 +170,71 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         super().__init__(scorer)
         self._prefixes: dict[int, PrefixSet] = {}
 
-    def add(self, rows: Rows, row: int, token: int, log_normalizer: float) -> None:
+    def add(self, rows: Rows, row: int, token: int) -> None:
         """Take in the next step: its row of logits, and the token that was chosen from it.
 
         Raises
         ------
         InvalidLogits
-            The row's normaliser is not finite.
+            The row holds NaN or +inf, or not one finite value.
         """
-        add_step([self], rows, [row], [token], np.array([log_normalizer]))
+        self.extend(normalized_rows(rows, self.scorer.vocabulary.size, [row]), [token])
+
+    def extend(self, rows: NormalizedRows, tokens: Sequence[int]) -> None:
+        """Take in the next steps, one for each of some rows.
+
+        Raises
+        ------
+        InvalidLogits
+            As `add`.
+        """
+        if rows.readable is None:
+            for place, token in enumerate(tokens):
+                add_step([self], rows, [place], [token])
+            return
+        check_normalizers(rows, range(len(tokens)), [len(self.ids) + k for k in range(len(tokens))])
+        chosen = np.array(tokens, dtype=np.int64)
+        before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
+        blank = self.scorer.vocabulary.blank[before] | (before < 0)
+        opening = np.logical_and.accumulate(blank) & self.opens
+        steps = reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening)
+        take_in_steps([self] * len(tokens), steps, rows, np.arange(len(tokens)))
+        self.advance()
 
     def plan(self, token: int) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
-        chosen = self.scorer.columns_of(token, self._opens(len(self.ids)))
+        chosen = self.scorer.columns_of(token, self.opens)
         needs_row = not chosen.known and sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
         end = self.scorer.endings.request(self.ids[-1] if self.ids else None, token)
         return StepRequest(chosen, end, needs_row)
 
-    def accept(self, request: StepRequest, step: StepMass, log_probs: FloatArray, row: FloatArray | None) -> None:
-        """Take in the next step; see `add_step`.
+    def accept(
+        self, step: StepMass, candidates: IdArray, log_probs: FloatArray, row: FloatArray | None, *, decided: bool
+    ) -> None:
+        """Take in the next step.
 
         Parameters
         ----------
-        request
-            What `plan` said.
         step
-            What the row was reduced to.
-        log_probs
-            Of the candidates of its prefix set.
+            What its row was reduced to.
+        candidates, log_probs
+            The tokens that may be in its prefix set, ascending.
         row
-            All log-probabilities, if the request needs them.
+            All log-probabilities, if nothing is known yet of what follows.
+        decided
+            The candidates are the prefix set, whatever follows.
         """
-        position, candidates = len(self.ids), request.chosen.candidates
+        position = len(self.ids)
         waiting = None
-        if request.chosen.decided:
+        if decided:
             self._prefixes[position] = PrefixSet(candidates.copy(), log_probs.copy())  # no views: the rest may go
         elif row is not None or len(candidates):
             waiting = OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)
         self._take_in(step, waiting)
+
+    def holds_rows(self) -> bool:
+        """Whether whole rows are kept until it is known what follows them."""
+        return any(step.row is not None for step in self._open)
 
     def _decide(self, step: OpenRow, head: str) -> None:
         ids = self.scorer.index.beginnings(head).copy()
@@ -227,13 +246,13 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _masses(self, position: int) -> Masses:
-        prefixes = self._prefixes.get(position, NO_PREFIXES)
-        return masses(self.scorer, self._steps[position], prefixes, neutrality=self._neutrality)
+    def _masses(self, positions: Sequence[int]) -> Masses:
+        prefixes = [self._prefixes.get(position, NO_PREFIXES) for position in positions]
+        steps = [self._steps[position] for position in positions]
+        return masses(self.scorer, steps, prefixes, neutrality=self._neutrality)
 
-    def _mass(self, position: int) -> LogMass:
-        found = log_clustered_probability(self._steps[position], self._masses(position), neutrality=self._neutrality)
-        return LogMass(found, found, found)
+    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
+        return [LogMass(mass, mass, mass) for mass in self._masses(positions).clustered.tolist()]
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
@@ -243,50 +262,61 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
         """The result, once the answer is complete."""
         self._advance(complete=True)
-        vocabulary = self.scorer.vocabulary
-        offsets = vocabulary.offsets(self.ids)
-        tokens = tuple(self._scored(position, offsets[position]) for position in range(len(self.ids)))
+        vocabulary, found = self.scorer.vocabulary, self._masses(range(len(self.ids)))
+        columns = {name: values.tolist() for name, values in found._asdict().items()}
+        offsets, alternatives = vocabulary.offsets(self.ids), self._alternatives()
+        tokens = tuple(
+            ScoredToken(
+                id=step.token,
+                text=vocabulary.texts[step.token],
+                start=offsets[position][0],
+                end=offsets[position][1],
+                log_probability=columns["own"][position],
+                log_clustered_probability=columns["clustered"][position],
+                log_surface_probability=columns["surface"][position],
+                log_meaning_probability=columns["meaning"][position],
+                neutral=self._neutrality and step.neutral,
+                cluster_probability=min(math.exp(columns["cluster"][position]), 1.0),
+                prefix_probability=min(math.exp(columns["prefix"][position]), 1.0),
+                neutral_probability=min(math.exp(columns["neutral"][position]), 1.0),
+                alternatives=alternatives[position],
+                value_ends=exact_ends(step.ends),
+                function_word=bool(vocabulary.neutral[step.token]),
+            )
+            for position, step in enumerate(self._steps)
+        )
         blank = not vocabulary.decode(self.ids).strip()
         log_score = -math.inf if blank else math.fsum(token.log_clustered_probability for token in tokens)
         return self._response(distribution, log_score, tokens=tokens)
 
-    def _scored(self, position: int, offsets: tuple[int, int]) -> ScoredToken:
-        """The record of one step."""
-        step, found = self._steps[position], self._masses(position)
-        certain = self._neutrality and step.neutral
-        texts = self.scorer.vocabulary.texts
-        return ScoredToken(
-            id=step.token,
-            text=texts[step.token],
-            start=offsets[0],
-            end=offsets[1],
-            log_probability=min(step.own, 0.0),
-            log_clustered_probability=log_clustered_probability(step, found, neutrality=self._neutrality),
-            log_surface_probability=found.surface,
-            log_meaning_probability=found.meaning,
-            neutral=certain,
-            cluster_probability=min(math.exp(found.cluster), 1.0),
-            prefix_probability=0.0 if certain else min(math.exp(found.prefix), 1.0),
-            neutral_probability=min(math.exp(found.neutral), 1.0),
-            alternatives=self._alternatives(position),
-            function_word=bool(self.scorer.vocabulary.neutral[step.token]),
-            value_ends=exact_ends(step.ends),
+    def _alternatives(self) -> list[tuple[Alternative, ...]]:
+        """Of each step the other tokens that were likely."""
+        steps = [(position, step) for position, step in enumerate(self._steps) if step.likely]
+        counts = [len(step.likely) for _, step in steps]
+        listed = np.repeat([position for position, _ in steps], counts).astype(np.int64)
+        pairs = [(token, math.exp(min(log_prob, 0.0))) for _, step in steps for token, log_prob in step.likely]
+        prefixes = [self._prefixes.get(position, NO_PREFIXES).ids for position, _ in steps]
+        size = self.scorer.vocabulary.size  # a step and a token make one number
+        begins = np.isin(
+            listed * size + np.array([token for token, _ in pairs], dtype=np.int64),
+            np.concatenate([ids + position * size for ids, (position, _) in zip(prefixes, steps, strict=True)])
+            if steps
+            else NO_IDS,
         )
-
-    def _alternatives(self, position: int) -> tuple[Alternative, ...]:
-        step = self._steps[position]
-        if not step.likely:
-            return ()
-        prefixes = self._prefixes.get(position, NO_PREFIXES).ids
-        probabilities = {token: math.exp(min(log_prob, 0.0)) for token, log_prob in step.likely}
-        return self.scorer.alternatives(
-            step.token, probabilities, prefixes, opening=step.opening, neutrality=self._neutrality
+        found = self.scorer.alternatives(
+            np.repeat(np.array([step.token for _, step in steps], dtype=np.int64), counts),
+            pairs,
+            begins,
+            opening=np.repeat(np.array([step.opening for _, step in steps], dtype=bool), counts),
+            neutrality=self._neutrality,
         )
+        places = iter(itertools.pairwise(itertools.accumulate(counts, initial=0)))
+        return [found[slice(*next(places))] if step.likely else () for step in self._steps]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is known of the answer so far: plain values and arrays, for `from_state_dict`."""
         return self._state() | {
-            "steps": [vars(step) for step in self._steps],
+            "steps": [step._asdict() for step in self._steps],
             "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
             "open": [vars(step) for step in self._open],
         }
@@ -310,90 +340,139 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
 
 
 def add_step(
-    answers: Sequence[LogitsAnswer], rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray
+    answers: Sequence[LogitsAnswer], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]
 ) -> None:
-    """Take in the next step of several answers, with one transfer from the device of the rows.
+    """Take in the next step of several answers of the same scorer, with one transfer from the device of the rows.
 
     Parameters
     ----------
     answers
         Those that go on.
     rows
-        Logits of shape [n, columns].
-    row_ids, tokens
-        The row of each answer, and the token that was chosen from it.
-    normalizers
-        Log normaliser of each answer's row.
+        What the model gave.
+    places, tokens
+        The place of each answer among the rows, and the token that was chosen from it.
 
     Raises
     ------
     InvalidLogits
-        A row's normaliser is not finite; the message names the answer by its row.
+        A row holds no distribution; the message names the answer by its row.
     """
     if not answers:
         return
-    _check_normalizers(answers, row_ids, normalizers)
-    size = answers[0].scorer.vocabulary.size
+    check_normalizers(rows, places, [len(answer.ids) for answer in answers], named=len(answers) > 1)
+    if rows.readable is None:
+        _add_step_exactly(answers, rows, places, tokens)
+    else:
+        before = np.array([answer.ids[-1] if answer.ids else -1 for answer in answers], dtype=np.int64)
+        opening = np.array([answer.opens for answer in answers], dtype=bool)
+        taken, chosen = np.array(places, dtype=np.int64), np.array(tokens, dtype=np.int64)
+        steps = reduce_rows(answers[0].scorer, rows, taken, chosen, before, opening)
+        take_in_steps(answers, steps, rows, taken)
+    for answer in answers:
+        answer.advance()
+
+
+def take_in_steps(
+    answers: Sequence[LogitsAnswer], steps: ReducedSteps, rows: NormalizedRows | None, taken: IdArray | None
+) -> None:
+    """Take in steps that the kernel has reduced, one of each answer, or the next ones of one answer.
+
+    Parameters
+    ----------
+    answers
+        The answer of each step.
+    steps
+        Reduced.
+    rows, taken
+        What they were reduced from, and the place of each step among it; not needed if all tokens tell what the text
+        from there on begins with.
+    """
+    scorer = answers[0].scorer
+    tables, places = scorer.tables, steps.places.tolist()
+    spans, tells = tables.candidates_of[steps.tokens].tolist(), tables.tells[steps.tokens].tolist()
+    decided = tables.decided[steps.tokens].tolist()
+    for k, (answer, step) in enumerate(zip(answers, step_masses(scorer, steps), strict=True)):
+        if tells[k]:
+            candidates = tables.candidates[spans[k][0] : spans[k][1]]
+            log_probs = steps.candidates[places[k] : places[k + 1]]
+            answer.accept(step, candidates, log_probs, None, decided=decided[k])
+        else:
+            assert rows is not None and taken is not None
+            answer.advance()  # so that rows go which are not needed any more
+            request = answer.plan(step.token)
+            [log_probs] = _log_probs(rows, [int(taken[k])], [request.chosen.candidates])
+            whole = _whole_row(rows, int(taken[k]), scorer.vocabulary.size) if request.needs_row else None
+            answer.accept(step, request.chosen.candidates, log_probs, whole, decided=request.chosen.decided)
+
+
+def _add_step_exactly(
+    answers: Sequence[LogitsAnswer], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]
+) -> None:
+    """The same in numpy and torch, for any type of number and on any device: the reference."""
+    scorer = answers[0].scorer
     requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
-    summed, listed = _gather_log_probs(rows, row_ids, requests, normalizers)
+    summed = np.concatenate(_log_probs(rows, places, [request.chosen.summed for request in requests]))
+    listed = _log_probs(rows, places, [request.listed for request in requests])
     firsts = itertools.accumulate((request.chosen.bounds[-1] for request in requests[:-1]), initial=0)
-    likely = _likely_tokens(rows, row_ids, tokens, normalizers, summed[list(firsts)].tolist(), size)
+    likely = _likely_tokens(rows, places, tokens, summed[list(firsts)].tolist(), scorer.vocabulary.size)
     counts = [len(request.chosen.candidates) for request in requests]
     ends = [found[count:] for found, count in zip(listed, counts, strict=True)]
-    steps = reduce_steps(answers[0].scorer, requests, summed, ends, likely)
+    steps = reduce_steps(scorer, requests, summed, ends, likely)
     for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
-        whole = None
-        if request.needs_row:
-            whole = copy_row(rows, row_ids[k], size)
-            whole = np.subtract(whole, normalizers[k], dtype=np.float64).astype(whole.dtype)
-        answer.accept(request, steps[k], listed[k][: counts[k]], whole)
+        whole = _whole_row(rows, places[k], scorer.vocabulary.size) if request.needs_row else None
+        candidates, decided = request.chosen.candidates, request.chosen.decided
+        answer.accept(steps[k], candidates, listed[k][: counts[k]], whole, decided=decided)
 
 
-def _gather_log_probs(
-    rows: Rows, row_ids: Sequence[int], requests: Sequence[StepRequest], normalizers: FloatArray
-) -> tuple[FloatArray, list[FloatArray]]:
-    """Log-probabilities of the columns to be summed, of all rows in turn, and of those listed, with one transfer."""
-    summed = [request.chosen.summed for request in requests]
-    listed = [request.listed for request in requests]
-    lengths = [len(columns) for columns in (*summed, *listed)]
-    of_rows = np.repeat(np.concatenate([row_ids, row_ids]).astype(np.int64), lengths)
-    values = gather(rows, of_rows, np.concatenate([*summed, *listed]))
-    values -= np.repeat(np.concatenate([normalizers, normalizers]), lengths)
-    places = list(itertools.accumulate(lengths[len(summed) :], initial=sum(lengths[: len(summed)])))
-    return values[: places[0]], [values[first:last] for first, last in itertools.pairwise(places)]
+def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[IdArray]) -> list[FloatArray]:
+    """Log-probabilities of some columns of each of some rows, with one transfer."""
+    lengths = [len(ids) for ids in columns]
+    taken = np.asarray(places, dtype=np.int64)
+    values = gather(rows.logits, np.repeat(rows.row_ids[taken], lengths), np.concatenate(columns))
+    values -= np.repeat(rows.log_normalizers[taken], lengths)
+    bounds = itertools.accumulate(lengths, initial=0)
+    return [values[first:last] for first, last in itertools.pairwise(bounds)]
 
 
-def _check_normalizers(answers: Sequence[LogitsAnswer], row_ids: Sequence[int], normalizers: FloatArray) -> None:
-    """Raise for a row that holds no distribution."""
-    for answer, row, normalizer in zip(answers, row_ids, normalizers, strict=True):
-        if not math.isfinite(normalizer):
-            where = f"Sequence {row} of the batch: " if len(answers) > 1 else ""
+def _whole_row(rows: NormalizedRows, place: int, size: int) -> FloatArray:
+    """All log-probabilities of one row, in the type of the logits."""
+    whole = copy_row(rows.logits, int(rows.row_ids[place]), size)
+    found: FloatArray = np.subtract(whole, rows.log_normalizers[place], dtype=np.float64).astype(whole.dtype)
+    return found
+
+
+def check_normalizers(
+    rows: NormalizedRows, places: Sequence[int], lengths: Sequence[int], *, named: bool = False
+) -> None:
+    """Raise for a row that holds no distribution; `lengths` are the numbers of the steps."""
+    finite = np.isfinite(rows.log_normalizers)
+    if finite.all():
+        return
+    for place, length in zip(places, lengths, strict=True):
+        if not finite[place]:
+            where = f"Sequence {rows.numbers[place]} of the batch: " if named else ""
             raise InvalidLogits(
-                f"{where}The logits of step {len(answer.ids)} hold NaN or +inf, or not one finite value: "
+                f"{where}The logits of step {length} hold NaN or +inf, or not one finite value: "
                 "there is no distribution to score."
             )
 
 
 def _likely_tokens(
-    rows: Rows, row_ids: Sequence[int], tokens: Sequence[int], normalizers: FloatArray, own: Sequence[float], size: int
+    rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int], own: Sequence[float], size: int
 ) -> list[tuple[tuple[int, float], ...]]:
     """Of each row the most probable tokens but the chosen one, with their log-probabilities."""
-    found: list[tuple[tuple[int, float], ...]] = [()] * len(row_ids)
+    found: list[tuple[tuple[int, float], ...]] = [()] * len(places)
     # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
     unsure = [k for k, log_prob in enumerate(own) if not log_prob > math.log1p(-LEAST_LISTED)]
-    least = [float(normalizers[k]) + math.log(LEAST_LISTED) for k in unsure]
-    above = columns_above(rows, [row_ids[k] for k in unsure], size, least, LISTED + 1) if unsure else []
-    for k, (columns, values) in zip(unsure, above, strict=True):
+    normalizers = [float(rows.log_normalizers[places[k]]) for k in unsure]
+    least = [normalizer + math.log(LEAST_LISTED) for normalizer in normalizers]
+    at = [int(rows.row_ids[places[k]]) for k in unsure]
+    above = columns_above(rows.logits, at, size, least, LISTED + 1) if unsure else []
+    for k, normalizer, (columns, values) in zip(unsure, normalizers, above, strict=True):
         if not len(columns):
             continue
-        pairs = zip(columns.tolist(), (values - normalizers[k]).tolist(), strict=True)
+        pairs = zip(columns.tolist(), (values - normalizer).tolist(), strict=True)
         others = sorted((pair for pair in pairs if pair[0] != tokens[k]), key=lambda pair: (-pair[1], pair[0]))
         found[k] = tuple(others[:LISTED])
     return found
-
-
-def log_clustered_probability(step: StepMass, found: Masses, *, neutrality: bool) -> float:
-    """Log of the mass that counts as agreeing with a step's token, <= 0; 0 for a neutral one if neutrality counts."""
-    if neutrality and step.neutral:
-        return 0.0
-    return min(float(np.logaddexp(np.logaddexp(found.cluster, found.prefix), found.neutral)), 0.0)

@@ -13,9 +13,8 @@ from semtoken._arrays import FloatArray, IdArray, log_sum_exp
 from semtoken.scoring.endings import EndRequest
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer, TokenColumns
+from semtoken.vocabulary import BoolArray
 
-LISTED = 8  # other tokens of a step that are listed with an answer
-LEAST_LISTED = 0.01  # the probability from which on they are
 SMALLEST = 1e-280  # sums of probabilities below lose digits
 
 
@@ -37,8 +36,7 @@ class StepRequest:
         return np.concatenate([candidates, ends]) if len(ends) else candidates
 
 
-@dataclass(frozen=True, eq=False)
-class StepMass:
+class StepMass(NamedTuple):
     """What is kept of a step: natural logs of probability masses, all <= 0 up to rounding."""
 
     token: int
@@ -78,17 +76,21 @@ NO_PREFIXES = PrefixSet(NO_IDS, np.empty(0))
 
 
 class Masses(NamedTuple):
-    """Natural logs of what agrees with a chosen token."""
+    """Natural logs of what agrees with the chosen tokens of n steps, float64 [n] each."""
 
-    cluster: float
+    own: FloatArray
+    """The chosen tokens alone."""
+    cluster: FloatArray
     """The token's own and its cluster's mass, as far as the rules count it."""
-    prefix: float
+    prefix: FloatArray
     """Further tokens that spell the beginning of what follows."""
-    neutral: float
+    neutral: FloatArray
     """Further neutral tokens."""
-    surface: float
+    clustered: FloatArray
+    """All of it, <= 0; 0 for a neutral token if neutrality counts."""
+    surface: FloatArray
     """What agrees under the equality `surface`."""
-    meaning: float
+    meaning: FloatArray
     """What agrees under the paper's rules."""
 
 
@@ -206,36 +208,74 @@ def _counted_alike(scorer: Scorer, chosen: TokenColumns, log_probs: FloatArray, 
     return log_sum_exp(log_probs[apart & ~neutral]), log_sum_exp(log_probs[apart & neutral])
 
 
-def masses(scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: bool) -> Masses:
-    """What agrees with a step's token, once its prefix set is known.
+def masses(scorer: Scorer, steps: Sequence[StepMass], prefixes: Sequence[PrefixSet], *, neutrality: bool) -> Masses:
+    """What agrees with the tokens of some steps, once their prefix sets are known.
 
     Without neutrality the neutral tokens count only where they are in the cluster or the prefix set.
     """
-    cluster = float(np.logaddexp(step.own, step.cluster))
-    meaning, begun, counted = _beginning_masses(scorer, step, prefixes, neutrality=neutrality)
-    meaning = min(float(np.logaddexp(step.meaning, meaning)), 0.0)
-    surface = min(float(np.logaddexp(np.logaddexp(step.own, step.alike), begun)), 0.0)
-    if neutrality:
-        return Masses(cluster, float(np.logaddexp(step.alike_apart, counted)), step.neutrals, surface, meaning)
-    cluster = float(np.logaddexp(cluster, step.cluster_neutral))
-    alike = np.logaddexp(step.alike_apart, step.alike_neutral)
-    return Masses(cluster, float(np.logaddexp(alike, counted)), -np.inf, surface, meaning)
+    logs = np.array([step[3:11] for step in steps], dtype=np.float64).reshape(-1, 8)
+    own, cluster, cluster_neutral, neutrals, alike, alike_apart, alike_neutral, meaning = logs.T
+    begun = _beginning_masses(scorer, steps, prefixes, neutrality=neutrality)
+    cluster = np.logaddexp(own, cluster)
+    certain = np.array([step.neutral for step in steps], dtype=bool) & neutrality
+    if not neutrality:
+        cluster = np.logaddexp(cluster, cluster_neutral)
+        alike_apart = np.logaddexp(alike_apart, alike_neutral)
+        neutrals = np.full(len(steps), -np.inf)
+    prefix = np.logaddexp(alike_apart, begun.counted)
+    clustered = np.minimum(np.logaddexp(np.logaddexp(cluster, prefix), neutrals), 0.0)
+    return Masses(
+        own=np.minimum(own, 0.0),
+        cluster=cluster,
+        prefix=np.where(certain, -np.inf, prefix),
+        neutral=neutrals,
+        clustered=np.where(certain, 0.0, clustered),
+        surface=np.minimum(np.logaddexp(np.logaddexp(own, alike), begun.surface), 0.0),
+        meaning=np.minimum(np.logaddexp(meaning, begun.meaning), 0.0),
+    )
+
+
+class _Begun(NamedTuple):
+    """Logs of what prefix sets add to the masses of n steps, float64 [n] each."""
+
+    meaning: FloatArray
+    """Under the paper's rules."""
+    surface: FloatArray
+    """Under the equality `surface`."""
+    counted: FloatArray
+    """Under the rules."""
 
 
 def _beginning_masses(
-    scorer: Scorer, step: StepMass, prefixes: PrefixSet, *, neutrality: bool
-) -> tuple[float, float, float]:
-    """Logs of what the prefix set adds under the paper's rules, under the equality `surface`, and under the rules."""
-    ids, log_probs = prefixes
-    token, opening = step.token, step.opening
-    if not (ids != token).any():  # the chosen token alone, as most often
-        return -math.inf, -math.inf, -math.inf
-    beyond = ~(scorer.paper.in_cluster(token, ids) | scorer.paper.neutral_mask(opening)[ids])
-    longer = ~scorer.surface.alike(token, ids) & scorer.surface.in_prefix_set(ids)
-    meaning, begun = log_sum_exp(log_probs[beyond]), log_sum_exp(log_probs[longer])
-    if not scorer.rules.prefix_matching:
-        return meaning, begun, -math.inf
-    counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(token, ids) & ~scorer.alike(token, ids)
-    if neutrality:
-        counted &= ~scorer.neutral_mask(opening)[ids]
-    return meaning, begun, log_sum_exp(log_probs[counted])
+    scorer: Scorer, steps: Sequence[StepMass], prefixes: Sequence[PrefixSet], *, neutrality: bool
+) -> _Begun:
+    """What the prefix sets add to the masses of steps."""
+    lengths = np.array([len(found.ids) for found in prefixes], dtype=np.int64)
+    begun = _Begun(*(np.full(len(steps), -np.inf) for _ in _Begun._fields))
+    if not lengths.any():
+        return begun
+    ids, log_probs = (np.concatenate(columns) for columns in zip(*prefixes, strict=True))
+    tokens = np.repeat(np.array([step.token for step in steps]), lengths)
+    opening = np.repeat(np.array([step.opening for step in steps]), lengths)
+    beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
+    longer = ~scorer.surface.alike(tokens, ids) & scorer.surface.in_prefix_set(ids)
+    some = np.flatnonzero(lengths)
+    starts = np.cumsum(lengths)[some] - lengths[some]
+    begun.meaning[some] = _log_sums(log_probs, beyond, starts)
+    begun.surface[some] = _log_sums(log_probs, longer, starts)
+    if scorer.rules.prefix_matching:
+        counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(tokens, ids) & ~scorer.alike(tokens, ids)
+        if neutrality:
+            counted &= ~scorer.are_neutral(ids, opening)
+        begun.counted[some] = _log_sums(log_probs, counted, starts)
+    return begun
+
+
+def _log_sums(log_probs: FloatArray, counted: BoolArray, starts: IdArray) -> FloatArray:
+    """Log of the sum of the probabilities that count in each of the groups that begin at `starts`; none is empty."""
+    some = np.where(counted, log_probs, -np.inf)
+    highest = np.maximum.reduceat(some, starts)
+    highest[np.isneginf(highest)] = 0.0
+    shifted = some - np.repeat(highest, np.diff(starts, append=len(some)))
+    with np.errstate(divide="ignore"):
+        return np.asarray(highest + np.log(np.add.reduceat(np.exp(shifted), starts)))

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from os.path import commonprefix
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken._tokenizers import REPLACEMENT
-from semtoken.vocabulary import Vocabulary, clean_up_spaces, normalize
+from semtoken.vocabulary import BoolArray, Vocabulary, clean_up_spaces, normalize
 
 IdArray = npt.NDArray[np.int64]
 
@@ -34,6 +35,17 @@ NO_IDS: IdArray = np.empty(0, dtype=np.int64)
 def next_look(waited: int) -> int:
     """Tokens after which a suffix that is still open is looked at again: soon at first, then ever less often."""
     return waited + 1 if waited < EAGER_LOOKS else 2 * waited
+
+
+class Candidates(NamedTuple):
+    """Lists of ids, one for each distinct normalised string: what begins it, and what it begins. The last is empty."""
+
+    places: IdArray
+    """Where each list begins (one more entry than lists)."""
+    ids: IdArray
+    """Ascending in each list."""
+    longer: BoolArray
+    """Whether some token's text is longer than the string and begins with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +92,43 @@ class PrefixIndex:
             rows.append(sorted(rows[parent] + own) if parent >= 0 else own)
         places = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return parents, places, np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(places[-1]))
+
+    @cached_property
+    def string_of(self) -> IdArray:
+        """The place of each token's normalised text among the distinct ones, after all of them if empty (int64 [V])."""
+        found = np.full(self.vocabulary.size, len(self._strings), dtype=np.int64)
+        found[self._sorted_ids] = np.repeat(np.arange(len(self._strings)), np.diff(self._starts))
+        return found
+
+    @cached_property
+    def tells(self) -> BoolArray:
+        """Tokens whose normalised text is what the text from there on surely begins with (bool [V]).
+
+        Not blanks, pieces of characters, or texts whose end a later token may still change.
+        """
+        vocabulary = self.vocabulary
+        if vocabulary.clean_up:
+            return np.zeros(vocabulary.size, dtype=bool)
+        whole = ~(vocabulary.broken | vocabulary.byte_tokens)
+        pairs = zip(vocabulary.texts, vocabulary.normalized, strict=True)
+        return np.asarray(whole & np.array([text and self._stable(own) == text for own, text in pairs], dtype=bool))
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Of each distinct string, the tokens that may be in a prefix set of a text that begins with it."""
+        parents, places, ids = self._beginnings
+        ends = np.arange(1, len(parents) + 1)  # the strings that begin with one come right after it
+        for k in range(len(parents) - 1, -1, -1):
+            if parents[k] >= 0:
+                ends[parents[k]] = max(ends[parents[k]], ends[k])
+        firsts, lasts = self._starts[1:], self._starts[ends]
+        counts = np.diff(places) + lasts - firsts
+        rows = np.repeat(np.arange(len(parents)), np.diff(places)), np.repeat(np.arange(len(parents)), lasts - firsts)
+        steps = np.arange(len(rows[1])) - np.repeat(np.cumsum(lasts - firsts) - (lasts - firsts), lasts - firsts)
+        beyond = self._sorted_ids[np.repeat(firsts, lasts - firsts) + steps]
+        size = self.vocabulary.size
+        keys = np.sort(np.concatenate([rows[0] * size + ids, rows[1] * size + beyond]))
+        return Candidates(np.cumsum([0, *counts, 0]), keys % size, np.append(lasts > firsts, False))
 
     @cached_property
     def lengths(self) -> IdArray:
@@ -142,12 +191,21 @@ class PrefixIndex:
 
     def prefix_set(self, token_ids: Sequence[int], step: int) -> IdArray:
         """Ids of the tokens whose normalised text begins `norm(text(y_step..y_n))`."""
+        heads, _ = self.look(token_ids, step, complete=True)
+        return self.beginnings(heads[0])
+
+    def look(self, token_ids: Sequence[int], step: int, *, complete: bool) -> tuple[tuple[str, ...], bool]:
+        """The heads of the suffix from a step on, and whether later tokens cannot change its prefix set.
+
+        No more tokens are decoded than it takes. If `complete`, the ids are the whole answer.
+        """
         window = FIRST_WINDOW
         while True:
-            complete = step + window >= len(token_ids)
-            heads = self.heads(token_ids[step : step + window], complete=complete)
-            if self.is_decided(heads, complete=complete):
-                return self.beginnings(heads[0])
+            last = step + window >= len(token_ids)
+            heads = self.heads(token_ids[step : step + window], complete=complete and last)
+            decided = self.is_decided(heads, complete=complete and last)
+            if decided or last:
+                return heads, decided
             window *= 2
 
     def is_decided(self, heads: Sequence[str], *, complete: bool) -> bool:

@@ -80,8 +80,8 @@ class RunningAnswer(ABC, Generic[S, O]):
         """An open step without what can no longer matter, now that the text that follows begins with a head."""
 
     @abstractmethod
-    def _mass(self, position: int) -> LogMass:
-        """The mass of a step whose prefix set is decided, or as far as it is known."""
+    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
+        """The masses of steps whose prefix sets are decided, or as far as they are known."""
 
     # --- taking in steps ---
 
@@ -90,13 +90,24 @@ class RunningAnswer(ABC, Generic[S, O]):
         return position <= self._leading_blanks
 
     def _take_in(self, step: S, waiting: O | None) -> None:
-        """Add a step that was read, and how it waits for the text to come if its prefix set may matter."""
+        """Add a step that was read, and how it waits for the text to come if its prefix set may matter.
+
+        `advance` is to be called when all steps are in that are known.
+        """
         self._leading_blanks += self._opens(len(self.ids)) and bool(self.scorer.vocabulary.blank[step.token])
         self._has_content = self._has_content or not step.neutral
         self.ids.append(step.token)
         self._steps.append(step)
         if waiting is not None:
             self._open.append(waiting)
+
+    @property
+    def opens(self) -> bool:
+        """Whether there is nothing but blanks so far."""
+        return self._opens(len(self.ids))
+
+    def advance(self) -> None:
+        """Decide every prefix set that the tokens so far can decide."""
         self._advance(complete=False)
 
     def _advance(self, *, complete: bool) -> None:
@@ -106,8 +117,8 @@ class RunningAnswer(ABC, Generic[S, O]):
             if len(self.ids) < step.look_again and not complete:
                 still_open.append(step)
                 continue
-            heads = self.scorer.index.heads(self.ids[step.position :], complete=complete)
-            if self.scorer.index.is_decided(heads, complete=complete):
+            heads, decided = self.scorer.index.look(self.ids, step.position, complete=complete)
+            if decided:
                 self._decide(step, heads[0])
             elif all(heads):
                 later = step.position + next_look(len(self.ids) - step.position)
@@ -140,16 +151,18 @@ class RunningAnswer(ABC, Generic[S, O]):
     def running(self) -> Running:
         """What is known so far, at a cost that does not grow with the answer.
 
-        Before the first content token nothing is settled under the preset `default`.
+        A step of which later tokens decide counts with all that they can lead to. Before the first content token
+        nothing is settled under the preset `default`.
         """
         undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
         settled = min(undecided, default=len(self.ids)) if self._neutrality else 0
-        new = [self._mass(position) for position in range(self._n_settled, settled)]
-        self._settled = _sum([self._settled, *new])
-        self._n_settled = max(self._n_settled, settled)
+        first, settled = self._n_settled, max(self._n_settled, settled)
+        new = self._masses_at(range(first, len(self.ids)))
+        self._settled = _sum([self._settled, *new[: settled - first]])
+        self._n_settled = settled
         later = [
-            self._mass(position) if self._neutrality and position not in undecided else self._undecided(position)
-            for position in range(self._n_settled, len(self.ids))
+            mass if self._neutrality and position not in undecided else mass._replace(upper=0.0)
+            for position, mass in enumerate(new[settled - first :], start=settled)
         ]
         total = _sum([self._settled, *later])
         return Running(
@@ -159,10 +172,6 @@ class RunningAnswer(ABC, Generic[S, O]):
             n_tokens=len(self.ids),
             log_score_bounds=(total.lower, total.upper),
         )
-
-    def _undecided(self, position: int) -> LogMass:
-        """Bounds of a step of which later tokens decide: above, all that they can lead to."""
-        return self._mass(position)._replace(upper=0.0)
 
     def _response(
         self, distribution: Distribution, log_score: float, flags: tuple[Flag, ...] = (), **more: Any

@@ -16,6 +16,7 @@ from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
+from semtoken.scoring.step_tables import StepTables, step_tables
 from semtoken.vocabulary import BoolArray, Vocabulary
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
@@ -74,7 +75,8 @@ class Scorer:
         self.rules = rules
         self.index = index
         self.signature = f"{clusters.signature}|{rules.signature}"
-        self._neutral_masks = rules.neutral_masks(clusters.vocabulary)
+        self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(clusters.vocabulary))
+        """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
 
     @cached_property
     def paper(self) -> Scorer:
@@ -87,16 +89,28 @@ class Scorer:
         return self if self.rules == SURFACE_RULES else Scorer(self.clusters, SURFACE_RULES, self.index)
 
     @cached_property
-    def _first_letters(self) -> IdArray:
+    def tables(self) -> StepTables:
+        """The same as tables for the compiled kernel."""
+        return step_tables(self)
+
+    @cached_property
+    def first_letters(self) -> IdArray:
+        """A number for the letters in which related members of a cluster agree (int64 [V])."""
         return self.index.first_letters(SAME_LETTERS)
 
     @cached_property
     def _neutral_ids(self) -> tuple[IdArray, ...]:
-        return tuple(np.flatnonzero(mask) for mask in self._neutral_masks)
+        return tuple(np.flatnonzero(mask) for mask in self.neutral_masks)
 
     def neutral_mask(self, opening: bool) -> BoolArray:
         """Which tokens are neutral at a step that opens the answer, or at a later one (bool [V])."""
-        return self._neutral_masks[0 if opening else 1]
+        return np.asarray(self.neutral_masks[0 if opening else 1])
+
+    def are_neutral(self, ids: IdArray, opening: BoolArray | bool) -> BoolArray:
+        """Which of `ids` are neutral at steps that open the answer or not, one for all or one for each."""
+        if isinstance(opening, bool):
+            return self.neutral_mask(opening)[ids]
+        return np.asarray(self.neutral_masks[np.where(opening, 0, 1), ids])
 
     def neutral_ids(self, opening: bool) -> IdArray:
         """The tokens that are neutral there."""
@@ -141,18 +155,17 @@ class Scorer:
         members = self.clusters.cluster_ids(token)
         return members if self.rules.members == "all" else members[self.in_cluster(token, members)]
 
-    def in_cluster(self, token: int, ids: IdArray) -> BoolArray:
-        """Which of `ids` are in the cluster of `token`, and count."""
-        if not self.rules.clustering or self.vocabulary.numeral[token]:
+    def in_cluster(self, token: int | IdArray, ids: IdArray) -> BoolArray:
+        """Which of `ids` are in the cluster of `token`, one for all or one for each, and count."""
+        if not self.rules.clustering:
             return np.asarray(ids == token)
-        same = np.asarray(self.clusters.labels[ids] == self.clusters.labels[token])
-        if self.rules.members == "all":
-            return same
-        related = self._first_letters[ids] == self._first_letters[token]
-        return np.asarray(same & related)
+        same = self.clusters.labels[ids] == self.clusters.labels[token]
+        if self.rules.members != "all":
+            same &= self.first_letters[ids] == self.first_letters[token]
+        return np.asarray((same & ~self.vocabulary.numeral[token]) | (ids == token))
 
-    def alike(self, token: int, ids: IdArray) -> BoolArray:
-        """Which of `ids` count since they are spelled as the chosen `token` is."""
+    def alike(self, token: int | IdArray, ids: IdArray) -> BoolArray:
+        """Which of `ids` count since they are spelled as the chosen `token` is, one for all or one for each."""
         if not self.rules.same_spelling:
             return np.asarray(ids == token)
         return np.asarray(self.index.spellings[ids] == self.index.spellings[token])
@@ -176,21 +189,27 @@ class Scorer:
         if not (self.rules.prefix_matching and len(prefixes)):
             return self._related(token)
         related, beginnings = self._related(token), prefixes[self.in_prefix_set(prefixes)]
-        return np.concatenate([related, beginnings[~_among(beginnings, related)]])
+        return np.concatenate([related, beginnings[~among(beginnings, related)]])
 
     def kinds(
-        self, token: int, ids: IdArray, prefixes: IdArray, *, opening: bool, neutrality: bool
+        self,
+        token: int | IdArray,
+        ids: IdArray,
+        begins: BoolArray,
+        *,
+        opening: bool | BoolArray,
+        neutrality: bool,
     ) -> npt.NDArray[np.intp]:
         """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
 
         Parameters
         ----------
         token
-            The chosen token; it counts as one of its cluster, even if it is neutral.
+            The chosen token, one for all or one for each; it counts as one of its cluster, even if it is neutral.
         ids
             Any tokens.
-        prefixes
-            Ascending ids of the tokens that spell the beginning of what follows (`PrefixIndex.beginnings`).
+        begins
+            Which of them spell the beginning of what follows (`PrefixIndex.beginnings`).
         opening
             Only blanks come before.
         neutrality
@@ -198,27 +217,36 @@ class Scorer:
         """
         found = np.zeros(len(ids), dtype=np.intp)
         found[self.alike(token, ids)] = 2
-        if self.rules.prefix_matching and len(prefixes):
-            found[_among(ids, prefixes[self.in_prefix_set(prefixes)])] = 2
+        if self.rules.prefix_matching:
+            found[begins & self.in_prefix_set(ids)] = 2
         found[self.in_cluster(token, ids)] = 1
         if neutrality:
-            found[self.neutral_mask(opening)[ids] & (ids != token)] = 3
+            found[self.are_neutral(ids, opening) & (ids != token)] = 3
         return found
 
     def alternatives(
-        self, token: int, probabilities: Mapping[int, float], prefixes: IdArray, *, opening: bool, neutrality: bool
+        self,
+        token: int | IdArray,
+        probabilities: Mapping[int, float] | Sequence[tuple[int, float]],
+        begins: BoolArray,
+        *,
+        opening: bool | BoolArray,
+        neutrality: bool,
     ) -> tuple[Alternative, ...]:
         """Other tokens with their probabilities, in their order, and what they are to the chosen `token`.
 
         One that counts has the reason why it counts; one that does not is described as the paper's rules see it.
+        The parameters are those of `kinds`.
         """
-        ids = np.array(list(probabilities), dtype=np.int64)
-        counted = self.kinds(token, ids, prefixes, opening=opening, neutrality=neutrality)
-        described = self.paper.kinds(token, ids, prefixes, opening=opening, neutrality=True)
+        pairs = list(probabilities.items() if isinstance(probabilities, Mapping) else probabilities)
+        ids = np.array([token for token, _ in pairs], dtype=np.int64)
+        counted = self.kinds(token, ids, begins, opening=opening, neutrality=neutrality)
+        described = self.paper.kinds(token, ids, begins, opening=opening, neutrality=True)
         sources = np.where(counted > 0, counted, described).tolist()
+        texts = self.vocabulary.texts
         return tuple(
-            Alternative(i, self.vocabulary.texts[i], probability, SOURCES[source], counted=reason > 0)
-            for (i, probability), source, reason in zip(probabilities.items(), sources, counted.tolist(), strict=True)
+            Alternative(i, texts[i], probability, SOURCES[source], counted=reason > 0)
+            for (i, probability), source, reason in zip(pairs, sources, counted.tolist(), strict=True)
         )
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
@@ -227,7 +255,7 @@ class Scorer:
         return np.sort(np.concatenate(found))
 
 
-def _among(ids: IdArray, ascending: IdArray) -> BoolArray:
+def among(ids: IdArray, ascending: IdArray) -> BoolArray:
     """Which of a few `ids` are among others."""
     if not len(ascending):
         return np.zeros(len(ids), dtype=bool)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from semtoken._arrays import as_rows, levelled, log_normalizers
+from semtoken._arrays import as_rows
 from semtoken.choices import Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
@@ -59,8 +59,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
         rows = as_rows(logits)[None]
         vocabulary = self._answer.scorer.vocabulary
         check_shape(rows, [token], vocabulary)
-        rows, normalizers = levelled(rows, log_normalizers(rows, vocabulary.size), vocabulary.size)
-        self._answer.add(rows, 0, token, normalizers[0])
+        self._answer.add(rows, 0, token)
         return self._answer.running()
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:

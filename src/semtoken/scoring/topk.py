@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from semtoken._arrays import IdArray
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
@@ -23,11 +25,11 @@ from semtoken.errors import InvalidInput
 from semtoken.flags import Flag
 from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.endings import endings_of
-from semtoken.scoring.masses import LEAST_LISTED, LISTED
 from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
-from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.scorer import Scorer, among, scorer_for
 from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 
@@ -143,6 +145,7 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         self._numbers += listed.numbers
         self._decimals = max(self._decimals, listed.decimals)
         self._take_in(listed, OpenStep(position, position + 2))
+        self.advance()
 
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)
@@ -158,9 +161,9 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         off = rounding(self._decimals, self._numbers)
         return step_bounds(scorer, self._steps[position], prefixes, neutrality=neutrality, off=off)
 
-    def _mass(self, position: int) -> LogMass:
-        found = self._bounds(position)
-        return LogMass(found.lower, found.estimate, found.upper)
+    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
+        bounds = map(self._bounds, positions)
+        return [LogMass(found.lower, found.estimate, found.upper) for found in bounds]
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
         """The result, once the answer is complete.
@@ -229,8 +232,8 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         listed = zip(step.ids.tolist(), step.probabilities.tolist(), strict=True)
         others = sorted((pair for pair in listed if pair[0] != step.token), key=lambda pair: (-pair[1], pair[0]))
         likely = {token: probability for token, probability in others[:LISTED] if probability >= LEAST_LISTED}
-        prefixes = self._prefixes.get(position, NO_IDS)
-        return self.scorer.alternatives(step.token, likely, prefixes, opening=step.opening, neutrality=self._neutrality)
+        begins = among(np.array(list(likely), dtype=np.int64), self._prefixes.get(position, NO_IDS))
+        return self.scorer.alternatives(step.token, likely, begins, opening=step.opening, neutrality=self._neutrality)
 
 
 def _proxy_flags(proxy_for: str | None) -> list[Flag]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from semtoken._arrays import IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.scorer import Scorer, among
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 3  # so few may be chance where the numbers are few, too
@@ -125,8 +125,8 @@ class _Union:
 
     def kinds_of(self, ids: IdArray) -> npt.NDArray[np.intp]:
         """Why each token counts, see `Scorer.kinds`; 0 for those that do not."""
-        opening = self.step.opening
-        return self.scorer.kinds(self.step.token, ids, self.prefixes, opening=opening, neutrality=self.neutrality)
+        opening, begins = self.step.opening, among(ids, self.prefixes)
+        return self.scorer.kinds(self.step.token, ids, begins, opening=opening, neutrality=self.neutrality)
 
     @property
     def size(self) -> int:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from semtoken._arrays import log_normalizers
 from semtoken.backends.base import Backend, Observer, Prompt, Step
 from semtoken.backends.prompts import encode_prompt, in_batches_by_length
-from semtoken.scoring import LogitsAnswer, Scorer, add_step
+from semtoken.scoring import AnswerBatch, Scorer, normalized_rows
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
@@ -53,7 +52,7 @@ def clustered_log_scores(
     encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
     lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
     order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
-    observer = _Clustered(scorers, len(answers), timings)
+    observer = _Clustered(scorers, timings)
     with timings.measure(READING):
         backend.read([encoded[i] for i in order], [answers[i] for i in order], [observer], batch_size=batch_size)
     found = {name: [0.0] * len(answers) for name in scorers}
@@ -67,16 +66,15 @@ def clustered_log_scores(
 class _Clustered(Observer):
     """Scores the same steps by several scorers, which share the log normalisers."""
 
-    def __init__(self, scorers: Mapping[str, Scorer], count: int, timings: Timings) -> None:
-        self.open = {name: [LogitsAnswer(scorer) for _ in range(count)] for name, scorer in scorers.items()}
+    def __init__(self, scorers: Mapping[str, Scorer], timings: Timings) -> None:
+        self.open = {name: AnswerBatch(scorer) for name, scorer in scorers.items()}
         self._timings = timings
 
     def observe(self, step: Step) -> None:
         """Take in one step."""
         assert step.logits is not None
-        rows = list(step.rows)
         with self._timings.measure(NORMALIZERS):
-            normalizers = log_normalizers(step.logits, step.size)[rows]
+            rows = normalized_rows(step.logits, step.size, step.rows)
         for name, answers in self.open.items():
             with self._timings.measure(name):
-                add_step([answers[i] for i in step.answers], step.logits, rows, step.tokens, normalizers)
+                answers.add(step.answers, rows, range(len(step.answers)), step.tokens)

@@ -12,9 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy.typing as npt
+
 from semtoken._arrays import as_rows
 from semtoken._extras import require
-from semtoken.backends.base import Step
 from semtoken.backends.prompts import answer_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.model import NOT_BEAMS
@@ -23,7 +24,8 @@ from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
-from semtoken.scoring import ScoringRules, scorer_for
+from semtoken.scoring import NormalizedRows, ScoringRules, normalized_rows, scorer_for
+from semtoken.scoring.rows import kept_rows
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -82,7 +84,10 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._history: torch.Tensor | None = None
-        self._rows: torch.Tensor | None = None
+        self._rows: NormalizedRows | torch.Tensor | None = None
+        """Logits whose tokens are not known yet: those of the answers that go on, or of all."""
+        self._memory: npt.NDArray[Any] | None = None
+        """Holds such rows, and then the next ones."""
         self._watched: torch.Tensor | None = None
         self._prompt_length = 0
         self._masked = False
@@ -108,10 +113,23 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         return scores
 
     def _keep_row(self, scores: torch.Tensor) -> None:
-        """Keep the logits of a step until its token is known."""
-        self._rows = scores.detach().clone() if self._watched is None else self._watched
-        if self._watched is None and not self._masked:
-            self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
+        """Keep the logits of a step until its token is known: a copy, as others may change them."""
+        if self._watched is not None:
+            self._rows = self._watched
+            return
+        rows, size = as_rows(scores), self._scorer.vocabulary.size
+        self._memory = kept_rows(rows, len(rows), size, self._memory)
+        if self._memory is None:
+            self._rows = scores.detach().clone()
+        else:
+            self._rows = normalized_rows(rows, size, self._active(), into=self._memory)
+        if not self._masked:
+            known = None if isinstance(self._rows, torch.Tensor) else self._rows.has_minus_infinity
+            self._masked = bool(torch.isneginf(scores[:, :size]).any() if known is None else known.any())
+
+    def _active(self) -> list[int]:
+        """The rows of answers that go on."""
+        return [i for i, finished in enumerate(self._finished) if not finished]
 
     def _begin(self, input_ids: torch.Tensor) -> None:
         self._finished = [False] * len(input_ids)
@@ -140,17 +158,21 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     def _take_in(self, tokens: torch.Tensor) -> None:
         """Reduce the rows that are kept, now that the token of each is known."""
         assert self._rows is not None
-        rows, chosen = as_rows(self._rows), tokens.tolist()
+        rows, chosen, active = self._rows, tokens.tolist(), self._active()
         size = self._scorer.vocabulary.size
-        if rows.shape[1] < size:
-            raise VocabularyMismatch(
-                f"The model gives {rows.shape[1]:,} logits a step, the vocabulary of the clusters has {size:,} tokens: "
-                "these clusters belong to another model."
-            )
-        active = [i for i, finished in enumerate(self._finished) if not finished]
-        self._scores.observe(Step(active, [chosen[i] for i in active], size, rows, active))
+        if isinstance(rows, torch.Tensor):
+            if rows.shape[1] < size:
+                raise self._mismatch(rows.shape[1])
+            rows = normalized_rows(as_rows(rows), size, active)
+        self._scores.add(active, rows, [chosen[i] for i in active])
         for i in active:
             self._finished[i] = chosen[i] in self._stop_ids
+
+    def _mismatch(self, columns: int) -> VocabularyMismatch:
+        return VocabularyMismatch(
+            f"The model gives {columns:,} logits a step, the vocabulary of the clusters has "
+            f"{self._scorer.vocabulary.size:,} tokens: these clusters belong to another model."
+        )
 
     def running(self, sequences: Any = None) -> list[Running]:
         """What is known so far of each answer that is being written.

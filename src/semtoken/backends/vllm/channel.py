@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, log_normalizers
+from semtoken._arrays import FloatArray
 from semtoken._files import replacing_file
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
@@ -174,8 +174,7 @@ def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: Tok
             "or went on after them. Was the id used for two requests?"
         )
     if known == len(token_ids) - 1 and record.held is not None:
-        rows = record.held[None]
-        answer.add(rows, 0, token_ids[-1], log_normalizers(rows, clusters.vocabulary.size)[0])
+        answer.add(record.held[None], 0, token_ids[-1])
     return answer.finish(record.distribution) if len(answer.ids) == len(token_ids) else None
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, log_normalizers
+from semtoken._arrays import FloatArray, IdArray
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
@@ -155,7 +155,7 @@ def _score_whole(
     size = clusters.vocabulary.size
     for token, found, values in steps:
         row = whole_row(found, values, size, len(answer.ids))
-        answer.add(row, 0, token, log_normalizers(row, size)[0])
+        answer.add(row, 0, token)
     return answer.finish(distribution)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -12,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, Rows, as_rows, copy_row, is_tensor, log_normalizers
+from semtoken._arrays import FloatArray, as_rows, copy_row, is_tensor
 from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
-from semtoken.scoring import LogitsAnswer, Scorer, add_step
+from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, normalized_rows
+from semtoken.scoring.rows import kept_rows
 
 IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
 IDLE_STEPS = 4  # ... and for the time of so many steps is written down: it has ended, or waits
@@ -35,11 +38,14 @@ class Watched:
     distribution: Distribution
     output_ids: list[int] | None
     """The engine's own list of the tokens chosen so far, where it has one."""
-    answer: LogitsAnswer
-    held: Rows | None = None
+    number: int
+    """Of its answer."""
+    length: int = 0
+    """Tokens of the answer that are taken in."""
+    held: NormalizedRows | None = None
     """Logits of the batch in which the request was last stepped; the token chosen from them is not known yet."""
     held_row: int = 0
-    """Its row among them."""
+    """Its place among them."""
     stepped: float = 0.0
     """When that was (monotonic seconds)."""
     pace: float = IDLE_SECONDS
@@ -82,6 +88,12 @@ class Watch:
         self.scorer = scorer
         self.folder = folder
         self._watched: dict[str, Watched] = {}
+        self._answers = AnswerBatch(scorer)
+        self._numbers = itertools.count()
+        self._free: list[int] = []
+        """Numbers of answers that are gone."""
+        self._memory: npt.NDArray[Any] | None = None
+        """Holds the rows of one step, and then those of the next."""
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
 
@@ -93,7 +105,8 @@ class Watch:
                 self._writer.start()
             watched = self._watched.get(request_id)
             if watched is None:
-                watched = Watched(request_id, distribution, output_ids, LogitsAnswer(self.scorer))
+                number = self._free.pop() if self._free else next(self._numbers)
+                watched = Watched(request_id, distribution, output_ids, number)
                 self._watched[request_id] = watched
             watched.output_ids, watched.distribution, watched.left = output_ids, distribution, False
             return watched
@@ -119,32 +132,50 @@ class Watch:
                     self.fail(entry.watched, "two requests had this semtoken_id at the same time")
             single = [entry for entry in rows if count[entry.watched.request_id] == 1]
             self._take_in([(entry.watched, entry.last) for entry in single if self._is_due(entry)])
-            held = as_rows(logits[[entry.row for entry in rows]])  # indexing with a list copies
+            held = self._copied(logits, [entry.row for entry in rows])
             for row, entry in enumerate(rows):
                 if entry.watched.error is None:
                     _hold(entry.watched, held, row)
+
+    def _copied(self, logits: Any, row_ids: list[int]) -> NormalizedRows:
+        """A copy of some rows, as the engine goes on to use its own."""
+        rows, size = as_rows(logits), self.scorer.vocabulary.size
+        stale = [watched for watched in self._watched.values() if watched.held is not None]
+        for watched in stale:  # those that have left, and wait for their record or for their next step
+            watched.held, watched.held_row = self._own(watched), 0
+        self._memory = kept_rows(rows, len(row_ids), size, self._memory)
+        if self._memory is None:
+            return normalized_rows(rows[row_ids], size)  # indexing with a list copies
+        return normalized_rows(rows, size, row_ids, into=self._memory)
+
+    def _own(self, watched: Watched) -> NormalizedRows:
+        """The row of one request, apart from the others of its batch."""
+        assert watched.held is not None
+        if len(watched.held.row_ids) == 1:
+            return watched.held
+        row = _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size)
+        return normalized_rows(row[None], self.scorer.vocabulary.size)
 
     def _is_due(self, entry: WatchedRow) -> bool:
         """Whether the held row's token is known now. Other rows that are held belong to no token of the answer."""
         watched = entry.watched
         if entry.chosen == 0:
             self._begin(watched)
-        elif watched.held is None and watched.error is None and entry.chosen != len(watched.answer.ids):
+        elif watched.held is None and watched.error is None and entry.chosen != watched.length:
             self._resume(watched)
-        new = entry.chosen - len(watched.answer.ids)
+        new = entry.chosen - watched.length
         if new == 1 and watched.held is not None and entry.last != PLACEHOLDER:
             return True
         if new:
-            self.fail(
-                watched, f"the engine is at token {entry.chosen}, the last one seen was {len(watched.answer.ids)}"
-            )
+            self.fail(watched, f"the engine is at token {entry.chosen}, the last one seen was {watched.length}")
         return False  # a piece of the prompt, or a token that the engine threw away
 
     def _begin(self, watched: Watched) -> None:
         """Start the answer; what an earlier request with this id has left goes."""
-        if watched.held is None or watched.answer.ids:
+        if watched.held is None or watched.length:
             record_path(self.folder, watched.request_id).unlink(missing_ok=True)
-            watched.answer, watched.held, watched.error = LogitsAnswer(self.scorer), None, None
+            del self._answers[watched.number]
+            watched.length, watched.held, watched.error = 0, None, None
 
     def _resume(self, watched: Watched) -> None:
         """Take up an answer that was written down when its request left the batch."""
@@ -152,8 +183,10 @@ class Watch:
             record = load_record(self.folder, watched.request_id)
             if record is None:
                 raise BackendError("its first steps were not seen")
-            watched.answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
-            watched.held, watched.held_row = None if record.held is None else record.held[None], 0
+            answer = LogitsAnswer.from_state_dict(self.scorer, record.answer)
+            self._answers[watched.number], watched.length = answer, len(answer.ids)
+            if record.held is not None:
+                watched.held, watched.held_row = normalized_rows(record.held[None], self.scorer.vocabulary.size), 0
         except SemtokenError as error:
             self.fail(watched, f"it came back into the batch, but {error}")
 
@@ -166,21 +199,20 @@ class Watch:
             else:
                 self.fail(watched, f"token {token} is not in the vocabulary of the clusters")
         for together in batches.values():
-            self._reduce(together[0][0].held, together)
+            held = together[0][0].held
+            assert held is not None
+            self._reduce(held, together)
 
-    def _reduce(self, rows: Rows, due: list[tuple[Watched, int]]) -> None:
-        normalizers = log_normalizers(rows, self.scorer.vocabulary.size)
+    def _reduce(self, rows: NormalizedRows, due: list[tuple[Watched, int]]) -> None:
         for watched, _ in due:
-            if not np.isfinite(normalizers[watched.held_row]):
-                self.fail(
-                    watched, f"the logits of its step {len(watched.answer.ids)} hold NaN, +inf or no finite value"
-                )
+            if not np.isfinite(rows.log_normalizers[watched.held_row]):
+                self.fail(watched, f"the logits of its step {watched.length} hold NaN, +inf or no finite value")
         sound = [(watched, token) for watched, token in due if watched.error is None]
-        places = [watched.held_row for watched, _ in sound]
-        tokens = [token for _, token in sound]
-        add_step([watched.answer for watched, _ in sound], rows, places, tokens, normalizers[places])
+        numbers, places = [watched.number for watched, _ in sound], [watched.held_row for watched, _ in sound]
+        self._answers.add(numbers, rows, places, [token for _, token in sound])
         for watched, _ in sound:
             watched.held = None
+            watched.length += 1
 
     def _write_forever(self) -> None:
         while True:
@@ -194,7 +226,10 @@ class Watch:
     def _waiting(self) -> list[Watched]:
         """Requests that have left or were not stepped for a moment, and were not written since."""
         with self._lock:
-            self._watched = {name: w for name, w in self._watched.items() if w.unwritten or not w.left}
+            for name, watched in list(self._watched.items()):
+                if watched.left and not watched.unwritten:
+                    del self._watched[name], self._answers[watched.number]
+                    self._free.append(watched.number)
             now = time.monotonic()
             return [w for w in self._watched.values() if w.unwritten and (w.left or w.error or _is_idle(w, now))]
 
@@ -212,7 +247,7 @@ class Watch:
     def _knows_more(self, watched: Watched) -> bool:
         """Whether the engine's list holds the token of the held row by now."""
         ids = watched.output_ids or []
-        return watched.held is not None and len(ids) == len(watched.answer.ids) + 1 and ids[-1] != PLACEHOLDER
+        return watched.held is not None and len(ids) == watched.length + 1 and ids[-1] != PLACEHOLDER
 
     def _record(self, watched: Watched) -> ChannelRecord:
         return ChannelRecord(
@@ -220,7 +255,7 @@ class Watch:
             signature=self.scorer.signature,
             rules=self.scorer.rules,
             distribution=watched.distribution,
-            answer=watched.answer.state_dict(),
+            answer=self._answers[watched.number].state_dict(),
             held=None
             if watched.held is None
             else _own_row(watched.held, watched.held_row, self.scorer.vocabulary.size),
@@ -228,9 +263,9 @@ class Watch:
         )
 
 
-def _hold(watched: Watched, rows: Rows, row: int) -> None:
+def _hold(watched: Watched, rows: NormalizedRows, row: int) -> None:
     now = time.monotonic()
-    if watched.answer.ids:
+    if watched.length:
         watched.pace = min(now - watched.stepped, LONGEST_STEP)
     watched.held, watched.held_row, watched.stepped, watched.unwritten = rows, row, now, True
 
@@ -239,9 +274,9 @@ def _is_idle(watched: Watched, now: float) -> bool:
     return now - watched.stepped > max(IDLE_SECONDS, IDLE_STEPS * watched.pace)
 
 
-def _own_row(rows: Rows, row: int, size: int) -> FloatArray:
-    if is_tensor(rows):
+def _own_row(rows: NormalizedRows, place: int, size: int) -> FloatArray:
+    if is_tensor(rows.logits) and rows.logits.device.type != "cpu":
         import torch
 
         torch.accelerator.synchronize()  # the engine's thread may use another stream than this one
-    return copy_row(rows, row, size)
+    return copy_row(rows.logits, int(rows.row_ids[place]), size)

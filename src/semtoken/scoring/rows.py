@@ -1,0 +1,149 @@
+"""Rows of logits with what every reduction of them needs: log normalisers, and which tokens are probable.
+
+A compiled kernel reads rows of large vocabularies on the CPU, in float32 and bfloat16, once and in place. For other
+rows, and where numba is not installed, numpy and torch do the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._arrays import HUGE, FloatArray, IdArray, Rows, is_tensor, levelled, log_normalizers, widened
+from semtoken.vocabulary import BoolArray
+
+LISTED = 8  # other tokens of a step that are listed with an answer
+LEAST_LISTED = 0.01  # the probability from which on they are
+COMPILED_FROM = 16_384
+"""Tokens of a vocabulary from which on compiled code pays for loading numba."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likely:
+    """The most probable tokens of n rows: at most `LISTED` and the chosen one, of at least `LEAST_LISTED`."""
+
+    ids: IdArray
+    """[n, k], -1 where there are fewer."""
+    logits: FloatArray
+    """[n, k] falling."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedRows:
+    """n rows of logits that were read once."""
+
+    logits: Rows
+    """[m, columns]"""
+    row_ids: IdArray
+    """[n] which rows of `logits` they are."""
+    numbers: IdArray
+    """[n] which rows of the batch they were, for messages."""
+    log_normalizers: FloatArray
+    """[n] log-sum-exp of the vocabulary's columns; not finite for a row that holds no distribution."""
+    readable: npt.NDArray[Any] | None = None
+    """The rows as an array that the compiled kernel reads; None where it does not."""
+    likely: Likely | None = None
+    """What the kernel has found; it comes with `readable`."""
+    has_minus_infinity: BoolArray | None = None
+    """[n] of those columns, if it was looked for."""
+
+
+def normalized_rows(
+    rows: Rows, size: int, row_ids: Sequence[int] | IdArray | None = None, *, into: npt.NDArray[Any] | None = None
+) -> NormalizedRows:
+    """Read rows of logits.
+
+    Parameters
+    ----------
+    rows
+        Shape [m, columns], as `as_rows` gives them.
+    size
+        V; columns beyond are padding.
+    row_ids
+        Which rows; default all.
+    into
+        Memory of `kept_rows`: a copy of the rows is left there, and the result refers to it.
+    """
+    chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
+    readable = readable_rows(rows, size)
+    if readable is not None:
+        found = _compiled(rows, readable, size, chosen, into)
+        if not (np.abs(found.log_normalizers) > HUGE).any():
+            return found
+    part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
+    if is_tensor(part) and part.device.type == "cpu":
+        part = widened(part)
+    part, normalizers = levelled(part, log_normalizers(part, size), size)
+    return NormalizedRows(part, np.arange(len(chosen)), chosen, normalizers)
+
+
+def kept_rows(rows: Rows, count: int, size: int, before: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:
+    """Memory for a copy of so many rows, that from before if it is large enough; None for rows of another kind."""
+    readable = readable_rows(rows, size)
+    if readable is None:
+        return None
+    if before is not None and len(before) >= count and before.shape[1] == size and before.dtype == readable.dtype:
+        return before
+    return np.empty((count, size), dtype=readable.dtype)
+
+
+def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
+    """Rows on the CPU as an array that the kernel reads, without a copy if they lie close together; or None."""
+    if not COMPILED_FROM <= size <= rows.shape[1] or not _has_numba():
+        return None
+    if is_tensor(rows):
+        if rows.device.type != "cpu" or str(rows.dtype) != "torch.bfloat16":
+            return None
+        import torch
+
+        readable: npt.NDArray[Any] = rows.contiguous().view(torch.int16).numpy().view(np.uint16)
+    elif rows.dtype == np.float32:
+        readable = np.ascontiguousarray(rows)
+    else:
+        return None
+    return _read_only(readable)
+
+
+@cache
+def _has_numba() -> bool:
+    return find_spec("numba") is not None
+
+
+def _compiled(
+    rows: Rows, readable: npt.NDArray[Any], size: int, chosen: IdArray, into: npt.NDArray[Any] | None
+) -> NormalizedRows:
+    from semtoken.scoring.kernel import normalize
+
+    count = len(chosen)
+    kept = np.empty((0, size), dtype=readable.dtype) if into is None else into[:count]
+    normalizers, minus_infinity = np.empty(count), np.empty(count, dtype=bool)
+    likely = Likely(np.empty((count, LISTED + 1), dtype=np.int64), np.empty((count, LISTED + 1)))
+    least = math.log(LEAST_LISTED)
+    normalize(readable, chosen, size, least, kept, normalizers, minus_infinity, likely.ids, likely.logits)
+    if into is None:
+        return NormalizedRows(rows, chosen, chosen, normalizers, readable, likely, minus_infinity)
+    places, held = np.arange(count), _read_only(kept)
+    return NormalizedRows(_logits_of(kept), places, chosen, normalizers, held, likely, minus_infinity)
+
+
+def _read_only(readable: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view, as the arrays of some callers are read-only: the kernel is compiled once for both."""
+    view = readable.view()
+    view.flags.writeable = False
+    return view
+
+
+def _logits_of(readable: npt.NDArray[Any]) -> Rows:
+    """The logits that such an array holds, without a copy."""
+    if readable.dtype == np.float32:
+        return readable
+    import torch
+
+    return torch.from_numpy(readable.view(np.int16)).view(torch.bfloat16)

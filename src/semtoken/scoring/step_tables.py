@@ -1,0 +1,105 @@
+"""The index tables by which a compiled kernel finds, for a chosen token, the columns of a row that matter.
+
+Lists of different lengths stand one after the other in one array; a second array says where each begins (CSR form).
+They are made once for each pair of clusters and rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._arrays import IdArray
+from semtoken.scoring.endings import KINDS
+from semtoken.vocabulary import BoolArray
+
+if TYPE_CHECKING:
+    from semtoken.scoring.scorer import Scorer
+
+
+class StepTables(NamedTuple):
+    """What `semtoken.scoring.kernel` must know of V tokens, their clusters and the rules."""
+
+    members: IdArray
+    """[V] ids sorted by their label."""
+    cluster_of: IdArray
+    """[V, 2] where the cluster of each token begins and ends in `members`; a numeral has none."""
+    labels: npt.NDArray[np.int32]
+    """[V]"""
+    numeral: BoolArray
+    """[V]"""
+    spelled: IdArray
+    """[V] ids sorted by their spelling."""
+    spelling_of: IdArray
+    """[V, 2] where the tokens of the same spelling begin and end in `spelled`."""
+    letters: IdArray
+    """[V] a number for the first letters of each token."""
+    neutral: BoolArray
+    """[2, V] neutral under the rules where they open an answer, and elsewhere."""
+    paper_neutral: BoolArray
+    """[V] neutral under the paper's rules."""
+    neutral_ids: IdArray
+    """Those tokens."""
+    candidates: IdArray
+    """The tokens that may be in the prefix set of a step, ascending, list by list."""
+    candidates_of: IdArray
+    """[V, 2] where the list of each token begins and ends; empty for a token that does not tell by itself."""
+    tells: BoolArray
+    """[V] tokens whose own text is what the text from there on surely begins with."""
+    decided: BoolArray
+    """[V] those of them whose prefix set no later token can change."""
+    end_ids: IdArray
+    """Tokens that end a value or go on with it, list by list."""
+    end_places: IdArray
+    """Where each of the eight lists begins, by what a step may end (`Endings.asked`)."""
+    end_kinds: IdArray
+    """[V] the classes of `Endings` that a token is in, as bits."""
+    clustering: bool
+    same_spelling: bool
+    same_letters: bool
+    """Only members of the same first letters count."""
+
+
+def step_tables(scorer: Scorer) -> StepTables:
+    """The tables of some clusters and rules."""
+    vocabulary, rules, index = scorer.vocabulary, scorer.rules, scorer.index
+    labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
+    members, cluster_of = _lists_of_equals(labels)
+    cluster_of[vocabulary.numeral] = 0
+    spelled, spelling_of = _lists_of_equals(index.spellings)
+    candidates = index.candidates
+    lists = np.where(index.tells, index.string_of, len(candidates.longer) - 1)
+    end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
+    end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
+    return StepTables(
+        members=members,
+        cluster_of=cluster_of,
+        labels=labels,
+        numeral=vocabulary.numeral,
+        spelled=spelled,
+        spelling_of=spelling_of,
+        letters=scorer.first_letters,
+        neutral=np.stack([scorer.neutral_mask(True), scorer.neutral_mask(False)]),
+        paper_neutral=scorer.paper.neutral_mask(False),
+        neutral_ids=scorer.paper.neutral_ids(False),
+        candidates=candidates.ids,
+        candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
+        tells=index.tells,
+        decided=index.tells & ~candidates.longer[lists],
+        end_ids=np.concatenate(end_ids),
+        end_places=np.cumsum([0, *map(len, end_ids)], dtype=np.int64),
+        end_kinds=np.sum([mask.astype(np.int64) << bit for bit, mask in enumerate(end_masks)], axis=0),
+        clustering=rules.clustering,
+        same_spelling=rules.same_spelling,
+        same_letters=rules.members == "spelling",
+    )
+
+
+def _lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
+    """Ids sorted by a number of each, and where the list of the ids with the same number begins and ends [V, 2]."""
+    order = np.argsort(numbers, kind="stable").astype(np.int64)
+    ordered = numbers[order]
+    sides = [np.searchsorted(ordered, numbers, side=side) for side in ("left", "right")]
+    return order, np.stack(sides, axis=1).astype(np.int64)
