@@ -17,7 +17,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-.PHONY: demo demo-real docs notebooks package test test-slow test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs notebooks package test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -59,6 +59,11 @@ test-engines: $(ENGINES)/installed
 
 test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
+
+# Campaigns against the whole package, in their short form: odd arguments, damaged files, kills. For more of them:
+# make test-hostile HOSTILE="--seed 7 --calls 1000000 --kills 200 --every 1"
+test-hostile: $(VENV)/test.installed
+	$(BIN)/python -m tests.hostile $(HOSTILE)
 
 lint: $(VENV)/test.installed
 	$(BIN)/ruff check

@@ -17,7 +17,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors choices flags _text _arrays _extras _cache _files stopwords",
+    "errors choices flags _text _inputs _arrays _extras _cache _files stopwords",
     "almanac",
     "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
     "tables packing persistence cards record_files",

@@ -158,7 +158,7 @@ def test_the_three_equalities_of_the_worked_example() -> None:
     assert SCORED.uncertainty_under("exact") == pytest.approx(1 - 0.009)
     assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.45 * 0.90 * 0.50 * 0.40)
     assert SCORED.uncertainty_under("meaning") == pytest.approx(1 - 0.475230)
-    with pytest.raises(InvalidInput, match="equality must be 'meaning', 'surface' or 'exact'"):
+    with pytest.raises(InvalidInput, match="'equality' must be one of 'meaning', 'surface', 'exact'"):
         SCORED.uncertainty_under("same")  # type: ignore[arg-type]
 
 

@@ -51,9 +51,9 @@ def test_masks_do_not_change_the_vocabulary() -> None:
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ({"preset": "published"}, "preset must be one of 'paper', 'default'. Got 'published' instead"),
-        ({"function_words": "no"}, "function_words must be one of 'paper', 'whole-word', 'off'. Got 'no' instead"),
-        ({"rules": "published"}, "preset must be one of 'paper', 'default'. Got 'published' instead"),
+        ({"preset": "published"}, "'preset' must be one of 'paper', 'default', got 'published'"),
+        ({"function_words": "no"}, "'function_words' must be one of 'paper', 'whole-word', 'off', got 'no'"),
+        ({"rules": "published"}, "'preset' must be one of 'paper', 'default', got 'published'"),
         ({"rules": ScoringRules(), "clustering": True}, "Give either rules or the switches"),
         ({"rules": "paper", "preset": "paper"}, "Give either rules or preset, not both"),
     ],
@@ -66,8 +66,8 @@ def test_unknown_rules_are_refused(switch: dict[str, Any], message: str) -> None
 @pytest.mark.parametrize(
     ("switch", "message"),
     [
-        ({"equality": "same"}, "equality must be one of 'meaning', 'surface', 'exact'. Got 'same' instead"),
-        ({"members": "some"}, "members must be one of 'all', 'spelling'. Got 'some' instead"),
+        ({"equality": "same"}, "'equality' must be one of 'meaning', 'surface', 'exact', got 'same'"),
+        ({"members": "some"}, "'members' must be one of 'all', 'spelling', got 'some'"),
     ],
 )
 def test_unknown_switches_are_refused(switch: dict[str, Any], message: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import shown
 from semtoken.errors import InvalidInput, InvalidLogits
 
 Rows: TypeAlias = Any
@@ -39,6 +40,8 @@ def as_rows(logits: Any) -> Rows:
     if is_tensor(logits):
         import torch
 
+        if logits.layout != torch.strided or logits.device.type == "meta":
+            raise InvalidLogits("logits must be a dense tensor with content; call to_dense() first.")
         if logits.is_complex() or logits.dtype == torch.bool:
             raise InvalidLogits(f"logits must be real numbers. Got a tensor of {logits.dtype} instead.")
         if not logits.is_floating_point():
@@ -73,8 +76,7 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
         Masked entries, complex numbers, texts, true and false, ragged rows, or what numpy cannot read.
     """
     if is_tensor(values):
-        values = values.detach().cpu()
-        values = values.numpy() if str(values.dtype) != "torch.bfloat16" else values.float().numpy()
+        values = _array_of_tensor(values, name)
     elif isinstance(values, list | tuple) and any(is_tensor(value) for value in values):
         values = [real_numbers(value, name, booleans=booleans) for value in values]
     if isinstance(values, np.ma.MaskedArray):
@@ -83,7 +85,7 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
         values = values.data
     try:
         found = np.asarray(values)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except Exception as error:  # objects convert themselves, and raise what they like
         raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length: {error}.") from error
     if found.dtype.kind == "O":
         found = _numbers_of_objects(found, name)
@@ -92,13 +94,22 @@ def real_numbers(values: Any, name: str, *, booleans: bool = False) -> npt.NDArr
     return found
 
 
+def _array_of_tensor(values: Any, name: str) -> npt.NDArray[Any]:
+    """A tensor as an array; in bfloat16, which numpy does not have, as float32."""
+    try:
+        values = values.detach().cpu()
+        return np.asarray(values.float().numpy() if str(values.dtype) == "torch.bfloat16" else values.numpy())
+    except (TypeError, RuntimeError) as error:  # NotImplementedError, too: sparse, quantised, without content
+        raise InvalidInput(f"'{name}' is a tensor that cannot be read as an array: {error}.") from error
+
+
 def _numbers_of_objects(found: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Numbers that numpy keeps as objects: None for a missing one, integers beyond 2^64, fractions."""
     if any(isinstance(value, str | bytes | complex | list | tuple) for value in found.ravel().tolist()):
         raise InvalidInput(f"'{name}' must hold numbers only, in rows of equal length.")
     try:
         return found.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # as above
         raise InvalidInput(f"'{name}' must hold numbers only: {error}.") from error
 
 
@@ -114,16 +125,18 @@ def as_ids(token_ids: Any) -> list[int]:
     if isinstance(token_ids, np.ma.MaskedArray) and np.any(token_ids.mask):
         raise InvalidInput("token_ids has masked entries. Leave them out first.")
     try:
-        values = iter(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)
-    except TypeError as error:
-        raise InvalidInput(f"token_ids must be a list of whole numbers. Got {token_ids!r:.60} instead.") from error
+        values = list(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)
+    except Exception as error:  # as above
+        raise InvalidInput(f"token_ids must be a list of whole numbers. Got {shown(token_ids)} instead.") from error
     for value in values:
         try:
             if isinstance(value, bool):
                 raise TypeError("true and false are no token ids")
             ids.append(operator.index(value))
-        except TypeError as error:
-            raise InvalidInput(f"token_ids must be whole numbers. Got {value!r} at step {len(ids)} instead.") from error
+        except Exception as error:
+            raise InvalidInput(
+                f"token_ids must be whole numbers. Got {shown(value)} at step {len(ids)} instead."
+            ) from error
     return ids
 
 

@@ -22,7 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken import persistence
+from semtoken._arrays import real_numbers
 from semtoken._extras import require
+from semtoken._inputs import instance
 from semtoken.almanac import ALMANAC, almanac_clusters_path
 from semtoken.cards import CARD_CLUSTERS, write_card
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
@@ -94,7 +96,7 @@ class TokenClusters:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", _checked_labels(self.labels, self.vocabulary))
-        object.__setattr__(self, "provenance", _plain(self.provenance or {}))
+        object.__setattr__(self, "provenance", _plain({} if self.provenance is None else self.provenance))
 
     @classmethod
     def from_model(
@@ -431,7 +433,8 @@ def neutral_hash(vocabulary: Vocabulary) -> str:
 
 
 def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
-    array = np.asarray(labels)
+    instance(vocabulary, Vocabulary, "vocabulary")
+    array = real_numbers(labels, "labels")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"labels must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}."
@@ -454,6 +457,6 @@ def _plain(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """The same values as JSON gives them back, so that saving and loading changes nothing."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(dict(provenance), default=_plain_number))
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # objects convert themselves, and raise what they like
         raise InvalidInput(f"provenance must hold plain values that JSON can store: {error}") from error
     return plain

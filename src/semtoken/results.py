@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken._extras import require
+from semtoken._inputs import instance, listed, one_of
 from semtoken._text import shortened
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput
@@ -304,6 +305,7 @@ class ScoredResponse:
 
         Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
         """
+        one_of("equality", equality, get_args(Equality))
         if self.empty:
             return 1.0
         return -math.expm1(math.fsum(token.log_probability_under(equality) for token in self.tokens)) + 0.0
@@ -458,7 +460,8 @@ def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:
         pandas is not installed.
     """
     pandas = require("pandas", extra="frames")
-    return pandas.DataFrame([_flat(response) for response in responses])
+    answers = [instance(one, ScoredResponse, "responses") for one in listed(responses, "responses")]
+    return pandas.DataFrame([_flat(answer) for answer in answers])
 
 
 def _flat(response: ScoredResponse) -> dict[str, Any]:

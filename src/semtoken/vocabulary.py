@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import as_ids
 from semtoken._tokenizers import REPLACEMENT, read_tokens
 from semtoken.errors import VocabularyError, VocabularyMismatch
 from semtoken.stopwords import english_stopwords
@@ -153,7 +154,7 @@ class Vocabulary:
 
         Blanks before punctuation are kept, also where the tokenizer would clean them up.
         """
-        parts = self.parts(token_ids)
+        parts = self.parts(self.checked_ids(token_ids))
         text = self._join(parts)
         if parts and not self.texts[parts[0]].startswith(" ") and text.startswith(" "):
             return text[1:]
@@ -194,6 +195,7 @@ class Vocabulary:
 
         Tokens that share one character all carry its range; special tokens carry an empty one.
         """
+        token_ids = self.checked_ids(token_ids)
         length = len(self.decode(token_ids))
         parts = self.parts(token_ids)
         spans = self._spans(parts)
@@ -239,13 +241,28 @@ class Vocabulary:
         return frozenset(positions)
 
     def check_ids(self, token_ids: Sequence[int]) -> None:
-        """Raise `VocabularyError` if an id lies outside 0..V-1."""
-        for step, token in enumerate(token_ids):
-            if not 0 <= token < self.size:
-                raise VocabularyError(
-                    f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
-                    f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"
-                )
+        """Raise `VocabularyError` if an id lies outside 0..V-1, `InvalidInput` if it is no whole number."""
+        self.checked_ids(token_ids)
+
+    def checked_ids(self, token_ids: Any) -> list[int]:
+        """Ids of any form as a list.
+
+        Raises
+        ------
+        InvalidInput
+            What is no whole number.
+        VocabularyError
+            An id outside 0..V-1.
+        """
+        plain = type(token_ids) is list and set(map(type, token_ids)) <= {int}  # most are, and this costs little
+        ids: list[int] = token_ids if plain else as_ids(token_ids)
+        if ids and not 0 <= min(ids) <= max(ids) < self.size:
+            step, token = next((step, token) for step, token in enumerate(ids) if not 0 <= token < self.size)
+            raise VocabularyError(
+                f"Token id {token} at step {step} is out of range: the vocabulary has {self.size:,} tokens "
+                f"(ids 0 to {self.size - 1:,}). Were these ids made with another tokenizer?"
+            )
+        return ids
 
     def require_same(self, other: Vocabulary, *, mine: str, theirs: str) -> None:
         """Raise `VocabularyMismatch` saying what differs, unless both vocabularies are the same."""

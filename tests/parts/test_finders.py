@@ -97,7 +97,7 @@ def test_what_is_unknown_is_refused() -> None:
     answer = answer_of([b"abc"], [-0.1])
     with pytest.raises(InvalidInput, match="by must be"):
         parts_of(answer, "paragraph")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="equality must be"):
+    with pytest.raises(InvalidInput, match="'equality' must be"):
         parts_of(answer, "word", equality="same")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="schema must be"):
         parts_of(answer, "field", schema=3)

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from semtoken._inputs import one_of
 from semtoken.choices import Algorithm, Linkage, Metric
 from semtoken.clustering import memory
 from semtoken.clustering.agglomerative import agglomerate
@@ -199,5 +200,4 @@ def _check_numbers(n_clusters: int | Sequence[int], n: int) -> tuple[int, ...]:
 def _check_choices(**given: str) -> None:
     choices = {"algorithm": Algorithm, "linkage": Linkage, "metric": Metric}
     for name, value in given.items():
-        if value not in get_args(choices[name]):
-            raise InvalidInput(f"{name} must be one of {', '.join(get_args(choices[name]))}; not {value!r}.")
+        one_of(name, value, get_args(choices[name]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from semtoken._inputs import whole
 from semtoken.errors import InsufficientMemory
 
 DEFAULT_SHARE = 0.7
@@ -29,7 +30,7 @@ def peak_rss() -> int:
 
 def budget(requested: int | None) -> int:
     """Bytes that clustering may take beyond the table itself."""
-    return int(DEFAULT_SHARE * available()) if requested is None else int(requested)
+    return int(DEFAULT_SHARE * available()) if requested is None else whole(requested, "memory_budget")
 
 
 def check(needed: int, allowed: int, *, what: str, alternatives: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from semtoken._arrays import real_numbers
 from semtoken._extras import require
 from semtoken.choices import Metric
 from semtoken.errors import InvalidInput
@@ -157,10 +158,13 @@ def _as_numpy(part: Any) -> Array:
     if type(part).__module__.split(".")[0] == "torch":
         import torch  # already loaded: we were given one of its tensors
 
+        if part.layout != torch.strided or part.device.type == "meta":
+            raise InvalidInput("The token table must be a dense tensor with content; call to_dense() first.")
         part = part.detach().cpu()
         part = part.view(torch.uint16) if part.dtype == torch.bfloat16 else part
         part = part.numpy()
-    part = np.asarray(part)
+    part = real_numbers(part, "table")
+    part = part.astype(part.dtype.newbyteorder("="), copy=False)
     if part.dtype == np.float64:
         with np.errstate(over="ignore"):  # what overflows is refused below as infinite
             part = part.astype(np.float32)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from semtoken._arrays import as_ids
+from semtoken._inputs import listed
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep, TopToken
 from semtoken.engine_tokens.values import (
@@ -316,11 +317,11 @@ def as_top_steps(steps: Any, token_ids: Sequence[int] | None = None) -> list[Top
     BackendError
         A step has no log-probability: the engine left it out.
     """
-    listed = _as_list(steps)
-    ids: list[Any] = [None] * len(listed) if token_ids is None else as_ids(token_ids)
-    if len(ids) != len(listed):
-        raise InvalidInput(f"There are {len(listed)} steps and {len(ids)} token ids; each step needs one.")
-    pairs = enumerate(zip(listed, ids, strict=True))
+    entries = _as_list(steps)
+    ids: list[Any] = [None] * len(entries) if token_ids is None else as_ids(token_ids)
+    if len(ids) != len(entries):
+        raise InvalidInput(f"There are {len(entries)} steps and {len(ids)} token ids; each step needs one.")
+    pairs = enumerate(zip(entries, ids, strict=True))
     found = _step_list(_step(step, chosen, f"steps[{i}]") for i, (step, chosen) in pairs)
     if found.problem is not None:
         raise BackendError(found.problem)
@@ -351,7 +352,7 @@ def _as_list(steps: Any) -> list[Any]:
             f"The steps must be a list with one entry a token, got {type(found).__name__}. If the reply has no "
             "log-probabilities, ask for them (`logprobs`, `top_logprobs`); some servers leave them out silently."
         )
-    return list(found)
+    return listed(found, "steps")
 
 
 def _field(item: Any, name: str) -> Any:

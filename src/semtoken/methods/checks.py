@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._arrays import real_numbers
+from semtoken._inputs import listed, shown
 from semtoken.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,9 +55,18 @@ def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
 
 def sample_log_probs(values: Rows, name: str = "sample_logprobs") -> list[FloatArray]:
     """One array of log-probabilities per sample, at least one sample."""
-    if len(values) == 0:
+    rows = listed(values, name)
+    if not rows:
         raise InvalidInput(f"'{name}' is empty: give at least one sample.")
-    return [log_probs(row, f"{name}[{m}]") for m, row in enumerate(values)]
+    return [log_probs(row, f"{name}[{m}]") for m, row in enumerate(rows)]
+
+
+def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:
+    """One true or false an item, which may be spelled 1 and 0."""
+    array = real_numbers(values, name, booleans=True)
+    if array.ndim != 1 or not np.isin(array, (0, 1)).all():
+        raise InvalidInput(f"'{name}' must be a list of true and false, got {shown(values)}.")
+    return array.astype(bool)
 
 
 def square(values: npt.ArrayLike, name: str, *, low: float, high: float) -> FloatArray:
@@ -105,11 +115,12 @@ def indices(values: npt.ArrayLike, name: str, *, below: int | None = None) -> In
 def nli_classes(values: Iterable[Any], name: str) -> IntArray:
     """NLI classes given as 0, 1, 2 or by name, as 0 contradiction, 1 neutral, 2 entailment."""
     classes = []
-    for value in values:
+    for value in listed(values, name):
         found = _CLASS_OF_NAME.get(value.lower()) if isinstance(value, str) else value
         if not _is_whole(found) or found not in (CONTRADICTION, NEUTRAL, ENTAILMENT):
             raise InvalidInput(
-                f"'{name}' holds {value!r}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or 'entailment'."
+                f"'{name}' holds {shown(value)}; an NLI class is 0 or 'contradiction', 1 or 'neutral', 2 or "
+                "'entailment'."
             )
         classes.append(int(found))
     return np.array(classes, dtype=np.int64)
@@ -117,13 +128,6 @@ def nli_classes(values: Iterable[Any], name: str) -> IntArray:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
-    """Refuse an option that does not exist, and list those that do."""
-    allowed = tuple(allowed)
-    if value not in allowed:
-        raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
 
 
 def log_sum_exp(values: FloatArray) -> float:
@@ -136,9 +140,16 @@ def log_sum_exp(values: FloatArray) -> float:
 
 def total(values: FloatArray) -> float:
     """Exactly rounded sum, so that the order of samples cannot show, and never -0.0."""
-    return math.fsum(values.tolist()) + 0.0
+    try:
+        return math.fsum(values.tolist()) + 0.0
+    except OverflowError:  # the sum is beyond the largest float
+        return float(np.sum(values))
 
 
 def mean(values: Sequence[float] | FloatArray) -> float:
     """Exactly rounded mean, never -0.0."""
-    return total(np.asarray(values, dtype=np.float64)) / len(values) + 0.0
+    numbers = np.asarray(values, dtype=np.float64)
+    whole = total(numbers)
+    if math.isinf(whole) and np.isfinite(numbers).all():
+        whole, numbers = total(numbers / len(numbers)), numbers[:1]
+    return whole / len(numbers) + 0.0

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import string
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import is_tensor
+from semtoken._inputs import listed, one_of
+from semtoken._inputs import text as checked_text
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     CONTRADICTION,
@@ -15,10 +19,10 @@ from semtoken.methods.checks import (
     NEUTRAL,
     IntArray,
     Rows,
+    booleans,
     log_probs,
     log_sum_exp,
     nli_classes,
-    one_of,
     same_count,
 )
 from semtoken.stopwords import english_stopwords
@@ -28,7 +32,7 @@ _AROUND_A_TOKEN = string.punctuation + string.whitespace
 
 def token_text(text: str) -> str:
     """A decoded token as the NLI model sees it: ASCII punctuation and white space stripped at both ends."""
-    return text.strip(_AROUND_A_TOKEN)
+    return checked_text(text, "text").strip(_AROUND_A_TOKEN)
 
 
 def is_function_word_text(text: str) -> bool:
@@ -88,22 +92,19 @@ def ccp(
     """
     one_of("directions", directions, ("both", "chosen_to_alternative"))
     one_of("scale", scale, ("negative_product", "negative_log_product"))
-    steps = len(alternative_logprobs_chosen_first)
+    rows = listed(alternative_logprobs_chosen_first, "alternative_logprobs_chosen_first")
+    forward = listed(nli_chosen_to_alternative, "nli_chosen_to_alternative")
+    backward = listed(nli_alternative_to_chosen, "nli_alternative_to_chosen")
+    steps = len(rows)
     if steps == 0:
         raise InvalidInput("'alternative_logprobs_chosen_first' is empty: give at least one step.")
-    same_count("nli_chosen_to_alternative", len(nli_chosen_to_alternative), "the log-probabilities", steps)
-    same_count("nli_alternative_to_chosen", len(nli_alternative_to_chosen), "the log-probabilities", steps)
-    skipped = np.zeros(steps, bool) if is_function_word is None else np.asarray(is_function_word, dtype=bool)
+    same_count("nli_chosen_to_alternative", len(forward), "the log-probabilities", steps)
+    same_count("nli_alternative_to_chosen", len(backward), "the log-probabilities", steps)
+    skipped = np.zeros(steps, bool) if is_function_word is None else booleans(is_function_word, "is_function_word")
     same_count("is_function_word", skipped.size, "the log-probabilities", steps)
     log_factors = []
     for step in range(steps):
-        factor = _log_agreement(
-            alternative_logprobs_chosen_first[step],
-            nli_chosen_to_alternative[step],
-            nli_alternative_to_chosen[step],
-            directions,
-            step,
-        )
+        factor = _log_agreement(rows[step], forward[step], backward[step], directions, step)
         log_factors.append(0.0 if skipped[step] else factor)
     log_product = math.fsum(log_factors)
     return -log_product + 0.0 if scale == "negative_log_product" else -math.exp(log_product) + 0.0
@@ -116,14 +117,19 @@ def _log_agreement(
     log_p = log_probs(alternatives, f"alternative_logprobs_chosen_first[{step}]")
     if log_p[0] == -math.inf:
         raise InvalidInput(f"'alternative_logprobs_chosen_first[{step}]' gives the chosen token the probability 0.")
-    ahead = nli_classes(np.asarray(forward).tolist(), f"nli_chosen_to_alternative[{step}]")
-    back = nli_classes(np.asarray(backward).tolist(), f"nli_alternative_to_chosen[{step}]")
+    ahead = nli_classes(_plain(forward), f"nli_chosen_to_alternative[{step}]")
+    back = nli_classes(_plain(backward), f"nli_alternative_to_chosen[{step}]")
     same_count(f"nli_chosen_to_alternative[{step}]", ahead.size, "its log-probabilities", log_p.size)
     same_count(f"nli_alternative_to_chosen[{step}]", back.size, "its log-probabilities", log_p.size)
     classes = ahead if directions == "chosen_to_alternative" else _both_directions(ahead, back)
     classes[0] = ENTAILMENT
     agreeing = log_sum_exp(log_p[classes == ENTAILMENT])
     return min(agreeing - log_sum_exp(log_p[classes != NEUTRAL]), 0.0)
+
+
+def _plain(classes: Any) -> Any:
+    """Of arrays and tensors a list; classes may be numbers or names."""
+    return classes.tolist() if isinstance(classes, np.ndarray) or is_tensor(classes) else classes
 
 
 def _both_directions(ahead: IntArray, back: IntArray) -> IntArray:

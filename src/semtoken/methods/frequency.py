@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.methods.checks import FloatArray, one_of, square, total, within
+from semtoken._inputs import one_of, real
+from semtoken.methods.checks import FloatArray, square, total
 
 
 def conu(
@@ -50,7 +51,8 @@ def conu(
     0.6
     """
     one_of("variant", variant, ("talk_formula", "released_code_one_minus_frequency"))
-    within(np.array([lambda_], dtype=np.float64), "lambda_", low=0.0, high=1.0)
+    real(lambda_, "lambda_", low=0.0, high=1.0)
+    real(threshold, "threshold")
     one_way = np.clip(square(similarity, "similarity", low=-1.0, high=1.0), 0.0, 1.0)
     alike = 0.5 * (one_way + one_way.T)
     np.fill_diagonal(alike, 1.0)

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import listed, one_of, real, text
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, FloatArray, indices, one_of, square, total
+from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, FloatArray, indices, square, total
 from semtoken.methods.semantic import pair_logits
 
 _SMALLEST_DEGREE = 1e-12
@@ -76,7 +77,7 @@ def jaccard_affinity(texts: Sequence[str]) -> FloatArray:
     ----------
     Lin et al. 2024, "Generating with confidence", Jaccard similarity.
     """
-    words = [frozenset(text.lower().split()) for text in texts]
+    words = [frozenset(text(one, "texts").lower().split()) for one in listed(texts, "texts")]
     return np.array([[len(a & b) / len(a | b) if a | b else 1.0 for b in words] for a in words], dtype=np.float64)
 
 
@@ -163,7 +164,7 @@ def ecc(
         affinity=affinity,
     )
     eigenvalues, vectors = _laplacian_spectrum(weights)
-    kept = vectors[:, eigenvalues < threshold]
+    kept = vectors[:, eigenvalues < real(threshold, "threshold")]
     spread = kept.shape[1] - total(kept.sum(axis=0) ** 2) / len(weights)
     return round(math.sqrt(max(spread, 0.0)), 6)
 
@@ -211,7 +212,7 @@ def deg(
 
 def _agreement(nli_logits: npt.ArrayLike | None, temperature: float, affinity: str) -> FloatArray:
     """Probability of entailment, or of anything but contradiction, with 1 on the diagonal."""
-    if not 0 < temperature < math.inf:
+    if not real(temperature, "temperature") > 0:
         raise InvalidInput(f"'temperature' must be a positive number, got {temperature!r}.")
     name = "nli_logits_unique_contra_neutral_entail"
     logits = pair_logits([] if nli_logits is None else nli_logits, name) / temperature

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._arrays import as_ids
+from semtoken._inputs import one_of
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import FloatArray, log_sum_exp, numbers, one_of
+from semtoken.methods.checks import FloatArray, log_sum_exp, numbers
 
 _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
 

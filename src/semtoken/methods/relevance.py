@@ -7,14 +7,15 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import flag, listed, one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     FloatArray,
     Rows,
+    booleans,
     log_probs,
     log_sum_exp,
     mean,
-    one_of,
     same_count,
     sample_log_probs,
     similarities,
@@ -67,7 +68,7 @@ def token_sar(
     name = "similarity_to_full_without_token"
     relevance = 1.0 - similarities(similarity_to_full_without_token, name, dimensions=1)
     if special is not None:
-        mask = np.asarray(special, dtype=bool)
+        mask = booleans(special, "special")
         same_count("special", mask.size, "greedy_logprobs", tokens.size)
         relevance = np.where(mask, 0.0, relevance)
     return _weighted_surprise(tokens, relevance, name, zero_relevance)
@@ -165,9 +166,10 @@ def sar(
 
 def _surprises(samples: list[FloatArray], values: Rows, name: str, zero_relevance: str, *, invert: bool) -> list[float]:
     """TokenSAR of every sample, from relevances or (`invert`) from similarities."""
-    same_count(name, len(values), "sample_logprobs", len(samples))
+    rows = listed(values, name)
+    same_count(name, len(rows), "sample_logprobs", len(samples))
     surprises = []
-    for m, (row, given) in enumerate(zip(samples, values, strict=True)):
+    for m, (row, given) in enumerate(zip(samples, rows, strict=True)):
         relevance = similarities(given, f"{name}[{m}]", dimensions=1)
         relevance = 1.0 - relevance if invert else relevance
         surprises.append(_weighted_surprise(row, relevance, f"{name}[{m}]", zero_relevance))
@@ -185,11 +187,11 @@ def _weighted_surprise(tokens: FloatArray, relevance: FloatArray, name: str, zer
 
 
 def _supported_entropy(log_p: FloatArray, similarity: npt.ArrayLike, t: float, symmetric: bool) -> float:
-    if not 0 < t < math.inf:
+    if not real(t, "t") > 0:
         raise InvalidInput(f"'t' must be a positive number, got {t!r}.")
     support = np.clip(square(similarity, "similarity", low=-1.0, high=1.0), 0.0, 1.0)
     same_count("similarity", len(support), "sample_logprobs", log_p.size)
-    if symmetric:
+    if flag(symmetric, "symmetric"):
         support = 0.5 * (support + support.T)
     log_support = np.log(np.maximum(support, _SMALLEST_SIMILARITY)) - math.log(t)
     np.fill_diagonal(log_support, 0.0)  # an answer supports itself with its own probability

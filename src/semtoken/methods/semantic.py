@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import one_of
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     CONTRADICTION,
@@ -21,7 +22,6 @@ from semtoken.methods.checks import (
     mean,
     nli_classes,
     numbers,
-    one_of,
     same_count,
     sample_log_probs,
     total,
@@ -189,7 +189,10 @@ def semantic_entropy(
 
 def _label_grid(values: npt.ArrayLike, name: str) -> IntArray:
     """NLI classes of all ordered pairs, [U, U]."""
-    grid = np.array(values, dtype=object)
+    try:
+        grid = np.array(values, dtype=object)
+    except Exception as error:  # objects convert themselves, and raise what they like
+        raise InvalidInput(f"'{name}' must hold NLI classes: {error}.") from error
     if grid.ndim != 2 or grid.shape[0] != grid.shape[1] or grid.size == 0:
         raise InvalidInput(f"'{name}' must be square, one row and column per text, got the shape {grid.shape}.")
     return nli_classes(grid.ravel().tolist(), name).reshape(grid.shape)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import one_of, real
 from semtoken.errors import InvalidInput
-from semtoken.methods.checks import numbers, one_of
+from semtoken.methods.checks import numbers
 
 
 def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str = "cov_over_d_minus_1_log10") -> float:
@@ -50,9 +49,12 @@ def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str =
         raise InvalidInput("'embeddings' holds infinities; were the states recorded in half precision?")
     if features < 2:
         raise InvalidInput(f"'embeddings' must have at least 2 features per sample, got {features}.")
-    if not 0 < alpha < math.inf:
+    alpha = real(alpha, "alpha")
+    if not alpha > 0:
         raise InvalidInput(f"'alpha' must be a positive number, got {alpha!r}.")
     centred = states - states.mean(axis=1, keepdims=True)
+    if not np.isfinite(np.square(centred).sum()):
+        raise InvalidInput("'embeddings' holds numbers whose squares are too large to be added up.")
     squares = np.zeros(samples)
     singular = np.linalg.svd(centred, compute_uv=False)
     squares[: singular.size] = singular**2

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from semtoken._inputs import instance, shown
 from semtoken.errors import InvalidInput, MissingStatistic
 from semtoken.generation import Generation
 from semtoken.methods.claims import ccp, is_function_word_text
@@ -79,8 +80,9 @@ def score(name: str, generation: Generation, **options: Any) -> float:
     InvalidInput
         There is no such method, or a record cannot be used.
     """
-    if name not in METHODS:
-        raise InvalidInput(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
+    if not isinstance(name, str) or name not in METHODS:
+        raise InvalidInput(f"There is no method {shown(name)}; there are {', '.join(METHODS)}.")
+    instance(generation, Generation, "generation")
     method = METHODS[name]
     missing = [field for field in method.needs if getattr(generation, field) is None]
     if missing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import whole
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     Answers,
@@ -15,6 +16,8 @@ from semtoken.metrics.inputs import (
     same_length,
     vector,
 )
+
+MOST_BINS = 10_000
 
 
 def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, n_bins: int = 15) -> float:
@@ -52,8 +55,7 @@ def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike
 
 def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, *, n_bins: int = 15) -> Prepared:
     """`expected_calibration_error` as a function of multiplicities."""
-    if n_bins < 1:
-        raise InvalidInput(f"'n_bins' must be at least 1, got {n_bins}.")
+    whole(n_bins, "n_bins", low=1, high=MOST_BINS)
     answers = _with_confidence(confidence, correct)
     bins = np.clip(np.ceil(answers.score * n_bins).astype(int) - 1, 0, n_bins - 1)
     membership = np.eye(n_bins)[bins]  # [n, bins]

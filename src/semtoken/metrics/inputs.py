@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken._arrays import real_numbers
+from semtoken._inputs import one_of, shown
 from semtoken.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 
 logger = logging.getLogger("semtoken.metrics")
+
+MOST_DRAWS = 10**7  # resamples or exchanges in one call
 
 
 class UndefinedMetric(RuntimeWarning):
@@ -53,6 +57,14 @@ class Prepared:
         return float(self.weighted(np.ones((1, self.answers.target.size)))[0])
 
 
+def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
+    """The name of a metric that was given by name or as the function itself, or `InvalidInput`."""
+    for name, function in functions.items():
+        if metric is function or (isinstance(metric, str) and metric == name):
+            return name
+    raise InvalidInput(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
+
+
 def evaluate(prepared: Prepared, name: str) -> float:
     """The value of a prepared metric; an undefined one is NaN and warns."""
     if prepared.undefined:
@@ -79,13 +91,12 @@ def judged_answers(
     score, labels = score[judged], labels[judged]
     if np.isinf(labels).any():
         raise InvalidInput(f"'{target_name}' holds an infinite value; give a finite number, or NaN if not judged.")
+    one_of("non_finite", non_finite, ("worst", "lm_polygraph"))
     missing = np.isnan(score) | (score == np.inf)
     if non_finite == "worst":
         score = np.where(missing, np.inf, score)
-    elif non_finite == "lm_polygraph":
-        score = np.where(np.isnan(score) | (score == -np.inf), -1e7, np.where(missing, 1e7, score))
     else:
-        raise InvalidInput(f"'non_finite' must be 'worst' or 'lm_polygraph', got {non_finite!r}.")
+        score = np.where(np.isnan(score) | (score == -np.inf), -1e7, np.where(missing, 1e7, score))
     n_missing = int(missing.sum())
     if n_missing:
         logger.warning("%d of %d uncertainties are NaN or +inf (non_finite=%r)", n_missing, score.size, non_finite)

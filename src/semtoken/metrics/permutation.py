@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
-from semtoken.metrics.inputs import FloatArray, Prepared, same_length, vector
+from semtoken._inputs import whole
+from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of, same_length, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 
 _CELLS_PER_BLOCK = 2_000_000
@@ -18,7 +18,7 @@ Differences: TypeAlias = Callable[[npt.NDArray[np.bool_]], FloatArray]
 """Which answers are exchanged, [b, n] -> metric of the first column minus that of the second, [b]."""
 Prepare: TypeAlias = Callable[..., tuple[Differences, str]]
 """Two columns of ranks and the judgements -> differences, and why there are none."""
-_NAMES: dict[Callable[..., float], str] = {function: function.__name__ for function in (auroc, prr, aurc)}
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {"auroc": auroc, "prr": prr, "aurc": aurc}
 
 
 def permutation_test(
@@ -62,11 +62,9 @@ def permutation_test(
     Bandos, Rockette and Gur 2005, "A permutation test sensitive to differences in areas for comparing ROC curves from a
     paired design", Statistics in Medicine 24. Phipson and Smyth 2010, "Permutation p-values should never be zero".
     """
-    name = metric if isinstance(metric, str) else _NAMES.get(metric, repr(metric))
-    if name not in _PREPARE:
-        raise InvalidInput(f"'metric' must be one of {', '.join(_PREPARE)}, got {name}.")
-    if n_permutations < 1:
-        raise InvalidInput(f"'n_permutations' must be at least 1, got {n_permutations}.")
+    name = name_of(metric, _FUNCTIONS)
+    whole(n_permutations, "n_permutations", low=1, high=MOST_DRAWS)
+    whole(seed, "seed", low=0)
     target = vector(correct, "correct")
     ranks = []
     for argument, values in (("uncertainty_a", uncertainty_a), ("uncertainty_b", uncertainty_b)):

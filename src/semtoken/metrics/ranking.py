@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     Answers,
@@ -140,6 +141,7 @@ def rejection_areas(
 
     All three are NaN when there is no answer or all have the same quality.
     """
+    max_rejection = _checked_options(max_rejection, ties, random)
     answers = _rescaled(judged_answers(uncertainty, quality, target_name="quality", non_finite=non_finite))
     if answers is None:
         return RejectionAreas(float("nan"), float("nan"), float("nan"))
@@ -221,10 +223,7 @@ def prepare_prr(
     non_finite: str = "worst",
 ) -> Prepared:
     """`prr` as a function of multiplicities."""
-    if not 0 < max_rejection <= 1:
-        raise InvalidInput(f"'max_rejection' must lie in (0, 1], got {max_rejection!r}.")
-    _one_of("ties", ties, "average", "stable")
-    _one_of("random", random, "expected", "monte_carlo")
+    max_rejection = _checked_options(max_rejection, ties, random)
     answers = judged_answers(uncertainty, quality, target_name="quality", non_finite=non_finite)
     rescaled = _rescaled(answers)
     if rescaled is None:
@@ -355,6 +354,11 @@ def _never(weights: FloatArray) -> FloatArray:
     return np.full(len(weights), np.nan)
 
 
-def _one_of(name: str, value: str, *allowed: str) -> None:
-    if value not in allowed:
-        raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
+def _checked_options(max_rejection: float, ties: str, random: str) -> float:
+    """The largest share that is rejected; `InvalidInput` unless all three are what they may be."""
+    share = real(max_rejection, "max_rejection")
+    if not 0 < share <= 1:
+        raise InvalidInput(f"'max_rejection' must lie in (0, 1], got {max_rejection!r}.")
+    one_of("ties", ties, ("average", "stable"))
+    one_of("random", random, ("expected", "monte_carlo"))
+    return share

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import real, whole
 from semtoken.errors import InvalidInput
 from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
-from semtoken.metrics.inputs import FloatArray, Prepared
+from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of
 from semtoken.metrics.permutation import ORDER_METRICS, permutation_test
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 
 _CELLS_PER_BLOCK = 1_000_000
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {
+    "auroc": auroc,
+    "prr": prr,
+    "aurc": aurc,
+    "expected_calibration_error": expected_calibration_error,
+}
 
 _PREPARE: dict[str, Callable[..., Prepared]] = {
     "auroc": prepare_auroc,
     "prr": prepare_prr,
     "aurc": prepare_aurc,
     "expected_calibration_error": prepare_calibration_error,
-}
-_NAMES: dict[Callable[..., float], str] = {
-    function: function.__name__ for function in (auroc, prr, aurc, expected_calibration_error)
 }
 
 
@@ -256,6 +260,7 @@ def resample(
         As in `bootstrap`.
     """
     name = _check(metric, n_resamples)
+    whole(seed, "seed", low=0)
     prepared = _PREPARE[name](uncertainty, correct, **options)
     values = np.empty(0)
     if not prepared.undefined:
@@ -274,11 +279,8 @@ def resample(
 
 
 def _check(metric: str | Callable[..., float], n_resamples: int) -> str:
-    name = metric if isinstance(metric, str) else _NAMES.get(metric, repr(metric))
-    if name not in _PREPARE:
-        raise InvalidInput(f"'metric' must be one of {', '.join(_PREPARE)}, got {name}.")
-    if n_resamples < 1:
-        raise InvalidInput(f"'n_resamples' must be at least 1, got {n_resamples}.")
+    name = name_of(metric, _FUNCTIONS)
+    whole(n_resamples, "n_resamples", low=1, high=MOST_DRAWS)
     return name
 
 
@@ -293,7 +295,7 @@ def _multiplicities(n: int, n_resamples: int, seed: int) -> Iterator[FloatArray]
 
 
 def _interval(values: FloatArray, confidence_level: float) -> tuple[float, float]:
-    if not 0 < confidence_level < 1:
+    if not 0 < real(confidence_level, "confidence_level") < 1:
         raise InvalidInput(f"'confidence_level' must lie between 0 and 1, got {confidence_level}.")
     defined = values[~np.isnan(values)]
     if defined.size == 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
+from semtoken._inputs import listed, one_of, shown
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
@@ -74,8 +75,8 @@ def parts_of(
     MissingExtra
         A library that splits text is not installed.
     """
-    if equality is not None and equality not in get_args(Equality):
-        raise InvalidInput(f"equality must be one of {', '.join(get_args(Equality))}. Got {equality!r} instead.")
+    if equality is not None:
+        one_of("equality", equality, get_args(Equality))
     tokens = answer if isinstance(answer, AnswerTokens) else answer_tokens(answer, constrained=constrained)
     schema = as_schema(schema)
     shift, aligned = _place_of(text, tokens.text)
@@ -109,7 +110,8 @@ def _found(
     """What there is of a kind in a text; whether it is complete; which fields are missing."""
     if callable(by):
         return _by_finder(by, text), True, []
-    match by:
+    kind: object = by
+    match kind if isinstance(kind, str) else None:
         case "word":
             return find_words(text), True, []
         case "phrase":
@@ -129,11 +131,11 @@ def _found(
             document = find_json(text)
             fields = find_fields(text, document, schema, keys=keys, containers=containers)
             return fields, document.complete, missing_fields(document, schema)
-    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {by!r} instead.")
+    raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {shown(by)} instead.")
 
 
 def _by_finder(finder: Finder, text: str) -> Iterator[Found]:
-    for given in finder(text):
+    for given in listed(finder(text), "what the finder gives"):
         try:
             start, end, *label = given
             inside = 0 <= start <= end <= len(text)

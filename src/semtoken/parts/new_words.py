@@ -10,6 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from semtoken._inputs import text
 from semtoken.stopwords import english_stopwords
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 def new_words(answer: ScoredResponse, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the words that are no English function words and do not stand in the question."""
-    asked = {word.lower() for word in _WORD.findall(question)}
+    asked = {word.lower() for word in _WORD.findall(text(question, "question"))}
     leave_out = asked | set(english_stopwords())
     return [match.span() for match in _WORD.finditer(answer.text) if match[0].lower() not in leave_out]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from semtoken._inputs import real
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Reply, Shape
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
@@ -41,6 +42,8 @@ def read_payload(reply: Any, format: str | None = None, *, temperature: float | 
     BackendError
         The reply reports an error of the server.
     """
+    if temperature is not None:
+        real(temperature, "temperature", low=0)
     values = plain(reply)
     if isinstance(values, str | bytes | bytearray | memoryview):
         text = values if isinstance(values, str) else bytes(values)
@@ -90,6 +93,10 @@ def _is_batch(values: list[Any]) -> bool:
 
 def _read_stream(chunks: Iterable[Any], format: str | None, temperature: float | None) -> Payload:
     stream = PayloadStream(format, temperature=temperature)
-    for chunk in chunks:
+    try:
+        several = iter(chunks)
+    except Exception as error:  # an array without dimensions, an object that raises what it likes
+        raise InvalidInput(f"A reply must be JSON, a dict or a client's object: {error}.") from error
+    for chunk in several:
         stream.feed(chunk)
     return stream.finish()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from semtoken._inputs import instance, one_of, text
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.choices import FunctionWords, Preset, SegmentKind
 from semtoken.clusters import TokenClusters
@@ -77,6 +78,12 @@ def score_payload(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
+    instance(clusters, TokenClusters, "clusters")
+    one_of("segment", segment, get_args(SegmentKind))
+    if distribution is not None:
+        one_of("distribution", distribution, get_args(Distribution))
+    if proxy_for is not None:
+        text(proxy_for, "proxy_for")
     payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
     known = distribution or payload.distribution
     scored = Answers()

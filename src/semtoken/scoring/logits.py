@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from semtoken._arrays import (
     is_tensor,
     looks_like_probabilities,
 )
+from semtoken._inputs import instance, one_of
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
@@ -107,6 +108,8 @@ def score_logits(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
+    instance(clusters, TokenClusters, "clusters")
+    one_of("distribution", distribution, get_args(Distribution))
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, clusters.vocabulary)
     answer = LogitsAnswer(scorer_for(clusters, chosen))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from semtoken._inputs import flag, one_of
 from semtoken.choices import Equality, FunctionWords, Members, Preset
 from semtoken.errors import InvalidInput
 from semtoken.vocabulary import BoolArray, Vocabulary
@@ -71,12 +72,12 @@ class ScoringRules:
         equality: Equality | None = None,
         members: Members | None = None,
     ) -> None:
-        _check("preset", preset, get_args(Preset))
+        one_of("preset", preset, get_args(Preset))
         switches = PRESETS[preset]
         if equality is None and clustering is False and prefix_matching is False:
             equality = "exact"  # the ablation of everything, under any preset
         if equality is not None:
-            _check("equality", equality, get_args(Equality))
+            one_of("equality", equality, get_args(Equality))
             switches = {"equality": equality}
         given = {
             "function_words": function_words,
@@ -86,8 +87,10 @@ class ScoringRules:
         }
         switches = EQUALITIES[switches["equality"]] | switches
         switches |= {name: value for name, value in given.items() if value is not None}
-        _check("function_words", switches["function_words"], get_args(FunctionWords))
-        _check("members", switches["members"], get_args(Members))
+        for name in ("clustering", "prefix_matching"):
+            flag(switches[name], name)
+        one_of("function_words", switches["function_words"], get_args(FunctionWords))
+        one_of("members", switches["members"], get_args(Members))
         for name, value in {"preset": preset, **switches}.items():
             object.__setattr__(self, name, value)
 
@@ -134,11 +137,6 @@ class ScoringRules:
                 return neutral & False, neutral & False
 
 
-def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r} instead.")
-
-
 def as_rules(
     rules: ScoringRules | Preset | None = None,
     *,
@@ -161,7 +159,8 @@ def as_rules(
         return rules
     if rules is not None and preset is not None:
         raise InvalidInput("Give either rules or preset, not both.")
-    return ScoringRules(rules or preset or "default", function_words, clustering, prefix_matching)
+    named = preset if rules is None else rules
+    return ScoringRules("default" if named is None else named, function_words, clustering, prefix_matching)
 
 
 PAPER_RULES = ScoringRules("paper")

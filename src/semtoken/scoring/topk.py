@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from semtoken._arrays import IdArray
+from semtoken._inputs import instance, one_of
+from semtoken._inputs import text as checked_text
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
@@ -96,6 +98,11 @@ def score_top_logprobs(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
+    instance(clusters, TokenClusters, "clusters")
+    one_of("distribution", distribution, get_args(Distribution))
+    for name, value in (("proxy_for", proxy_for), ("text", text)):
+        if value is not None:
+            checked_text(value, name)
     answer = TopkAnswer(scorer_for(clusters, chosen))
     read = as_top_steps(steps, token_ids)
     if not read:

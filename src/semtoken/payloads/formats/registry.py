@@ -46,7 +46,7 @@ def format_named(name: str) -> Format:
     InvalidInput
         There is none.
     """
-    if name not in FORMATS:
+    if not isinstance(name, str) or name not in FORMATS:
         raise InvalidInput(f"There is no format {name!r}. Use one of: {', '.join(FORMATS)}.")
     return FORMATS[name]
 

@@ -1,0 +1,99 @@
+"""Options, texts and lists of users, turned or refused in one place; arrays are `semtoken._arrays`' business.
+
+Every function takes the value and the name of the argument, for the message, and raises `InvalidInput`.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+from collections.abc import Iterable
+from typing import Any, NoReturn, TypeVar
+
+from semtoken.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+def one_of(name: str, value: Any, allowed: Iterable[str]) -> None:
+    """Refuse an option that does not exist, and list those that do."""
+    allowed = tuple(allowed)
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(f"'{name}' must be one of {', '.join(map(repr, allowed))}, got {shown(value)}.")
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or false, and nothing that only counts as one of them."""
+    if not isinstance(value, bool):
+        _refuse(name, "True or False", value)
+    return bool(value)
+
+
+def whole(value: Any, name: str, *, low: int | None = None, high: int | None = None) -> int:
+    """A whole number in [low, high]."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)
+    except Exception:
+        _refuse(name, "a whole number", value)
+    if (low is not None and found < low) or (high is not None and found > high):
+        _refuse(name, f"a whole number {_range(low, high)}", value)
+    return found
+
+
+def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite real number in [low, high]."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        _refuse(name, "a number", value)
+    try:
+        found = float(value)
+    except OverflowError:
+        _refuse(name, "a finite number", value)
+    if not math.isfinite(found) or not low <= found <= high:
+        bounds = (None if math.isinf(low) else low, None if math.isinf(high) else high)
+        _refuse(name, f"a finite number {_range(*bounds)}".rstrip(), value)
+    return found
+
+
+def text(value: Any, name: str) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        _refuse(name, "a text", value)
+    return str(value)
+
+
+def listed(value: Any, name: str) -> list[Any]:
+    """The items of a list, a tuple, an array or another series; not the characters of a text or the keys of a dict."""
+    if isinstance(value, str | bytes | bytearray | dict | set | frozenset):
+        _refuse(name, "a list", value)
+    try:
+        return list(value)
+    except Exception:
+        _refuse(name, "a list", value)
+
+
+def instance(value: Any, kind: type[T], name: str) -> T:
+    """An object of one of our classes."""
+    if not isinstance(value, kind):
+        _refuse(name, f"a {kind.__name__}", value)
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value in a message, whatever it is."""
+    try:
+        return f"{value!r:.60}"
+    except Exception:
+        return f"an object of {type(value).__name__}"
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None:
+        return "" if high is None else f"of at most {high:g}"
+    return f"of at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+
+
+def _refuse(name: str, wanted: str, value: Any) -> NoReturn:
+    raise InvalidInput(f"'{name}' must be {wanted}, got {shown(value)}.")

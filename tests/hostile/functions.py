@@ -1,0 +1,204 @@
+"""Public functions with arguments that nobody expects: they answer rightly, or refuse with an error of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import resource
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.errors import SemtokenError
+from tests.hostile.forms import ODD, REFUSED, SAME, Expected, odd_array
+from tests.hostile.outcomes import Outcome, case_random
+
+SECONDS = 5.0  # of one call, on a busy machine
+MEMORY = 2 * 2**30  # bytes that one call may ask for beyond what the process has
+
+
+@dataclass(frozen=True)
+class Target:
+    """A public function with a call that works."""
+
+    name: str
+    call: Callable[..., Any]
+    good: Mapping[str, Any]
+    """Arguments that work; those that are numpy arrays of float64 take any form of numbers."""
+    low: float = -math.inf
+    high: float = math.inf
+    """Where its numbers lie."""
+    nan: bool = False
+    """NaN is an answer: undefined."""
+    weight: float = 1.0
+    """How often it is called, beside others."""
+    booleans: tuple[str, ...] = ()
+    """Arguments of right and wrong, of which true and false are forms."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call."""
+
+    target: Target
+    arguments: Mapping[str, Any]
+    expected: Expected
+    how: str
+
+
+class Overdue(BaseException):
+    """A call took too long."""
+
+
+def make_case(rng: random.Random, targets: list[Target]) -> Case:
+    """A call of one function with one or two arguments changed."""
+    target = rng.choices(targets, weights=[one.weight for one in targets])[0]
+    arguments = dict(target.good)
+    arrays = [name for name, value in arguments.items() if isinstance(value, np.ndarray) and value.dtype == np.float64]
+    kind = rng.random()
+    name = rng.choice(list(arguments))
+    if kind < 0.25 and arrays:
+        name = rng.choice(arrays)
+        form = rng.choice(list(SAME))
+        arguments[name] = SAME[form](arguments[name])
+        return Case(target, arguments, "same", f"{name}: {form}")
+    if kind < 0.5 and arrays:
+        name = rng.choice(arrays)
+        form = rng.choice(list(REFUSED))
+        arguments[name] = REFUSED[form](arguments[name])
+        return Case(target, arguments, "refused", f"{name}: {form}")
+    changes = []
+    for _ in range(rng.choice([1, 1, 2])):
+        value = target.good[name]
+        if name in arrays and rng.random() < 0.7:
+            arguments[name] = odd_array(rng, value)
+        else:
+            arguments[name] = rng.choice(ODD)
+        changes.append(f"{name}: {shown(arguments[name])}")
+        name = rng.choice(list(arguments))
+    return Case(target, arguments, "anything", ", ".join(changes))
+
+
+def shown(value: Any) -> str:
+    """A value in a few characters."""
+    try:
+        return repr(value)[:80].replace("\n", " ")
+    except Exception:
+        return object.__repr__(value)
+
+
+def judge(case: Case, right: Mapping[str, Any]) -> str | None:
+    """Call; what is wrong with how it ended, None: nothing.
+
+    Parameters
+    ----------
+    case
+        The call.
+    right
+        What each function answers to its good arguments.
+    """
+    try:
+        with limited():
+            found = case.target.call(**case.arguments)
+    except SemtokenError as error:
+        if case.expected == "same":
+            return f"refused the same numbers: {error}"
+        return None if str(error).strip() else "refused without a reason"
+    except Overdue:
+        return "took too long"
+    except Exception as error:
+        return f"{type(error).__name__}: {error!s:.100}"
+    if case.expected == "refused":
+        return f"answered {shown(found)}"
+    if case.expected == "same" and not alike(found, right[case.target.name]):
+        return f"answered {shown(found)}, not {shown(right[case.target.name])}"
+    return next((f"answered {number}" for number in numbers_in(found) if not in_range(number, case.target)), None)
+
+
+def in_range(number: float, target: Target) -> bool:
+    """Whether a function may answer with a number."""
+    if math.isnan(number):
+        return target.nan
+    slack = 1e-9 * max(1.0, abs(number))
+    return target.low - slack <= number <= target.high + slack
+
+
+def numbers_in(found: Any) -> list[float]:
+    """The numbers of an answer whose range is known: those of floats, arrays and lists of them."""
+    if isinstance(found, bool):
+        return []
+    if isinstance(found, int | float | np.floating | np.integer):
+        return [float(found)]
+    if isinstance(found, np.ndarray | list | tuple):
+        return [number for item in list(found)[:50] for number in numbers_in(item)]
+    return []
+
+
+def alike(one: Any, two: Any) -> bool:
+    """Equality up to rounding, in which a NaN equals another."""
+    if isinstance(one, int | float | np.floating) and isinstance(two, int | float | np.floating):
+        return math.isclose(one, two, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(one) and math.isnan(two))
+    if isinstance(one, np.ndarray | list | tuple) and isinstance(two, np.ndarray | list | tuple):
+        return len(one) == len(two) and all(alike(a, b) for a, b in zip(one, two, strict=True))
+    return bool(one == two)
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """A call that ends after `SECONDS` with `Overdue`."""
+
+    def ring(*_: Any) -> None:
+        raise Overdue
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    """Calls that ask for much more memory than the process has get a MemoryError, which is not ours."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def attack(seed: int, calls: int, first: int = 0, targets: list[Target] | None = None) -> Outcome:
+    """Call public functions; case `first` and those after it."""
+    from tests.hostile.targets import all_targets
+
+    chosen = all_targets() if targets is None else targets
+    outcome = Outcome("functions", f"calls of {len(chosen)} public functions with odd arguments")
+    kinds: dict[str, int] = {}
+    start = time.monotonic()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        right = {one.name: one.call(**one.good) for one in chosen}
+        with little_memory():
+            for number in range(first, first + calls):
+                case = make_case(case_random(seed, "functions", number), chosen)
+                fault = judge(case, right)
+                outcome.count(
+                    None
+                    if fault is None
+                    else f"{case.target.name}({case.how}): {fault} [--seed {seed} --first {number} --calls 1]"
+                )
+                kinds[case.expected] = kinds.get(case.expected, 0) + 1
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+    outcome.notes.append(f"{counts}; {time.monotonic() - start:.0f} s")
+    return outcome

@@ -1,0 +1,124 @@
+"""Commands that are killed at random moments and given again: they end with what they would have made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semtoken import TokenClusters, Vocabulary
+from semtoken.errors import SemtokenError
+from tests import tiny
+from tests.bench.runs import same, shards
+from tests.hostile.commands import bench_settings, run_command
+from tests.hostile.damage import numbers_of
+from tests.hostile.outcomes import Outcome, case_random
+
+IN_A_ROW = 4  # kills before a command may end
+LINES = 30
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A command, and how its output is judged."""
+
+    name: str
+    arguments: Callable[[Path], list[str]]
+    """Of the command that writes to a place."""
+    same: Callable[[Path, Path], bool]
+    """Whether two places hold the same results."""
+    halfway: Callable[[Path], str | None] = lambda _: None
+    """What is wrong with a place after a kill."""
+    suffix: str = ""
+    """Of the places."""
+
+
+def attack(seed: int, kills: int, folder: Path) -> list[Outcome]:
+    """Kill each command so many times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_kill(command, seed, kills, folder / command.name) for command in commands(folder)]
+
+
+def commands(folder: Path) -> list[Killed]:
+    """`bench run`, `score` and `cluster` on a tiny model."""
+    settings = bench_settings(folder / "settings")
+    model = str(folder / "settings" / "tiny")
+    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    labels = np.random.default_rng(0).integers(0, 100, vocabulary.size)
+    some = folder / "some-clusters"
+    TokenClusters(labels, vocabulary).save_pretrained(some)
+    source = folder / "in.jsonl"
+    source.write_text("".join(json.dumps({"prompt": f"The capital {i} of", "id": i}) + "\n" for i in range(LINES)))
+    scoring = ["score", str(source), "--model", model, "--clusters", str(some), "--max-new-tokens", "8"]
+    return [
+        Killed("bench run", lambda place: ["bench", "run", str(settings), "--out", str(place)], same_run),
+        Killed(
+            "score",
+            lambda place: [*scoring, "--batch-size", "4", "-o", str(place)],
+            lambda one, two: one.read_bytes() == two.read_bytes(),
+            suffix=".jsonl",
+        ),
+        Killed("cluster", lambda place: ["cluster", model, "-k", "60", "-o", str(place)], same_clusters, loads_or_none),
+    ]
+
+
+def same_run(one: Path, two: Path) -> bool:
+    """Shards and numbers are the same."""
+    return same(shards(one), shards(two)) and numbers_of(one) == numbers_of(two)
+
+
+def same_clusters(one: Path, two: Path) -> bool:
+    """Labels and provenance are the same."""
+    first, second = TokenClusters.from_pretrained(one), TokenClusters.from_pretrained(two)
+    return first.signature == second.signature and np.array_equal(first.labels, second.labels)
+
+
+def loads_or_none(place: Path) -> str | None:
+    """A folder of clusters is there whole or not at all."""
+    if not place.exists():
+        return None
+    try:
+        TokenClusters.from_pretrained(place)
+    except SemtokenError as error:
+        return f"a folder that does not load: {error}"
+    return None
+
+
+def _kill(command: Killed, seed: int, kills: int, folder: Path) -> Outcome:
+    outcome = Outcome("kills", f"kills of `{command.name}`, then given again: the results are those of one left alone")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    undisturbed, log = folder / f"undisturbed{command.suffix}", folder / "log"
+    run_command(command.arguments(undisturbed), log=log)  # the first run also makes what is kept in caches
+    shutil.rmtree(undisturbed) if undisturbed.is_dir() else undisturbed.unlink()
+    start = time.monotonic()
+    run_command(command.arguments(undisturbed), log=log)
+    seconds = time.monotonic() - start
+    number = too_late = 0
+    while number < kills:
+        place = folder / f"killed-{number}{command.suffix}"
+        fault: str | None = None
+        first = number
+        for _ in range(IN_A_ROW):
+            wait = case_random(seed, f"kill {command.name}", number + too_late).random() * seconds
+            if run_command(command.arguments(place), wait, log=log):
+                too_late += 1
+                break
+            number += 1
+            fault = fault or command.halfway(place)
+        if fault is None:
+            try:
+                run_command(command.arguments(place), log=log)
+                fault = None if command.same(place, undisturbed) else "other results than undisturbed"
+            except (AssertionError, SemtokenError) as error:
+                fault = str(error)
+        for each in range(first, number):
+            outcome.count(None if fault is None else f"{command.name}, kill {each}: {fault[:300]}")
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    outcome.notes.append(f"{command.name}: {seconds:.1f} s undisturbed; {too_late} times it had ended before its kill")
+    return outcome
