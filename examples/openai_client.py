@@ -17,7 +17,7 @@ from semtoken.view import number
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1"
 client = OpenAI(base_url=url, api_key="none")
 model = client.models.list().data[0].id
-messages = [{"role": "user", "content": "Which city is the capital of Peru?"}]
+messages = [{"role": "user", "content": "What is the capital of Mexico?"}]
 
 reply = client.chat.completions.create(
     model=model,
@@ -37,6 +37,6 @@ else:
 for chunk in client.chat.completions.create(model=model, messages=messages, stream=True):
     for choice in chunk.choices:
         block = getattr(choice, "semtoken", None)
-        if block and "uncertainty" in block:
+        if choice.delta.content and block and "uncertainty" in block:  # the last piece of text brings the final score
             when = "at last" if block.get("final") else "so far"
-            print(f"{choice.delta.content or ''!r:12} {when} {number(block['lower'])} to {number(block['upper'])}")
+            print(f"{choice.delta.content!r:12} {when} {number(block['lower'])} to {number(block['upper'])}")

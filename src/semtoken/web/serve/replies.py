@@ -77,8 +77,11 @@ class Reply(Protocol):
     def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
 
+    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The chunk of the text that the end of a choice brings."""
+
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice."""
+        """The last chunk of a choice, without text."""
 
     def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
         """The chunk behind all choices."""
@@ -135,18 +138,17 @@ class ChatReply(_Form):
         }
         return self._chunk(choice)
 
+    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The chunk of the text that the end of a choice brings."""
+        return self._ending(ended, {"content": ended.text}, None, block)
+
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice."""
-        delta = {"content": ended.text} if ended.text else {}
-        return self._chunk(
-            {
-                "index": ended.row,
-                "delta": delta,
-                "logprobs": None,
-                "finish_reason": ended.finish_reason,
-                "semtoken": block,
-            }
-        )
+        """The last chunk of a choice, without text."""
+        return self._ending(ended, {}, ended.finish_reason, block)
+
+    def _ending(self, ended: Ended, delta: Block, finish_reason: str | None, block: Block) -> dict[str, Any]:
+        choice = {"index": ended.row, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._chunk({**choice, "semtoken": block})
 
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
         """Everything at once."""
@@ -188,9 +190,13 @@ class CompletionReply(_Form):
         choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
         return self._chunk({**choice, "semtoken": block})
 
+    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The chunk of the text that the end of a choice brings."""
+        return self._chunk({**self._choice(ended.row, ended.text, None, None), "semtoken": block})
+
     def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice."""
-        return self._chunk({**self._choice(ended.row, ended.text, None, ended.finish_reason), "semtoken": block})
+        """The last chunk of a choice, without text."""
+        return self._chunk({**self._choice(ended.row, "", None, ended.finish_reason), "semtoken": block})
 
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
         """Everything at once."""

@@ -162,16 +162,30 @@ class Service:
         return job.reply.whole(rows, blocks, usage(job, rows))
 
     async def stream(self, job: Job) -> AsyncIterator[bytes]:
-        """The answer as server-sent events; a failure on the way is the last of them."""
+        """The answer as server-sent events; a failure on the way is the last of them.
+
+        The newest content of a choice is held back until more comes, so that the last of it carries the final score,
+        too: gateways rebuild the chunk that ends a choice and lose what is in it.
+        """
+        held: dict[int, list[dict[str, Any]]] = {}
         rows = [Row(index) for index in range(len(job.work.prompts))]
         for chunk in filter(None, (job.reply.opening(row.index) for row in rows)):
             yield event(chunk)
         try:
             async for item in self._watched(job, rows):
                 if isinstance(item, Step):
-                    yield event(job.reply.chunk(rows[item.row], item, running_block(item.running)))
+                    chunk = job.reply.chunk(rows[item.row], item, running_block(item.running))
+                    if item.text:
+                        for passed in held.pop(item.row, ()):
+                            yield event(passed)
+                    held.setdefault(item.row, []).append(chunk)
                 else:
-                    yield event(job.reply.closing(item, {**self._block(item, job), "final": True}))
+                    final = {**self._block(item, job), "final": True}
+                    for chunk in held.pop(item.row, ()):
+                        yield event(with_block(chunk, final))
+                    if item.text:
+                        yield event(job.reply.rest(item, final))
+                    yield event(job.reply.closing(item, final))
         except (ApiError, SemtokenError) as error:
             yield event(as_api_error(error).body())
         else:
@@ -195,6 +209,11 @@ class Service:
         return score_block(
             ended.result, self._stc.clusters, job.request.block, self._offer.calibrator, job.request.question
         )
+
+
+def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
+    """A chunk of one choice with another block."""
+    return {**chunk, "choices": [{**choice, "semtoken": block} for choice in chunk["choices"]]}
 
 
 def sampling(request: GenerationRequest) -> Decoding:
