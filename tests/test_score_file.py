@@ -102,8 +102,7 @@ def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
     scored = engine.generate(["x"], 2)[0].to_dict()
     of_intervals = ("uncertainty_bounds", "log_score_bounds", "proxy_for", "flags")  # a job's scores are exact
     with_parts = ("uncertainty_under", "borrowed")  # objects, which a column of CSV cannot hold
-    of_generation = ("truncated",)  # nothing that a given answer has
-    others = ("text", "tokens", *of_intervals, *with_parts, *of_generation)
+    others = ("text", "tokens", *of_intervals, *with_parts)
     assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
 
 

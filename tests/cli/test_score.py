@@ -40,7 +40,9 @@ def test_scores_are_those_of_the_library(semtoken: RunCommand, source: Path, mod
             [expected] = stc.generate(record["prompt"], 4)
         assert line["log_score"] == pytest.approx(expected.log_score, abs=1e-4)
         assert line["response"] == record.get("response", expected.text)
+        assert line["truncated"] is (None if "response" in record else expected.truncated)
         assert len(line["tokens"]) == len(expected.tokens)
+    assert any(line["truncated"] for line in written)  # by the limit of four tokens
 
 
 def test_questions_are_put_into_the_prompt(semtoken: RunCommand, source: Path, model: str, clusters: str) -> None:

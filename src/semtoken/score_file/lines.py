@@ -21,6 +21,7 @@ RESULT_FIELDS = (
     "length_normalized_uncertainty",
     "neutral_only",
     "empty",
+    "truncated",
     "preset",
     "distribution",
     "signature",
