@@ -1,4 +1,4 @@
-"""Texts as people may see them."""
+"""Texts and numbers as people may see them."""
 
 from __future__ import annotations
 
@@ -20,3 +20,16 @@ def one_line(text: str) -> str:
 def shortened(text: str, most: int = 60) -> str:
     """A text for one line: its beginning, where it is longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """A probability or uncertainty for people: `0.213`, and `> 0.999` or `< 0.001` where rounding would say 1 or 0.
+
+    `1.000` and `0.000` are shown only where the number is exactly that.
+    """
+    text, least = f"{value:.{digits}f}", 10.0**-digits
+    if float(text) == 0.0 and value > 0.0:
+        return f"< {least:.{digits}f}"
+    if float(text) == 1.0 and value < 1.0:
+        return f"> {1.0 - least:.{digits}f}"
+    return text

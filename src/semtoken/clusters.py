@@ -358,6 +358,13 @@ class TokenClusters:
         )
 
 
+def as_clusters(clusters: TokenClusters | str | Path) -> TokenClusters:
+    """Clusters as they are, or those of a directory or hub id; see `TokenClusters.from_pretrained`."""
+    if isinstance(clusters, str | Path):
+        return TokenClusters.from_pretrained(clusters)
+    return instance(clusters, TokenClusters, "clusters")
+
+
 def cluster_vocabulary(
     table: EmbeddingTable,
     vocabulary: Vocabulary,

@@ -46,16 +46,18 @@ SUFFIXES = tuple(_SUFFIXES)
 """Endings that say how a file is written."""
 
 NUMBERS = ("uncertainty", "confidence", "log_score", "log_probability", "length_normalized_uncertainty", "line")
-FLAGS = ("neutral_only", "empty")
+FLAGS = ("neutral_only", "empty", "truncated")
 JSON_CELLS = ("answers", "messages", "tokens")
 """Fields that a cell of CSV holds as numbers, as true or false, and as JSON."""
 VERDICTS: Mapping[str, int | None] = {
     "1": 1,
     "1.0": 1,
     "true": 1,
+    "yes": 1,
     "0": 0,
     "0.0": 0,
     "false": 0,
+    "no": 0,
     "": None,
     "nan": None,
     "none": None,

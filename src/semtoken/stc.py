@@ -16,7 +16,7 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.choices import BackendName, FunctionWords, Preset
-from semtoken.clusters import TokenClusters
+from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.results import Answers, ScoredResponse
@@ -343,7 +343,7 @@ def load_clusters(
     """Clusters that fit the backend: those given, those of a directory or the hub, or the cached ones of the model."""
     if clusters is None:
         return backend.default_clusters(progress)
-    found = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+    found = as_clusters(clusters)
     backend.check_vocabulary(found.vocabulary)
     return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from semtoken._text import number as number
 from semtoken._text import visible
 
 if TYPE_CHECKING:
@@ -155,19 +156,6 @@ def token_table(response: ScoredResponse) -> Table:
             Text(carried),
         )
     return table
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A probability or uncertainty for people: `0.213`, and `> 0.999` or `< 0.001` where rounding would say 1 or 0.
-
-    `1.000` and `0.000` are shown only where the number is exactly that.
-    """
-    text, least = f"{value:.{digits}f}", 10.0**-digits
-    if float(text) == 0.0 and value > 0.0:
-        return f"< {least:.{digits}f}"
-    if float(text) == 1.0 and value < 1.0:
-        return f"> {1.0 - least:.{digits}f}"
-    return text
 
 
 def parts_table(parts: Sequence[Part]) -> Table:

@@ -49,7 +49,7 @@ def test_natural_questions_in_the_layout_of_the_hub(tmp_path: Path) -> None:
         ("nq_open_validation_0001", "where", ("Où",)),
     ]
     assert dataset.label == "NQ" and dataset.format == PROMPTS["nq"]
-    assert dataset.notes == (f"NQ: 2 questions in {tmp_path}; the paper has 3,610.",)
+    assert dataset.notes == (f"NQ: 2 questions in {tmp_path}, not the 3,610 of the full set.",)
 
 
 def tqa_row(id: str, question: str, value: str, aliases: list[str]) -> dict[str, Any]:

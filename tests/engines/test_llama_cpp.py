@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from llama_cpp.llama_tokenizer import BaseLlamaTokenizer
 from tokenizers import Tokenizer
+from transformers import AutoConfig
 
 from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.llama_cpp import LlamaCppScorer
+from semtoken.backends.llama_cpp import LlamaCppScorer, load_llama_cpp
+from semtoken.backends.llama_cpp.model import LONGEST_CONTEXT
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
 from semtoken.results import ScoredResponse
@@ -166,3 +168,9 @@ def test_the_doctor_finds_what_the_server_gives(server: str) -> None:
     found = examined(server)
     assert found["usable"] and found["distribution"] == "raw" and found["tokenizer"]["fits"]
     assert found["tokens"] == {"bytes": False, "ids": None, "id_fields": []}
+
+
+def test_the_context_is_as_long_as_the_model_was_trained_for(gguf_file: Path) -> None:
+    trained = AutoConfig.from_pretrained(almanac_path()).max_position_embeddings
+    assert load_llama_cpp(str(gguf_file), n_threads=1).max_length == trained < LONGEST_CONTEXT
+    assert load_llama_cpp(str(gguf_file), n_threads=1, n_ctx=256).max_length == 256

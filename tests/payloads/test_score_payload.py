@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semtoken as st
-from semtoken.almanac import almanac_path
+from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import PROMPT
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads import read_payload
@@ -42,6 +42,13 @@ def test_the_interval_holds_the_exact_uncertainty(name: str, exact: st.STC) -> N
 def test_a_payload_that_was_read_may_be_scored() -> None:
     reply = recording("vllm-chat-two").reply
     assert st.score_payload(read_payload(reply), clusters()) == st.score_payload(reply, clusters())
+
+
+def test_clusters_may_be_named() -> None:
+    reply = recording("vllm-chat-two").reply
+    expected = st.score_payload(reply, clusters())
+    assert st.score_payload(reply, "almanac") == expected
+    assert st.score_payload(reply, almanac_clusters_path()) == expected
 
 
 def test_settings_reach_the_result() -> None:

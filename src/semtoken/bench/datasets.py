@@ -60,7 +60,7 @@ def _hash(content: Any) -> str:
 
 @dataclass(frozen=True)
 class _KnownSet:
-    """One of the paper's question sets, as it lies on the hub."""
+    """A question set with a name, as it lies on the hub."""
 
     label: str
     prompt: str
@@ -68,6 +68,7 @@ class _KnownSet:
     config: str | None
     split: str
     count: int
+    """Questions of the whole set, with an id of their own."""
     question_of: Callable[[int, Mapping[str, Any]], Question]
     """Row number and row to a question."""
 
@@ -116,7 +117,7 @@ def read_dataset(
         repeated question ids, WebQuestions test. "almanac", "almanac-dev": those of the embedded model. Everything
         else: a file of JSON lines, `.gz` or not.
     path
-        For the paper's three: a local copy instead of the hub. A file of JSON lines, or a folder with the layout of
+        For a set of the hub: a local copy instead of it. A file of JSON lines, or a folder with the layout of
         the hub repository.
     format
         How the questions are asked. Without it: the set's own prompt; for a file of the user's, that of TriviaQA.
@@ -185,7 +186,7 @@ def _known_dataset(known: _KnownSet, path: str | Path | None) -> Dataset:
     if repeated := len(questions) - len(unique):
         notes.append(f"{known.label}: rows with a repeated question id, left out: {repeated:,}.")
     if len(unique) != known.count:
-        notes.append(f"{known.label}: {len(unique):,} questions in {source}; the paper has {known.count:,}.")
+        notes.append(f"{known.label}: {len(unique):,} questions in {source}, not the {known.count:,} of the full set.")
     return Dataset(known.label, unique, PROMPTS[known.prompt], source, tuple(notes))
 
 

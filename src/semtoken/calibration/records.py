@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.record_files import read_rows
-
-_LABELS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
-_NO_LABEL = ("", "nan", "none", "null")
+from semtoken.record_files import VERDICTS, read_rows
 
 
 @dataclass(frozen=True)
@@ -114,8 +111,7 @@ def _score(where: str, record: Mapping[str, Any]) -> float | None:
 
 def _label(where: str, value: Any) -> bool | None:
     text = "" if value is None else str(value).strip().lower()
-    if text in _NO_LABEL:
-        return None
-    if text not in _LABELS:
+    if text not in VERDICTS:
         raise InvalidInput(f"{where}: a label must be true or false (1 or 0, yes or no), got {value!r:.40}.")
-    return _LABELS[text]
+    verdict = VERDICTS[text]
+    return None if verdict is None else bool(verdict)

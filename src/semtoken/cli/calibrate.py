@@ -142,7 +142,8 @@ def _answered(
     from semtoken._files import dump_json, replacing_file
     from semtoken.calibration.apply import origin_of
     from semtoken.calibration.records import read_answers
-    from semtoken.score_file import ScoringJob, score_items
+    from semtoken.cli.score import batch_scorer
+    from semtoken.score_file import ScoringJob
 
     if scored := [answer for answer in answers if answer.log_score is not None]:
         raise InvalidInput(
@@ -153,24 +154,20 @@ def _answered(
     asked = output / "questions.jsonl"
     with replacing_file(asked) as file:
         for i, answer in enumerate(answers):
-            record = {"id": answer.record.get("id", i), "prompt": answer.question, "answers": list(answer.references)}
+            record = {"id": answer.record.get("id", i), "question": answer.question, "answers": list(answer.references)}
             file.write(dump_json(record) + b"\n")
     job = ScoringJob(
         source=asked,
         target=output / "answers.jsonl",
-        settings=choice.settings | {"max_new_tokens": max_new_tokens, "questions": True},
+        settings=choice.settings | {"max_new_tokens": max_new_tokens},
         batch_size=batch_size,
     )
     found = job.check()
     stc = choice.load()
-    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-
-    def score(items: Sequence[Any]) -> list[Any]:
-        prepared = [replace(item, prompt=asking.prompt(item.prompt)) for item in items]
-        return score_items(stc, prepared, max_new_tokens=max_new_tokens, stop_at_newline=asking.stop_at_newline)
-
+    generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": False}
     with counting("answering", found.total, found.done) as progress:
-        job.run(score, progress)
+        job.run(batch_scorer(stc, choice.model, generation), progress)
+    asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     known = replace(
         known,
         **origin_of(stc.model, choice.model),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -142,7 +142,7 @@ class _Scoring:
 
     def scorer(self, stc: STC) -> ScoreItems:
         """Scores a batch."""
-        return _scorer(stc, self.choice.model, self.generation, questions=self.questions)
+        return batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
 
 
 def _left(job: ScoringJob) -> Progress | None:
@@ -191,8 +191,8 @@ def _facts(stc: STC) -> dict[str, Any]:
     }
 
 
-def _scorer(stc: STC, model: str, generation: dict[str, Any], *, questions: bool) -> ScoreItems:
-    """Scores a batch; bare questions are put into the model's form first."""
+def batch_scorer(stc: STC, model: str, generation: Mapping[str, Any], *, questions: bool = False) -> ScoreItems:
+    """Scores a batch; bare questions are put into the model's form first: all prompts, with `questions`."""
     from semtoken.score_file import score_items
 
     asking = how_to_ask(model, stc.tokenizer, raw=False)
@@ -206,7 +206,7 @@ def _scorer(stc: STC, model: str, generation: dict[str, Any], *, questions: bool
                 chosen = [item for item in items if item not in chosen]
             if not chosen:
                 continue
-            options = generation | {"stop_at_newline": stop or (bare and asking.stop_at_newline)}
+            options = {**generation, "stop_at_newline": stop or (bare and asking.stop_at_newline)}
             prepared = [replace(i, prompt=asking.prompt(str(i.prompt))) if bare else i for i in chosen]
             scored = score_items(stc, prepared, **options)
             results |= {item.number: result for item, result in zip(chosen, scored, strict=True)}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters import TokenClusters
+from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
 from semtoken.results import ScoredResponse
@@ -81,7 +81,7 @@ class SemanticTokenClusteringFromArrays(Estimator):  # type: ignore[misc]
 
     def __init__(self, clusters: TokenClusters | str | Path, preset: Preset = "paper") -> None:
         super().__init__(["greedy_log_probs", "greedy_tokens"], "sequence")
-        self.clusters = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+        self.clusters = as_clusters(clusters)
         self.preset = preset
 
     def __str__(self) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
-from semtoken._inputs import instance, one_of, text
+from semtoken._inputs import one_of, text
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.choices import FunctionWords, Preset, SegmentKind
-from semtoken.clusters import TokenClusters
+from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.flags import Flag
@@ -23,7 +24,7 @@ from semtoken.scoring.topk import TopkAnswer
 
 def score_payload(
     reply: Any,
-    clusters: TokenClusters,
+    clusters: TokenClusters | str | Path,
     preset: Preset | None = None,
     *,
     format: str | None = None,
@@ -43,7 +44,7 @@ def score_payload(
     reply
         Whatever `read_payload` reads, or what it made of it.
     clusters
-        Clusters of the tokenizer that the engine uses.
+        Clusters of the tokenizer that the engine uses, or a directory or hub id of some.
     preset, function_words, clustering, prefix_matching
         As in `score_top_logprobs`.
     proxy_for
@@ -78,7 +79,7 @@ def score_payload(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
-    instance(clusters, TokenClusters, "clusters")
+    found = as_clusters(clusters)
     one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
@@ -91,7 +92,7 @@ def score_payload(
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            scored.append(score_choice(choice, clusters, chosen, known, segment=segment, proxy_for=proxy_for))
+            scored.append(score_choice(choice, found, chosen, known, segment=segment, proxy_for=proxy_for))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored

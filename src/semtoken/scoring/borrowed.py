@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from semtoken._text import number
 from semtoken.flags import Flag
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
 from semtoken.scoring.rules import SAME_LETTERS
@@ -37,7 +38,7 @@ def borrowed_flags(response: ScoredResponse) -> tuple[Flag, ...]:
         )
         for code, mass, source in carried:
             if mass >= DECIDES * confidence:
-                share = f"{mass:.2g} of the confidence of {confidence:.2g}"
+                share = f"{number(mass)} of the confidence of {number(confidence)}"
                 flags.append(Flag(code, f"{share} came from {source}, not from the answer's own tokens."))
     rivals = [(token, rival) for token in response.tokens if not token.neutral for rival in _rivals(token)]
     if rivals:
@@ -45,8 +46,8 @@ def borrowed_flags(response: ScoredResponse) -> tuple[Flag, ...]:
         flags.append(
             Flag(
                 "rivals_counted",
-                f"{rival.text!r} ({rival.probability:.2g}) counted as agreeing with {token.text!r} "
-                f"({token.probability:.2g}), since they share a cluster.",
+                f"{rival.text!r} ({number(rival.probability)}) counted as agreeing with {token.text!r} "
+                f"({number(token.probability)}), since they share a cluster.",
             )
         )
     return tuple(flags)

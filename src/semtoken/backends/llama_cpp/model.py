@@ -28,6 +28,9 @@ from semtoken.results import Distribution
 from semtoken.stopwords import english_stopwords
 from semtoken.vocabulary import Vocabulary, neutral_mask
 
+LONGEST_CONTEXT = 4096
+"""Tokens of a context whose length was not given, if the model was trained for as many."""
+
 
 def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
     """Load a .gguf file.
@@ -55,8 +58,14 @@ def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
     path = Path(model).expanduser()
     if not path.is_file():
         raise ModelError(f"llama.cpp reads a .gguf file; there is no file {model!r}.")
+    known = {"n_ctx": LONGEST_CONTEXT, "verbose": False} | options
     try:
-        return LlamaCppBackend(llama_cpp.Llama(str(path), **({"n_ctx": 4096, "verbose": False} | options)))
+        llama = llama_cpp.Llama(str(path), **known)
+        trained = llama_cpp.llama_model_n_ctx_train(llama_cpp.llama_get_model(llama.ctx))
+        if "n_ctx" not in options and 0 < trained < LONGEST_CONTEXT:  # known only once the file is read
+            llama.close()
+            llama = llama_cpp.Llama(str(path), **(known | {"n_ctx": trained}))
+        return LlamaCppBackend(llama)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"llama.cpp cannot load {model!r}: {' '.join(str(error).split())}") from error
 

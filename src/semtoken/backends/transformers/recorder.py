@@ -21,7 +21,7 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.choices import FunctionWords, Preset
-from semtoken.clusters import TokenClusters
+from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
 from semtoken.scoring import NormalizedRows, ScoringRules, normalized_rows, scorer_for
@@ -69,9 +69,9 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         prefix_matching: bool | None = None,
         eos_token_id: int | Collection[int] | None = None,
     ) -> None:
-        if not isinstance(clusters, TokenClusters):
-            clusters = TokenClusters.from_pretrained(clusters)
-        self._scorer = scorer_for(clusters, ScoringRules(preset, function_words, clustering, prefix_matching))
+        self._scorer = scorer_for(
+            as_clusters(clusters), ScoringRules(preset, function_words, clustering, prefix_matching)
+        )
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._stop_ids = frozenset(stop_ids)
         self._lock = Lock()
