@@ -1,0 +1,182 @@
+"""The compiled kernel against sums in float64, the brute-force twin, and each answer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semtoken import score_logits
+from semtoken._arrays import as_rows
+from semtoken.errors import InvalidLogits
+from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
+from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rules import ScoringRules
+from tests import tiny
+from tests.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
+
+pytest.importorskip("numba")
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small vocabularies too are read by the kernel."""
+    monkeypatch.setattr(rows, "COMPILED_FROM", 0)
+    yield
+
+
+def exact_normalizers(logits: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float64]:
+    return np.asarray(np.logaddexp.reduce(logits[:, :size].astype(np.float64), axis=1))
+
+
+@pytest.mark.parametrize("size", [1, 15, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
+def test_normalizers_are_those_of_float64(size: int, scale: float) -> None:
+    random = np.random.default_rng(size)
+    logits = (random.standard_normal((6, size + 3)) * scale).astype(np.float32)
+    logits[0, : size // 2] = -np.inf
+    logits[1] -= 30000
+    found = normalized_rows(logits, size, [5, 0, 1])
+    assert found.readable is not None and found.has_minus_infinity is not None
+    np.testing.assert_allclose(found.log_normalizers, exact_normalizers(logits, size)[[5, 0, 1]], rtol=2e-7, atol=2e-7)
+    assert found.has_minus_infinity.tolist() == [False, size > 1, False]
+
+
+def test_bfloat16_is_read_as_the_float32_that_it_stands_for() -> None:
+    logits = (torch.randn(4, 3000, generator=torch.Generator().manual_seed(1)) * 4).bfloat16()
+    found, wide = normalized_rows(as_rows(logits), 2999), normalized_rows(logits.float().numpy(), 2999)
+    assert found.readable is not None and found.readable.dtype == np.uint16
+    np.testing.assert_array_equal(found.log_normalizers, wide.log_normalizers)
+
+
+@pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
+@pytest.mark.parametrize("place", [0, 700, 1999])
+def test_infinities_and_every_nan_are_seen(bits: int, place: int) -> None:
+    logits = np.random.default_rng(0).standard_normal((3, 2000)).astype(np.float32)
+    logits.view(np.uint32)[1, place] = bits
+    logits[2] = -np.inf
+    assert np.isfinite(normalized_rows(logits, 2000).log_normalizers).tolist() == [True, False, False]
+
+
+def test_the_most_probable_tokens_stand_in_order() -> None:
+    random = np.random.default_rng(3)
+    logits = random.integers(-3, 12, (50, 1500)).astype(np.float32)  # many ties
+    found = normalized_rows(logits, 1400)
+    assert found.likely is not None
+    for row, normalizer, ids in zip(logits, found.log_normalizers, found.likely.ids, strict=True):
+        expected = [i for i in np.lexsort((np.arange(1400), -row[:1400])) if row[i] - normalizer >= np.log(0.01)]
+        assert [i for i in ids.tolist() if i >= 0] == expected[:9]
+
+
+def test_a_copy_is_left_where_it_was_asked_for() -> None:
+    logits = np.random.default_rng(4).standard_normal((4, 2100)).astype(np.float32)
+    memory = rows.kept_rows(logits, 4, 2050)
+    assert memory is not None
+    found = normalized_rows(logits, 2050, [3, 1], into=memory)
+    expected = logits[[3, 1], :2050].copy()
+    logits[:] = 0
+    np.testing.assert_array_equal(found.logits, expected)
+    assert rows.kept_rows(logits, 3, 2050, memory) is memory
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_equals_the_twin(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    token = st.one_of([st.sampled_from(pool) for pool in kind.pools])
+    ids = data.draw(st.lists(token, min_size=1, max_size=10), label="ids")
+    seed, padding = data.draw(st.integers(0, 2**32 - 1), label="seed"), data.draw(st.integers(0, 3), label="padding")
+    check_against_twin(kind, ids, seed, padding, data.draw(SOME_RULES))
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = small_kind(name)
+    for seed, switches in enumerate(RULES):
+        logits, ids = draw_answer(kind, seed)
+        logits[np.arange(len(ids)), ids] += 4 * (seed % 3)  # some rows with few likely tokens
+        found = score_logits(logits, ids, kind.clusters, rules=ScoringRules(**switches))
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "COMPILED_FROM", 1 << 60)
+            expected = score_logits(logits, ids, kind.clusters, rules=ScoringRules(**switches))
+        assert found.log_score == pytest.approx(expected.log_score, rel=1e-5, abs=1e-6)
+        for a, b in zip(found.tokens, expected.tokens, strict=True):
+            assert [(x.id, x.source, x.counted) for x in a.alternatives] == [
+                (x.id, x.source, x.counted) for x in b.alternatives
+            ]
+            masses = [(t.cluster_probability, t.prefix_probability, t.neutral_probability) for t in (a, b)]
+            assert masses[0] == pytest.approx(masses[1], rel=1e-5, abs=1e-7)
+            assert (a.value_ends is None) == (b.value_ends is None)
+            if a.value_ends is not None and b.value_ends is not None:
+                pairs = zip(vars(a.value_ends).values(), vars(b.value_ends).values(), strict=True)
+                assert all(x == y or x == pytest.approx(y, rel=1e-5, abs=1e-6) for x, y in pairs)
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
+    kind = small_kind(name)
+    scorer, index = scorer_for(kind.clusters, ScoringRules()), PrefixIndex(kind.clusters.vocabulary)
+    tables = scorer.tables
+    for token in range(kind.clusters.vocabulary.size):
+        first, last = tables.candidates_of[token]
+        if not tables.tells[token]:
+            assert first == last
+            continue
+        heads = index.heads([token], complete=False)
+        assert heads == (kind.clusters.vocabulary.normalized[token],)
+        assert tables.candidates[first:last].tolist() == sorted(set(scorer.candidates(heads).tolist()))
+        assert tables.decided[token] == index.is_decided(heads, complete=False)
+
+
+@pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
+@pytest.mark.parametrize("switches", RULES[::7])
+def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, object]) -> None:
+    """Answers begin, end and rest at different steps, change their rows, and are looked at on the way."""
+    kind, random = small_kind(name), np.random.default_rng(5)
+    rules = ScoringRules(**switches)  # type: ignore[arg-type]
+    lengths = [1, 9, 4, 12, 7]
+    answers = [draw_answer(kind, seed, steps=length) for seed, length in enumerate(lengths)]
+    batch, done = AnswerBatch(scorer_for(kind.clusters, rules)), [0] * len(lengths)
+    while any(taken < length for taken, length in zip(done, lengths, strict=True)):
+        running = [k for k in random.permutation(5).tolist() if done[k] < lengths[k] and random.random() < 0.7]
+        logits = random_logits(9, len(running) + 1, kind.twin.size)
+        places = random.permutation(len(running) + 1)[: len(running)]
+        for k, place in zip(running, places, strict=True):
+            logits[place] = answers[k][0][done[k], : kind.twin.size]
+        read = normalized_rows(logits, kind.twin.size)
+        batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
+        for k in running:
+            done[k] += 1
+        if random.random() < 0.3 and running:
+            assert batch[running[0]].running().n_tokens == done[running[0]]
+    for k, (logits, ids) in enumerate(answers):
+        alone = score_logits(logits[:, : kind.twin.size].copy(), ids, kind.clusters, rules=rules)
+        assert batch[k].finish() == alone
+
+
+def test_a_number_can_be_used_again() -> None:
+    kind = small_kind("byte-level")
+    batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))
+    logits, ids = draw_answer(kind, 1)
+    for turn in range(2):
+        for row, token in zip(logits, ids, strict=True):
+            batch.add([70], normalized_rows(row[None], kind.twin.size), [0], [token])
+        assert batch[70].finish() == score_logits(logits, ids, kind.clusters), turn
+        del batch[70]
+    assert batch[70].ids == []
+
+
+def test_a_row_without_a_distribution_is_named() -> None:
+    kind = small_kind("byte-level")
+    batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))
+    logits = random_logits(1, 3, kind.twin.size)
+    batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
+    logits[1, 2] = np.nan
+    with pytest.raises(InvalidLogits, match=r"^Sequence 1 of the batch: The logits of step 1 hold NaN"):
+        batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
