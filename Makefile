@@ -60,8 +60,8 @@ test-engines: $(ENGINES)/installed
 test-integrations:
 	$(PYTHON) scripts/integrations.py $(HOSTS)
 
-# Campaigns against the whole package, in their short form: odd arguments, damaged files, kills. For more of them:
-# make test-hostile HOSTILE="--seed 7 --calls 1000000 --kills 200 --every 1"
+# Campaigns against the whole package, in their short form: odd arguments, hostile texts, damaged files, kills, a faulty
+# upstream. For more of them: make test-hostile HOSTILE="--calls 1000000 --texts 10000 --every 1 --kills 200 --requests 100000"
 test-hostile: $(VENV)/test.installed
 	$(BIN)/python -m tests.hostile $(HOSTILE)
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken._files import WORKING
+from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.records import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
     is_shard,
@@ -30,6 +31,7 @@ from semtoken.errors import InvalidInput
 from semtoken.generation import Generation
 from semtoken.methods import eigenscore
 from semtoken.statistics.steps import STEPS
+from tests import worked
 
 KEY = "ab" * 32
 TABLE = pyarrow.table({"id": ["a", "b", "c"], "log_probs": [[-0.5, -1.25], [], [-3.0]]})
@@ -215,3 +217,15 @@ def test_packed_states_have_the_same_products_and_few_numbers(
     np.testing.assert_allclose(unpacked.mean(axis=1), 0.0, atol=1e-10 * scale)
     np.testing.assert_allclose(unpacked @ unpacked.T, centred @ centred.T, rtol=1e-8, atol=1e-8 * scale**2)
     assert eigenscore(unpacked) == pytest.approx(eigenscore(states), abs=1e-9)
+
+
+@pytest.mark.parametrize("config", [b"", b"{", b"[]", b'{"format": "another"}'])
+def test_a_clustering_of_the_run_whose_config_is_damaged_is_made_again(tmp_path: Path, config: bytes) -> None:
+    saved = tmp_path / "saved"
+    worked.clusters().save_pretrained(saved)
+    planned = PlannedClustering("main", {"of": "this test"}, str(saved), {})
+    prepare_clustering(tmp_path, None, planned)  # type: ignore[arg-type]
+    (planned.folder(tmp_path) / "config.json").write_bytes(config)
+    assert not is_prepared(tmp_path, planned)
+    prepare_clustering(tmp_path, None, planned)  # type: ignore[arg-type]
+    assert is_prepared(tmp_path, planned)

@@ -6,44 +6,54 @@ import logging
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tests.hostile import damage, functions
+from tests.hostile import damage, functions, outputs, properties, traffic
 from tests.hostile import kills as killing
 from tests.hostile.outcomes import Outcome, table
 
-NAMES = ("functions", "damage", "kills")
+SHORT = ("functions", "outputs", "damage", "kills", "traffic")
+ALL = (*SHORT, "properties")
 
 
 def run(
-    campaigns: Annotated[list[str] | None, typer.Argument(help=f"Some of: {', '.join(NAMES)}. Default: all.")] = None,
+    campaigns: Annotated[
+        list[str] | None, typer.Argument(help=f"Some of: {', '.join(ALL)}. Default: all but properties.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Of all random numbers; the same seed tries the same.")] = None,
     calls: Annotated[int, typer.Option(help="functions: calls of public functions.")] = 20_000,
     first: Annotated[int, typer.Option(help="functions: number of the first call.")] = 0,
-    kills: Annotated[int, typer.Option(help="kills: of each command.")] = 3,
-    every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 997,
+    texts: Annotated[int, typer.Option(help="outputs: texts, each through five outputs.")] = 100,
+    every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 499,
+    kills: Annotated[int, typer.Option(help="kills: of each of three commands.")] = 3,
+    requests: Annotated[int, typer.Option(help="traffic: requests through the proxy.")] = 1000,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
     logging.disable(logging.CRITICAL)
-    unknown = set(campaigns or ()) - set(NAMES)
+    chosen = campaigns or list(SHORT)
+    unknown = set(chosen) - set(ALL)
     if unknown:
-        raise typer.BadParameter(f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}.")
+        raise typer.BadParameter(f"There is no campaign {', '.join(sorted(unknown))}; there are {', '.join(ALL)}.")
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
-    chosen = campaigns or list(NAMES)
     outcomes: list[Outcome] = []
-    for name in chosen:
-        with tempfile.TemporaryDirectory() as folder:
-            if name == "functions":
-                outcomes.append(functions.attack(seed, calls, first))
-            elif name == "damage":
-                outcomes += damage.attack(seed, every, Path(folder))
-            else:
-                outcomes += killing.attack(seed, kills, Path(folder))
-        print(f"{name}: done", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        attacks: dict[str, Callable[[], list[Outcome]]] = {
+            "functions": lambda: [functions.attack(seed, calls, first)],
+            "outputs": lambda: [outputs.attack(seed, texts, place)],
+            "damage": lambda: damage.attack(seed, every, place / "damage"),
+            "kills": lambda: killing.attack(seed, kills, place / "kills"),
+            "traffic": lambda: [traffic.attack(seed, requests)],
+            "properties": lambda: [properties.attack(seed)],
+        }
+        for name in chosen:
+            outcomes += attacks[name]()
+            print(f"{name}: done", file=sys.stderr, flush=True)
     print(table(outcomes))
     raise typer.Exit(0 if all(not one.failures for one in outcomes) else 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
 from semtoken.errors import ArtifactError
 from semtoken.models.sources import resolve
+from semtoken.persistence import is_saved
 
 MAIN = "main"
 
@@ -113,7 +115,10 @@ def prepare_clustering(
         clusters = clusters_for_model(
             model.source, vocabulary, settings=settings, revision=model.revision, progress=progress
         )
-    clusters.save_pretrained(clustering.folder(run))
+    place = clustering.folder(run)
+    if place.is_dir() and not is_saved(place):  # the run's own, with a damaged config
+        shutil.rmtree(place)
+    clusters.save_pretrained(place)
 
 
 def is_prepared(run: Path, clustering: PlannedClustering) -> bool:

@@ -1,0 +1,137 @@
+"""The campaigns find what is planted, and repeat a case from its seed and number."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken._arrays import real_numbers
+from semtoken.errors import InvalidInput
+from tests.hostile import damage, functions, kills, outputs, traffic
+from tests.hostile.functions import Target
+from tests.hostile.outcomes import Outcome, case_random, table
+
+VALUES = np.array([0.1, 0.5, 0.2])
+
+
+def mean(values: Any) -> float:
+    """A function as it should be."""
+    found = real_numbers(values, "values")
+    if found.ndim != 1 or not found.size or not np.isfinite(found).all() or np.abs(found).max() > 1e300:
+        raise InvalidInput("give a list of numbers")
+    return float(found.astype(np.float64).mean())
+
+
+def careless(values: Any) -> float:
+    """It drops masks and imaginary parts, and raises what numpy raises."""
+    return float(np.asarray(values).real.mean())
+
+
+def attack(call: Any, calls: int = 400, **more: Any) -> Outcome:
+    return functions.attack(7, calls, targets=[Target("mean", call, {"values": VALUES}, **more)])
+
+
+def test_a_careful_function_survives() -> None:
+    assert attack(mean).failures == []
+
+
+def test_foreign_exceptions_and_silent_numbers_are_found() -> None:
+    failures = "\n".join(attack(careless).failures)
+    for planted in ("values: masked): answered", "values: complex): answered", "TypeError"):
+        assert planted in failures
+
+
+def test_numbers_out_of_range_and_other_numbers_are_found() -> None:
+    assert any("answered 0.2" in failure for failure in attack(mean, high=0.2).failures)
+    assert any(
+        "not 0.26" in one
+        for one in attack(lambda values: mean(np.array(values)[::1]) + (type(values) is list)).failures
+    )
+
+
+def test_what_takes_too_long_or_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "SECONDS", 0.05)
+
+    def slow(values: Any) -> float:
+        if np.ma.isMaskedArray(values):
+            while True:
+                pass
+        if isinstance(values, tuple):
+            return float(np.zeros(2**40).sum())
+        return mean(values)
+
+    failures = "\n".join(attack(slow, 300).failures)
+    assert "took too long" in failures and "MemoryError" in failures
+
+
+def test_a_case_is_the_same_again() -> None:
+    whole = attack(careless, 60).failures
+    first = int(whole[0].split("--first ")[1].split()[0])
+    again = functions.attack(7, 1, first, [Target("mean", careless, {"values": VALUES})])
+    assert again.failures == whole[:1]
+    assert case_random(1, "a", 2).random() == case_random(1, "a", 2).random() != case_random(1, "a", 3).random()
+
+
+def test_every_target_works_and_keeps_its_range() -> None:
+    from tests.hostile.targets import all_targets
+
+    assert functions.attack(3, 1500).failures == []
+    assert len({target.name for target in all_targets()}) > 40
+
+
+def test_every_place_of_a_file_is_changed_once() -> None:
+    data = bytes(range(50))
+    places = [place for place, _ in damage.changed_bytes(data, 1, "x", 1)]
+    assert places == list(range(50))
+    assert all(
+        sum(a != b for a, b in zip(data, changed, strict=True)) == 1
+        for _, changed in damage.changed_bytes(data, 1, "x", 7)
+    )
+
+
+def test_a_file_that_reads_as_something_else_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "number"
+    path.write_bytes(b"12345")
+    outcome = Outcome("damage", "")
+    damage.each_damage(outcome, tmp_path, [path], 1, 1, lambda: None if path.read_bytes() == b"12345" else "another")
+    assert (outcome.tried, len(outcome.failures), path.read_bytes()) == (5, 5, b"12345")
+
+
+def test_half_a_folder_of_clusters_is_found(tmp_path: Path) -> None:
+    assert kills.loads_or_none(tmp_path / "none") is None
+    (tmp_path / "half").mkdir()
+    assert "does not load" in str(kills.loads_or_none(tmp_path / "half"))
+
+
+def test_what_a_terminal_obeys_is_found() -> None:
+    assert outputs.unprintable("fine \x1b[1;31mred\x1b[0m\n") is None
+    for evil in ("\x1b[2J", "\x07", "\u202e", "\r"):
+        assert outputs.unprintable(f"a{evil}b") is not None
+
+
+def test_another_clients_bytes_are_found() -> None:
+    plan = traffic.Plan(5)
+    of = {how: next(n for n in range(500) if plan.how(n) == how) for how in ("bytes", "stream", "dies", "damaged")}
+    number = of["bytes"]
+    assert traffic.judge(plan, number, 200, plan.body(number), True) is None
+    assert traffic.judge(plan, number, 200, plan.body(number)[:-1], True)
+    assert traffic.judge(plan, number, 200, plan.body(number + 1), True)
+    assert traffic.judge(plan, of["dies"], 200, traffic.unasked(plan.half(of["dies"])), False) is None
+    assert traffic.judge(plan, of["dies"], 200, traffic.unasked(plan.half(of["dies"])), True)
+    assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
+    numbered = b'data: {"semtoken": {"uncertainty": 0.1, "final": true}}\n'
+    assert traffic.judge(plan, of["damaged"], 200, numbered, True)
+
+
+def test_the_table_counts_and_shows_failures() -> None:
+    outcome = Outcome("one", "things")
+    for fault in (None, None, "broke"):
+        outcome.count(fault)
+    told = table([outcome])
+    assert told.splitlines()[1].split()[:3] == ["one", "3", "2"]
+    assert "FAILED one: broke" in told
+    assert math.isclose(outcome.survived, 2)

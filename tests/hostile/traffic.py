@@ -1,0 +1,272 @@
+"""Requests through the proxy as people start it, in front of an upstream that fails in every way; on loopback only.
+
+Every request has a number, from which both ends know what it must be answered: each client gets its own bytes, whole or
+visibly broken off, and no request that may have an effect arrives twice unless the upstream refused log-probabilities.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from semtoken import TokenClusters
+from tests.hostile.outcomes import Outcome, case_random
+from tests.web.servers import LAST_CHUNK, chunk, response, stream_head
+from tests.web.test_proxy_load import open_files, proxy_process, stream_of, unasked
+from tests.web.test_proxy_transport import without_block
+
+AT_ONCE = 40
+TOKENS = 4
+MIXTURE = {
+    "stream": 20,
+    "drips": 10,
+    "reply": 20,
+    "bytes": 20,
+    "large": 1,
+    "closes": 4,
+    "500": 4,
+    "refuses": 4,
+    "dies": 4,
+    "vanishes": 6,
+    "garbage": 3,
+    "damaged": 6,
+}
+"""What upstreams do, and how often."""
+SCORED = ("stream", "drips", "reply", "closes", "refuses")
+
+
+class Plan:
+    """What becomes of each request.
+
+    Parameters
+    ----------
+    seed
+        Of all plans.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._clusters = TokenClusters.from_pretrained("almanac")
+
+    def how(self, number: int) -> str:
+        """How the upstream answers a request."""
+        random = case_random(self._seed, "traffic", number)
+        return random.choices(list(MIXTURE), weights=list(MIXTURE.values()))[0]
+
+    def events(self, number: int) -> list[bytes]:
+        """The events of a stream; one of a damaged one is no JSON."""
+        events = stream_of(number, self._clusters, TOKENS)
+        if self.how(number) == "damaged":
+            at = case_random(self._seed, "damage", number).randrange(TOKENS)
+            events[at] = events[at][:-6] + b"\n\n"
+        return events
+
+    def body(self, number: int) -> bytes:
+        """The body of an answer that is no stream."""
+        how = self.how(number)
+        if how == "500":
+            return b'{"error": {"message": "number %d"}}' % number
+        if how in ("bytes", "large"):
+            return case_random(self._seed, "bytes", number).randbytes(2**20 if how == "large" else 500)
+        parts = [json.loads(event[6:])["choices"][0] for event in stream_of(number, self._clusters, TOKENS)[:TOKENS]]
+        content = [item for part in parts for item in part["logprobs"]["content"]]
+        text = "".join(part["delta"]["content"] for part in parts)
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "logprobs": {"content": content}, "finish_reason": "stop"}
+        return json.dumps({"id": f"chat-{number}", "choices": [choice]}).encode()
+
+    def half(self, number: int) -> bytes:
+        """What comes of a stream that dies."""
+        events = self.events(number)
+        return b"".join(events[:2]) + events[2][:20]
+
+
+class FaultyUpstream:
+    """A server that keeps connections open and answers by a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.deliveries: Counter[int] = Counter()
+        self.reused = 0
+        """Requests on a connection that had carried one before."""
+
+    async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        served = 0
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                lines = head.lower().split(b"\r\n")
+                length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
+                body = await reader.readexactly(length)
+                self.reused += served > 0
+                served += 1
+                if not await self._answer(body, writer):
+                    break
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, body: bytes, writer: asyncio.StreamWriter) -> bool:
+        """Answer a request; whether the connection goes on."""
+        asked = json.loads(body)
+        number = int(asked["user"])
+        self.deliveries[number] += 1
+        how, plan = self._plan.how(number), self._plan
+        if how == "vanishes":
+            return False
+        if how == "garbage":
+            writer.write(b"\x00garbage\r\n\r\n")
+            return False
+        if how == "closes":
+            writer.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + b"".join(plan.events(number)))
+            return False
+        if how == "dies":
+            writer.write(stream_head() + chunk(plan.half(number)))
+            await writer.drain()
+            return False
+        if how == "refuses" and asked.get("logprobs"):
+            writer.write(response(b'{"error": {"message": "no logprobs here"}}', status=b"400 Bad"))
+        elif how in ("reply", "refuses", "500"):
+            status = b"500 Oh" if how == "500" else b"200 OK"
+            writer.write(response(plan.body(number), status=status))
+        elif how in ("bytes", "large"):
+            writer.write(response(plan.body(number), kind=b"application/octet-stream"))
+        else:
+            whole = b"".join(plan.events(number))
+            step = 700 if how == "drips" else len(whole)
+            writer.write(stream_head())
+            for start in range(0, len(whole), step):
+                writer.write(chunk(whole[start : start + step]))
+                await writer.drain()
+            writer.write(LAST_CHUNK)
+        return True
+
+
+@contextmanager
+def faulty_upstream(plan: Plan) -> Iterator[tuple[str, FaultyUpstream]]:
+    """The server, in a thread; yields its address."""
+    faulty, ready, loop = FaultyUpstream(plan), threading.Event(), asyncio.new_event_loop()
+    address: list[str] = []
+
+    async def serve() -> None:
+        server = await asyncio.start_server(faulty.converse, "127.0.0.1", 0, limit=2**22)
+        address.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        ready.set()
+        await asyncio.Event().wait()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(serving)
+
+    serving = loop.create_task(serve())
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield address[0], faulty
+    finally:
+        loop.call_soon_threadsafe(serving.cancel)
+        thread.join(10)
+
+
+def judge(plan: Plan, number: int, status: int, got: bytes, ended: bool) -> str | None:
+    """What is wrong with what a client got; None: nothing."""
+    how = plan.how(number)
+    shown = without_block(got)
+    if how in ("vanishes", "garbage"):
+        return None if status == 502 and ended else f"{how}: status {status}"
+    if how == "dies":
+        whole = unasked(plan.half(number))
+        return None if (status, ended, shown) == (200, False, whole) else f"{how}: {status}, {ended}, {got[:200]!r}"
+    if how in ("500", "bytes", "large"):
+        right = (500 if how == "500" else 200, True, plan.body(number))
+        return None if (status, ended, got) == right else f"{how}: {status}, {ended}, {got[:200]!r}"
+    whole = plan.body(number) if how in ("reply", "refuses") else b"".join(plan.events(number))
+    whole = whole if how == "refuses" else unasked(whole)
+    if (status, ended) != (200, True) or (how != "damaged" and shown != whole):
+        return f"{how}: {status}, {ended}, {got[:300]!r}"
+    return judge_score(how, got)
+
+
+def judge_score(how: str, got: bytes) -> str | None:
+    """Whether an answer has a number where it should, and none where it must not."""
+    final = [line for line in got.split(b"\n") if b'"final": true' in line] if how != "reply" else [got]
+    if how in ("damaged", "refuses"):
+        return "a number in spite of damage" if any(b'"uncertainty"' in line for line in final) else None
+    return None if final and all(b'"uncertainty"' in line for line in final) else f"{how}: no number"
+
+
+async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) -> str | None:
+    """One request; what is wrong with its answer."""
+    how = plan.how(number)
+    streams = how in ("stream", "drips", "closes", "dies", "damaged")
+    path = "/v1/embeddings" if how in ("bytes", "large") else "/v1/chat/completions"
+    asked: dict[str, Any] = {"model": f"m-{how}", "messages": [], "user": str(number), "stream": streams}
+    got, status, ended = b"", 0, True
+    try:
+        async with http.post(url + path, json=asked) as answer:
+            status = answer.status
+            async for piece in answer.content.iter_any():
+                got += piece
+    except aiohttp.ClientPayloadError:
+        ended = False
+    except (aiohttp.ClientError, asyncio.TimeoutError) as error:
+        return f"{how}: {type(error).__name__}: {error}"
+    return judge(plan, number, status, got, ended)
+
+
+async def ask_all(url: str, plan: Plan, requests: int) -> dict[int, str | None]:
+    """All requests, some at one time."""
+    left = iter(range(requests))
+    found: dict[int, str | None] = {}
+
+    async def client(http: aiohttp.ClientSession) -> None:
+        for number in left:
+            found[number] = await ask(http, url, plan, number)
+
+    timeout = aiohttp.ClientTimeout(total=120)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
+        await asyncio.gather(*(client(http) for _ in range(AT_ONCE)))
+    return found
+
+
+def attack(seed: int, requests: int) -> Outcome:
+    """Send so many requests through the proxy."""
+    outcome = Outcome("traffic", "requests through the proxy: every client's own bytes, none delivered twice")
+    plan = Plan(seed)
+    with faulty_upstream(plan) as (upstream, faulty), proxy_process(upstream) as (url, process):
+        asyncio.run(ask_all(url, plan, AT_ONCE))  # warm: caches and connections are there
+        faulty.deliveries.clear()
+        files, memory, start = open_files(process.pid), resident(process.pid), time.monotonic()
+        found = asyncio.run(ask_all(url, plan, requests))
+        seconds = time.monotonic() - start
+        for number, fault in found.items():
+            most = 2 if plan.how(number) == "refuses" else 1
+            if not 1 <= faulty.deliveries[number] <= most:
+                fault = f"{plan.how(number)}: delivered {faulty.deliveries[number]} times"
+            outcome.count(None if fault is None else f"request {number} of --seed {seed}: {fault}")
+        time.sleep(0.5)
+        left = open_files(process.pid)
+        if left > files + AT_ONCE or process.poll() is not None:
+            outcome.failures.append(f"the proxy has {left} files open, {files} before, and ended with {process.poll()}")
+        outcome.notes.append(
+            f"{requests / seconds:,.0f} requests a second; {faulty.reused:,} on reused connections; files {files} -> "
+            f"{left}, resident memory {memory:.0f} -> {resident(process.pid):.0f} MB"
+        )
+    return outcome
+
+
+def resident(pid: int) -> float:
+    """Megabytes of memory that a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
