@@ -36,12 +36,12 @@ def proxied(almanac_clusters: TokenClusters) -> Iterator[Callable[..., tuple[str
 
 
 @contextmanager
-def proxy_of(url: str, clusters: TokenClusters, **settings: Any) -> Iterator[str]:
+def proxy_of(url: str, clusters: TokenClusters, *, page: bool = True, **settings: Any) -> Iterator[str]:
     """A proxy in front of a server that runs; yields its address."""
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.proxy.settings import ProxySettings
 
-    with running(proxy_app(ProxySettings(url, **settings), clusters)) as proxy:
+    with running(proxy_app(ProxySettings(url, **settings), clusters, page=page)) as proxy:
         yield proxy
 
 

@@ -559,6 +559,18 @@ def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
         process.stderr.close()
 
 
+def test_a_model_with_a_chat_template_is_asked_through_it() -> None:
+    from types import SimpleNamespace
+
+    from semtoken.almanac.questions import PROMPT
+    from semtoken.cli.models import how_to_ask
+    from semtoken.cli.serve import template_of
+
+    chats = SimpleNamespace(chat_template="{{ messages }}")
+    assert template_of(how_to_ask("some/model", chats, raw=False)) is None
+    assert template_of(how_to_ask("almanac", chats, raw=False)) == PROMPT
+
+
 def test_other_machines_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     from semtoken.cli.listening import warn_if_open
     from semtoken.web.running import Address

@@ -28,6 +28,12 @@ class Answer:
     """Where only the k best tokens of each step were known."""
 
     @property
+    def uncertainty_width(self) -> float:
+        """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
+        low, high = self.log_score_bounds or (0.0, 0.0)
+        return math.exp(high) - math.exp(low)
+
+    @property
     def question(self) -> str:
         """What was asked, as it stands in the file."""
         for name in ("question", "prompt"):

@@ -79,6 +79,7 @@ def proxy(
     calibrator: CalibratorOption = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
     grace: GraceOption = 10.0,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
@@ -129,7 +130,7 @@ def proxy(
         write_timeout=client_timeout,
     )
     make = partial(
-        _application, settings, clusters, ScoringRules(preset, function_words), calibrator, otel, otel_content
+        _application, settings, clusters, ScoringRules(preset, function_words), calibrator, otel, otel_content, page
     )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
@@ -144,14 +145,20 @@ def proxy(
 
 
 def _application(
-    settings: ProxySettings, clusters: str, rules: ScoringRules, calibrator: Path | None, otel: bool, otel_content: bool
+    settings: ProxySettings,
+    clusters: str,
+    rules: ScoringRules,
+    calibrator: Path | None,
+    otel: bool,
+    otel_content: bool,
+    page: bool,
 ) -> Any:
     from semtoken.web.proxy.app import proxy_app
 
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
     chances = applied(calibrator, found, signature=signature, scores="top-k", k=settings.top_logprobs)
-    return with_events(proxy_app(settings, found, rules, chances), otel, otel_content)
+    return with_events(proxy_app(settings, found, rules, chances, page=page), otel, otel_content)
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:

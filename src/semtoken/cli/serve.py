@@ -15,6 +15,7 @@ from semtoken.cli.models import how_to_ask
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
 if TYPE_CHECKING:
+    from semtoken.bench.prompts import PromptFormat
     from semtoken.web.running import Address
 
 
@@ -64,12 +65,17 @@ def serve(
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
     applied = applied_to(stc, calibrator, choice.model)
-    offer = Offer(name or _name_of(choice.model), asking.template, asking.stop_at_newline, max_logprobs, applied)
+    offer = Offer(name or _name_of(choice.model), template_of(asking), asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
     app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
     run(with_events(app, otel, otel_content), listener, lambda address: _announce(address, offer.name), grace=grace)
+
+
+def template_of(asking: PromptFormat) -> str | None:
+    """Our text around a question; None for a model that has a chat template of its own."""
+    return None if asking.chat else asking.template
 
 
 def _name_of(model: str) -> str:

@@ -8,32 +8,49 @@ from typing import Annotated, Any
 import typer
 
 from semtoken._files import replace_text
+from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
 from semtoken.errors import InvalidInput
 from semtoken.record_files import STANDARD, read_rows, stored
 
+Rows = list[dict[str, Any]]
+
 
 def view(
     scored: Annotated[Path, typer.Argument(help="What `semtoken score` wrote, or '-' for standard input.")],
+    other: Annotated[
+        Path | None, typer.Argument(help="Another file of answers to the same questions, to compare.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("page.html"),
+    calibrator: CalibratorOption = None,
 ) -> None:
     """Make one HTML page of scored answers: riskiest first, with a slider and keys for labels.
 
     The page holds the answers and asks for nothing else, so you can send it to someone. Answers that were scored with
-    --tokens show what else the model considered.
+    --tokens show what else the model considered. A second file is shown beside the first.
 
     For example:
 
-    - `semtoken score answers.jsonl -o scored.jsonl`, then `semtoken view scored.jsonl -o page.html`
+    - `semtoken score prompts.jsonl -o scored.jsonl`, then `semtoken view scored.jsonl -o page.html`
+    - `semtoken view smollm2.jsonl gemma3.jsonl -o compared.html`
     """
     from semtoken.web.page import static_page
 
-    name = "standard input" if str(scored) == STANDARD else scored.name
-    with stored(scored) as path:
-        answers = [_checked(where, fields) for _, where, fields in read_rows(path)]
-    html = static_page(answers, name)
+    files: dict[str, Rows] = {}
+    info: dict[str, Any] = {}
+    for path in (scored, other):
+        if path is None:
+            continue
+        with stored(path) as file:
+            rows = [_checked(where, fields) for _, where, fields in read_rows(file)]
+            if calibrator is not None and path == scored:
+                info = _calibrate(rows, file, calibrator)
+        name = "standard input" if str(path) == STANDARD else path.name
+        files[str(path) if name in files else name] = rows
+    html = static_page(files, info)
     replace_text(output, html)
-    tell(f"The page is {output} ({len(answers):,} answers, {len(html) / 1e3:.0f} kB). Open it in a browser.")
+    answers = sum(map(len, files.values()))
+    tell(f"The page is {output} ({answers:,} answers, {len(html) / 1e3:.0f} kB). Open it in a browser.")
 
 
 def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -44,3 +61,18 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
             f"{where} has no uncertainty between 0 and 1. Score the file first: semtoken score FILE -o scored.jsonl"
         )
     return fields
+
+
+def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
+    """Add chances and decisions to the rows of a file; returns what the page says of the calibrator."""
+    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.records import read_answers
+    from semtoken.web.page.facts import calibrator_card, reliability_card
+
+    applied = Applied.load(directory)
+    answers = read_answers(file)
+    for row, answer in zip(rows, answers, strict=True):
+        if answer.log_score is None:
+            raise InvalidInput(f"{answer.where} has no log_score. Score the file first: semtoken score FILE")
+        row["calibration"] = applied.block(answer)  # type: ignore[arg-type]
+    return {"calibrator": calibrator_card(applied.calibrator) | reliability_card(applied.calibrator, answers)}

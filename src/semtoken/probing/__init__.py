@@ -8,9 +8,19 @@ Enter by these three functions, or by `STC.disputed`.
 
 from __future__ import annotations
 
-from semtoken.probing.branches import disputed, doubtful_steps
+from semtoken.probing.branches import disputed, doubtful_steps, followed, only_in_form
 from semtoken.probing.choices import with_choices
 from semtoken.probing.competing import competing, competing_in_record
 from semtoken.probing.records import Competitor, Dispute
 
-__all__ = ["Competitor", "Dispute", "competing", "competing_in_record", "disputed", "doubtful_steps", "with_choices"]
+__all__ = [
+    "Competitor",
+    "Dispute",
+    "competing",
+    "competing_in_record",
+    "disputed",
+    "doubtful_steps",
+    "followed",
+    "only_in_form",
+    "with_choices",
+]

@@ -19,6 +19,8 @@ DOUBTFUL = 0.9
 """Steps of less confidence than this are looked at."""
 MAX_STEPS = 8
 BRANCH_TOKENS = 8
+AGREED = 0.85
+"""Share of the branches that has to agree for a doubt to be one of form; the page marks nothing above it."""
 _END = re.compile(r"[.!?;:\n](?=\s|\Z)|\n")
 
 
@@ -55,6 +57,24 @@ def disputed(
     branch_tokens
         Length of a branch.
     """
+    found = followed(stc, prompt, answer, n=n, max_steps=max_steps, doubtful=doubtful, branch_tokens=branch_tokens)
+    return sorted((one for one in found if one.disagreement > 0), key=lambda one: (-one.disagreement, one.step))
+
+
+def followed(
+    stc: Any,
+    prompt: Any,
+    answer: ScoredResponse,
+    *,
+    n: int = 4,
+    max_steps: int = MAX_STEPS,
+    doubtful: float = DOUBTFUL,
+    branch_tokens: int = BRANCH_TOKENS,
+) -> list[Dispute]:
+    """Every doubtful step with its branches, in the order of the answer: those whose branches agree are there too.
+
+    Parameters are those of `disputed`, which leaves out the steps where all branches say the same.
+    """
     steps = doubtful_steps(answer, max_steps, doubtful)
     if not steps:
         return []
@@ -63,8 +83,29 @@ def disputed(
     competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.clusters, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
     phrases = parts_of(answer, "phrase")
-    found = [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
-    return sorted((one for one in found if one.disagreement > 0), key=lambda one: (-one.disagreement, one.step))
+    return [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
+
+
+def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], agreed: float = AGREED) -> bool:
+    """Whether a part is doubtful only in its wording: the branches of its doubtful steps say the same.
+
+    At each of its doubtful steps the branches that agree with the answer have to hold at least `agreed` of the
+    probability. What was not followed counts against it, so a step that was not looked at is a doubt.
+
+    Parameters
+    ----------
+    part
+        A phrase of the answer.
+    answer
+        The answer.
+    found
+        Its steps by `followed`.
+    agreed
+        Share of the probability, in [0, 1].
+    """
+    shares = {one.step: 1.0 - one.disagreement - one.unheard for one in found}
+    steps = [step for step in doubtful_steps(answer, len(answer.tokens)) if step in part.tokens]
+    return bool(steps) and all(shares.get(step, 0.0) >= agreed for step in steps)
 
 
 def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
@@ -94,7 +135,8 @@ def _continuations(
         before = answer.token_ids[:step]
         start = _word_start(answer, step)
         whole = decode([*before, token, *completion.token_ids])
-        found[step, token] = _to_end_of_phrase(whole[start:], len(decode([*before, token])) - start)
+        forced = len(decode([*before, token])) - start
+        found[step, token] = _to_end_of_phrase(whole[start:], forced, broken_off=bool(completion.truncated))
     return found
 
 
@@ -106,10 +148,13 @@ def _word_start(answer: ScoredResponse, step: int) -> int:
     return start
 
 
-def _to_end_of_phrase(text: str, from_: int) -> str:
-    """A text cut at the first end of a sentence or clause after a place."""
+def _to_end_of_phrase(text: str, from_: int, *, broken_off: bool = False) -> str:
+    """A text cut at the first end of a sentence or clause after a place; else, if broken off, after a whole word."""
     end = _END.search(text, max(from_, 0))
-    return (text if end is None else text[: end.start()]).strip()
+    if end is not None:
+        return text[: end.start()].strip()
+    blank = text.rstrip().rfind(" ") if broken_off else -1
+    return (text[:blank] if blank >= max(from_, 1) else text).strip()
 
 
 def _dispute(

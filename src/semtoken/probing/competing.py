@@ -138,7 +138,7 @@ def groups_of(
         members = np.flatnonzero(groups[ids] == group)
         top = members[np.argsort(-probabilities[members], kind="stable")[:SHOWN]]
         shown = tuple((texts[ids[i]], float(probabilities[i])) for i in top if probabilities[i] > 0)
-        chosen = group == groups[token_ids[step]]
+        chosen = bool(group == groups[token_ids[step]])
         found.append(
             Competitor(min(float(totals[group]), 1.0), shown, tuple(int(ids[i]) for i in top[: len(shown)]), chosen)
         )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from semtoken.calibration.apply import Applied
 from semtoken.choices import PartKind
 from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch
-from semtoken.probing import competing_in_record, doubtful_steps
+from semtoken.parts import Part
+from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
 from semtoken.web.wire import ApiError
 
 VERSION = 1
 KEY = "semtoken"
 MOST_COMPETING = 8
+NO_MODEL = "Only a server that runs the model itself can follow other meanings: semtoken serve."
+
+Parts: TypeAlias = PartKind | Literal["auto"]
+"""`auto`: the fields of an answer that is JSON, the phrases of any other."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,13 @@ class BlockOptions:
 
     tokens: bool = False
     """Add the scores of every token."""
-    parts: PartKind | None = None
+    parts: Parts | None = None
     """Add the parts of this kind with their confidence."""
     competing: int = 0
     """Add so many of the meanings that compete at each of the most doubtful steps."""
+    disputes: int = 0
+    """Follow so many meanings at each of the most doubtful steps and add what their continuations say. Phrases that
+    are doubtful only in form are marked `form_only`, and boolean fields get the shares of their values."""
     running: bool = True
     """In streams, add the values so far to every chunk. Without them there are only the final ones, at less cost; so
     does the proxy if a request says nothing of `semtoken`."""
@@ -47,17 +55,49 @@ def read_options(value: Any) -> BlockOptions:
     tests: dict[str, Callable[[Any], bool]] = {
         "tokens": lambda one: isinstance(one, bool),
         "running": lambda one: isinstance(one, bool),
-        "parts": lambda one: one in get_args(PartKind),
-        "competing": lambda one: isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= MOST_COMPETING,
+        "parts": lambda one: one == "auto" or one in get_args(PartKind),
+        "competing": _is_number,
+        "disputes": _is_number,
     }
     if not isinstance(given, dict) or not all(name in tests and tests[name](one) for name, one in given.items()):
+        kinds = ", ".join(("auto", *get_args(PartKind)))
         raise ApiError(
             400,
-            f'semtoken may hold "tokens": true, "running": false, "parts": one of {", ".join(get_args(PartKind))}, and '
-            f'"competing": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
+            f'semtoken may hold "tokens": true, "running": false, "parts": one of {kinds}, and "competing" and '
+            f'"disputes": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
             param=KEY,
         )
     return BlockOptions(**given)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COMPETING
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What the model said when it was asked about its answer."""
+
+    disputes: Sequence[Dispute] = ()
+    """The doubtful steps that were followed, in the order of the answer."""
+    parts: Sequence[Part] | None = None
+    """The parts of the answer with the shares of their values; None: as they are without asking."""
+    refused: str | None = None
+    """Why it could not be asked."""
+
+
+def parts_wanted(result: ScoredResponse, wanted: Parts) -> list[Part]:
+    """The parts of an answer of the kind that was asked for."""
+    if wanted == "auto":
+        wanted = "field" if _is_json(result.text) else "phrase"
+    return list(result.parts(wanted))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def reason_block(reason: str) -> dict[str, Any]:
@@ -71,6 +111,7 @@ def score_block(
     options: BlockOptions,
     calibrator: Applied | None = None,
     question: str | None = None,
+    probed: Probed | None = None,
 ) -> dict[str, Any]:
     """The block of a complete answer.
 
@@ -86,6 +127,8 @@ def score_block(
         Adds the chance and the decision.
     question
         What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
+    probed
+        What the model said of other meanings, where it was asked.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -118,8 +161,14 @@ def score_block(
             block["calibrator_refused"] = str(error)
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
+    probed = probed or Probed(refused=NO_MODEL)
     if options.parts is not None:
-        block["parts"] = [part.to_dict() for part in result.parts(options.parts)]
+        parts = parts_wanted(result, options.parts) if probed.parts is None else probed.parts
+        block["parts"] = [_part(part, result, probed) for part in parts]
+    if options.disputes and probed.refused is not None:
+        block["disputes_refused"] = probed.refused
+    elif options.disputes:
+        block["disputes"] = [_dispute(one, result) for one in probed.disputes if one.disagreement > 0]
     if options.competing:
         block["competing"] = [
             {
@@ -134,6 +183,28 @@ def score_block(
             for step in doubtful_steps(result)
         ]
     return block
+
+
+def _part(part: Part, result: ScoredResponse, probed: Probed) -> dict[str, Any]:
+    """A part as plain values, with whether its doubt is one of wording where that was looked into."""
+    form_only = part.kind == "phrase" and only_in_form(part, result, probed.disputes)
+    return part.to_dict() | ({"form_only": True} if form_only else {})
+
+
+def _dispute(found: Dispute, result: ScoredResponse) -> dict[str, Any]:
+    token = result.tokens[found.step]
+    return {
+        "step": found.step,
+        "start": token.start,
+        "end": token.end,
+        "part": {"start": found.part.start, "end": found.part.end, "text": found.part.text},
+        "disagreement": found.disagreement,
+        "unheard": found.unheard,
+        "meanings": [
+            {"probability": one.probability, "continuation": one.continuation, "chosen": one.chosen}
+            for one in found.competitors
+        ],
+    }
 
 
 def running_block(running: Running) -> dict[str, Any]:

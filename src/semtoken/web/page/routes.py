@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from semtoken._extras import require
-from semtoken.web.page.static import page_file
+from semtoken.web.page.static import FILES, page_file
 
 require("fastapi", extra="serve")
 
@@ -22,12 +23,7 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-TYPES = {
-    "app.js": "text/javascript",
-    "preact.js": "text/javascript",
-    "strings.js": "text/javascript",
-    "app.css": "text/css",
-}
+TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
 def add_page(app: FastAPI, info: Callable[[], dict[str, Any]]) -> None:
@@ -38,7 +34,7 @@ def add_page(app: FastAPI, info: Callable[[], dict[str, Any]]) -> None:
     app
         The server; it has to answer `/v1/chat/completions`.
     info
-        What the page says of the model: `model`, `clusters`, and `calibrator` if there is one.
+        What the page says of the model; see `semtoken.web.page.facts`.
     """
 
     @app.get("/")
@@ -47,9 +43,9 @@ def add_page(app: FastAPI, info: Callable[[], dict[str, Any]]) -> None:
 
     @app.get("/page/{name}")
     async def file(name: str) -> Response:
-        if name not in TYPES:
+        if name not in FILES:
             return Response("There is no such file.", status_code=404, media_type="text/plain", headers=HEADERS)
-        return Response(page_file(name), media_type=TYPES[name], headers=HEADERS)
+        return Response(page_file(name), media_type=TYPES[PurePath(name).suffix], headers=HEADERS)
 
     @app.get("/semtoken/info")
     async def facts() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -13,6 +14,11 @@ from typing import Any
 from semtoken.errors import InvalidInput
 
 MOST_BYTES = 20_000_000
+LIBRARIES = ("preact.js", "strings.js")
+"""Modules that import nothing."""
+MODULES = ("helpers.js", "answer.js", "ask.js", "file.js", "fields.js", "compare.js", "calibration.js", "app.js")
+"""The others, each after those that it imports from."""
+FILES = frozenset({*LIBRARIES, *MODULES, "app.css"})
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -26,28 +32,26 @@ img-src data:; base-uri 'none'; form-action 'none'">
 """
 
 
-def static_page(
-    answers: Sequence[Mapping[str, Any]], name: str = "answers", info: Mapping[str, Any] | None = None
-) -> str:
-    """One HTML file that shows scored answers, riskiest first.
+def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[str, Any] | None = None) -> str:
+    """One HTML file that shows scored answers: riskiest first, and side by side where there are two files of them.
 
     Parameters
     ----------
-    answers
-        Scored answers as plain values, as `semtoken score` writes them: each with an `uncertainty`.
-    name
-        What to call them, such as the name of their file.
+    files
+        Scored answers as plain values, as `semtoken score` writes them, each with an `uncertainty`; by what to call
+        them, such as the name of their file.
     info
-        What is known of the model and the calibrator.
+        What is known of the model and the calibrator; see `semtoken.web.page.facts`.
 
     Raises
     ------
     InvalidInput
         There is nothing to show, or more than a browser opens with ease.
     """
-    if not answers:
+    if not files or not all(files.values()):
         raise InvalidInput("There are no scored answers to show.")
-    data = json.dumps({"name": name, "info": info or {}, "rows": list(answers)}, ensure_ascii=False, allow_nan=False)
+    listed = [{"name": name, "rows": list(answers)} for name, answers in files.items()]
+    data = json.dumps({"info": info or {}, "files": listed}, ensure_ascii=False, allow_nan=False)
     # Inside a script element "<" could end it or open a comment; JSON has another spelling for it.
     data = data.replace("<", "\\u003c")
     if len(data.encode(errors="surrogatepass")) > MOST_BYTES:
@@ -70,14 +74,21 @@ def page_file(name: str) -> str:
     return files("semtoken.web.page").joinpath("files", name).read_text(encoding="utf-8")
 
 
+_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(.+)";\n', re.MULTILINE)
+
+
 @cache
 def _script() -> str:
-    """The page's script with its imports inside: from a file, a browser loads no modules beside it."""
-    script = page_file("app.js")
-    for module in ("preact.js", "strings.js"):
-        encoded = base64.b64encode(page_file(module).encode()).decode()
-        script = script.replace(f'"./{module}"', f'"data:text/javascript;base64,{encoded}"')
-    return script
+    """The modules as one: from a file, a browser loads no modules beside it. Libraries are imported from the text."""
+    source = "".join(page_file(module) for module in MODULES)
+    heads = []
+    for library in LIBRARIES:
+        names = sorted(
+            {n for listed, module in _IMPORT.findall(source) if module == library for n in listed.split(", ")}
+        )
+        encoded = base64.b64encode(page_file(library).encode()).decode()
+        heads.append(f'import {{ {", ".join(names)} }} from "data:text/javascript;base64,{encoded}";\n')
+    return "".join(heads) + re.sub("^export ", "", _IMPORT.sub("", source), flags=re.MULTILINE)
 
 
 def _source(text: str) -> str:

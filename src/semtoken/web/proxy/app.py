@@ -1,4 +1,4 @@
-"""The proxy as an ASGI application: its own two pages, and everything else to the upstream."""
+"""The proxy as an ASGI application: its own few pages, and everything else to the upstream."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.web.hosts import HostGuard  # noqa: E402
+from semtoken.web.page.facts import model_facts  # noqa: E402
+from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
@@ -48,6 +50,8 @@ def proxy_app(
     clusters: TokenClusters,
     rules: ScoringRules | None = None,
     calibrator: Applied | None = None,
+    *,
+    page: bool = True,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
@@ -61,6 +65,8 @@ def proxy_app(
         As for `score_logits`.
     calibrator
         Adds the chance and the decision to every final block.
+    page
+        Show the page for people at `/`; the upstream's own is then at `/upstream/`.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
@@ -90,6 +96,10 @@ def proxy_app(
     def figures() -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    if page:
+        found = None if calibrator is None else calibrator.calibrator
+        facts = model_facts(clusters.signature, found, upstream=settings.shown_upstream)
+        add_page(app, lambda: facts)
     app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

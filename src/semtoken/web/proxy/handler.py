@@ -30,7 +30,7 @@ from semtoken.web.workers import Workers
 
 logger = logging.getLogger("semtoken.proxy")
 
-UPSTREAM_OWN = re.compile(r"^/upstream(/health|/metrics)$")  # paths that the proxy answers itself
+UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the proxy answers itself
 REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
 
 

@@ -20,6 +20,7 @@ from fastapi.responses import JSONResponse, StreamingResponse  # noqa: E402
 from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, HostGuard  # noqa: E402
+from semtoken.web.page.facts import model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
@@ -109,7 +110,9 @@ def serve_app(
         return await answering.answer(request, CompletionRequest, service.completion)
 
     if page:
-        add_page(app, lambda: {"model": offer.name, "clusters": engine.stc.clusters.signature})
+        calibrator = None if offer.calibrator is None else offer.calibrator.calibrator
+        facts = model_facts(engine.stc.clusters.signature, calibrator, model=offer.name, disputes=True)
+        add_page(app, lambda: facts)
     return app
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from semtoken.statistics.decoding import best_tokens
 from semtoken.stc import STC
 
 FinishReason = Literal["stop", "length"]
+Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
+"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Work:
     """End an answer at its first newline, which is not shown."""
     top: int = 0
     """Best tokens to report at each step."""
+    ask: Ask | None = None
+    """Asks the model about each finished answer; what it returns comes with the end of the row."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Ended:
     """What the shown text gained at last."""
     finish_reason: FinishReason
     result: ScoredResponse
+    told: Any = None
+    """What `Work.ask` returned."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,12 @@ class Engine:
             return
         decodings = [replace(row.decoding(), batch_size=len(rows)) for row in rows]
         prompts = [row.order.work.prompts[row.number] for row in rows]
-        self.stc.backend.generate(prompts, decodings, [_Emitter(self.stc, rows)])
+        emitter = _Emitter(self.stc, rows)
+        self.stc.backend.generate(prompts, decodings, [emitter])
+        for row, ended in emitter.to_ask:
+            if row.order.work.ask is not None and not row.order.cancelled.is_set():
+                prompt = row.order.work.prompts[row.number]
+                row.order.emit(replace(ended, told=row.order.work.ask(self.stc, prompt, ended.result)))
 
 
 def _rows(work: Work) -> range:
@@ -151,6 +162,8 @@ class _Emitter(Observer):
                 AnswerText(self._vocabulary, (*work.stops, "\n") if work.stop_at_newline else work.stops)
             )
         self._top = max(row.order.work.top for row in rows)
+        self.to_ask: list[tuple[_Row, Ended]] = []
+        """Finished rows that the model is to be asked about, once it is free."""
 
     def observe(self, step: base.Step) -> Collection[int]:
         """Take in one step; returns the rows that are complete, or that nobody waits for."""
@@ -188,4 +201,8 @@ class _Emitter(Observer):
         rest = self._texts[answer].finish()
         reason: FinishReason = "length" if completion.truncated else "stop"
         result = self._stc.result(self._scores, answer, completion)
-        row.order.emit(Ended(row.number, rest, reason, result))
+        ended = Ended(row.number, rest, reason, result)
+        if row.order.work.ask is None:
+            row.order.emit(ended)
+        else:
+            self.to_ask.append((row, ended))

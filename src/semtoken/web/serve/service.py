@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
-from semtoken.web.block import running_block, score_block
+from semtoken.probing import followed, with_choices
+from semtoken.results import ScoredResponse
+from semtoken.stc import STC
+from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block, score_block
 from semtoken.web.serve.engine import Ended, Step, Work
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenNames
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
@@ -151,6 +155,7 @@ class Service:
             stops=request.stops,
             stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
             top=top or 0,
+            ask=partial(probe, request.block) if request.block.disputes else None,
         )
 
     async def whole(self, job: Job) -> dict[str, Any]:
@@ -207,13 +212,30 @@ class Service:
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
         return score_block(
-            ended.result, self._stc.clusters, job.request.block, self._offer.calibrator, job.request.question
+            ended.result,
+            self._stc.clusters,
+            job.request.block,
+            self._offer.calibrator,
+            job.request.question,
+            ended.told,
         )
 
 
 def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:
     """A chunk of one choice with another block."""
     return {**chunk, "choices": [{**choice, "semtoken": block} for choice in chunk["choices"]]}
+
+
+def probe(options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse) -> Probed:
+    """Ask the model what else it could have meant in an answer, as the options of a block want it."""
+    try:
+        disputes = followed(stc, list(prompt), answer, n=options.disputes)
+        parts = None if options.parts is None else parts_wanted(answer, options.parts)
+        if parts is not None and any(part.path is not None for part in parts):
+            parts = with_choices(stc, list(prompt), answer, parts)
+    except SemtokenError as error:  # an engine that shows the best tokens only, or a library that is not installed
+        return Probed(refused=str(error))
+    return Probed(disputes, parts)
 
 
 def sampling(request: GenerationRequest) -> Decoding:

@@ -1,0 +1,119 @@
+"""What the page says of a model and of its calibrator, as plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.curves import LOWEST
+from semtoken.calibration.fingerprint import known_values
+from semtoken.calibration.records import Answer
+
+POINTS = 41
+FEWEST_LABELS = 20
+"""Labelled answers that a plot of their own is drawn for."""
+
+
+def model_facts(
+    clusters: str,
+    calibrator: Calibrator | None = None,
+    *,
+    model: str | None = None,
+    upstream: str | None = None,
+    disputes: bool = False,
+) -> dict[str, Any]:
+    """What `/semtoken/info` answers.
+
+    Parameters
+    ----------
+    clusters
+        Signature of the clusters.
+    calibrator
+        The one in use.
+    model
+        The model's name; None where the page has to ask the server behind for its models.
+    upstream
+        Address of the server behind a proxy.
+    disputes
+        The server can ask the model what else it could have meant.
+    """
+    found: dict[str, Any] = {
+        "model": model,
+        "clusters": clusters,
+        "parts": find_spec("regex") is not None,
+        "disputes": disputes,
+    }
+    if upstream is not None:
+        found["upstream"] = upstream
+    if calibrator is not None:
+        found["calibrator"] = calibrator_card(calibrator)
+    return found
+
+
+def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
+    """A calibrator for the page: numbers of labels, the promise, its threshold as a chance, and points of two plots.
+
+    `chances` holds (uncertainty, chance, lower, upper), each in [0, 1]; `expected` holds (share answered, expected
+    share of wrong answers among them) by the chances of the labelled answers; `tested` holds the same pair as counted
+    on the labelled answers, for every threshold that the promise was tested at.
+    """
+    threshold = calibrator.threshold
+    card: dict[str, Any] = {
+        "n_labels": calibrator.n,
+        "n_correct": calibrator.n_correct,
+        "method": calibrator.method,
+        "created": calibrator.created,
+        "facts": {name: str(value) for name, value in known_values(calibrator.fingerprint).items()},
+        "chances": _chances(calibrator),
+        "expected": _expected(calibrator),
+    }
+    if threshold is not None:
+        card["promise"] = threshold.statement
+        card["tested"] = [
+            [test.accepted / threshold.n, test.wrong / test.accepted] for test in threshold.tests if test.accepted
+        ]
+        if threshold.uncertainty is not None:
+            score = max(-threshold.uncertainty, LOWEST)
+            scores = np.array(calibrator.scores)
+            card["threshold"] = {
+                "chance": float(calibrator.chance(score)),
+                "accepted": float(np.mean(scores >= score)),
+                "alpha": threshold.alpha,
+            }
+    return card
+
+
+def _chances(calibrator: Calibrator) -> list[list[float]]:
+    uncertainty = np.linspace(0.0, 1.0, POINTS)
+    with np.errstate(divide="ignore"):
+        scores = np.maximum(np.log1p(-uncertainty), LOWEST).tolist()
+    bounds = calibrator.chance_bounds(scores)
+    columns = (uncertainty, calibrator.chance(scores), bounds[:, 0], bounds[:, 1])
+    return [[float(value) for value in row] for row in zip(*columns, strict=True)]
+
+
+def _expected(calibrator: Calibrator) -> list[list[float]]:
+    """Share answered and expected share of wrong answers, the surest answers first; at most `POINTS` of them."""
+    chances = np.asarray(calibrator.chance(list(calibrator.scores)))[::-1]
+    wrong = np.cumsum(1.0 - chances) / np.arange(1, chances.size + 1)
+    shown = np.unique(np.linspace(0, chances.size - 1, min(POINTS, chances.size)).round().astype(int))
+    return [[(i + 1) / chances.size, float(wrong[i])] for i in shown.tolist()]
+
+
+def reliability_card(calibrator: Calibrator, answers: Sequence[Answer]) -> dict[str, Any]:
+    """How often labelled answers of similar chance were right, as fields of the card; nothing for too few of them.
+
+    `reliability` holds (chance, share right, lower, upper) of each group. On the answers that the calibrator was fitted
+    on, each chance comes from a calibrator that did not see the answer (`cross_validated`).
+    """
+    seen = [one for one in answers if one.correct is not None and one.log_score not in (None, -math.inf)]
+    if len(seen) < FEWEST_LABELS:
+        return {}
+    report = calibrator.report(seen, [one.correct for one in seen])
+    points = [[one.chance, one.right, one.low, one.high] for one in report.bins]
+    return {"reliability": points, "cross_validated": report.cross_validated}

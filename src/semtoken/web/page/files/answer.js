@@ -1,0 +1,218 @@
+// The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
+import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
+import { S } from "./strings.js";
+import { calibrationOf, chanceText, level, shown } from "./helpers.js";
+
+const LONG = 12; // tokens: from here on the product says little but the length
+
+// Character ranges to mark: the parts that came with the answer, or else its tokens without the blanks around them.
+function partsOf(answer) {
+  if (answer.parts) return answer.parts.filter((part) => part.present !== false && part.end > part.start && part.confidence !== null);
+  const words = (answer.tokens ?? []).map((token) => {
+    const piece = answer.text.slice(token.start, token.end);
+    const start = token.start + piece.length - piece.trimStart().length;
+    return { start, end: start + piece.trim().length, text: piece.trim(), confidence: token.clustered_probability };
+  });
+  return words.filter((word) => word.end > word.start);
+}
+
+const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
+
+function stretches(answer, all) {
+  const marked = partsOf(answer).filter((part) => all || doubtful(part));
+  const cuts = [];
+  let position = 0;
+  for (const part of [...marked].sort((a, b) => a.start - b.start)) {
+    if (part.start < position) continue;
+    if (part.start > position) cuts.push({ text: answer.text.slice(position, part.start) });
+    cuts.push({ text: answer.text.slice(part.start, part.end), part });
+    position = part.end;
+  }
+  if (position < answer.text.length) cuts.push({ text: answer.text.slice(position) });
+  return cuts;
+}
+
+// What else was likely within a stretch of text: lists of { share, text }, one for each place that was looked at.
+function rivals(answer, part) {
+  const inside = (one) => one.start < part.end && one.end > part.start;
+  const followed = (answer.disputes ?? []).filter(inside).sort((a, b) => b.disagreement - a.disagreement);
+  if (followed.length) return followed.map((one) => one.meanings.map((m) => ({ share: m.probability, text: m.continuation, chosen: m.chosen })));
+  const grouped = (answer.competing ?? []).filter(inside).filter((one) => one.meanings.length > 1);
+  if (grouped.length) return grouped.map((one) => one.meanings.map((m) => ({ share: m.probability, text: m.tokens.map(([text]) => text.trim()).join(", "), chosen: m.chosen })));
+  const step = (answer.tokens ?? []).filter(inside).reduce((least, token) => (!least || token.probability < least.probability ? token : least), null);
+  if (!step) return [];
+  const others = (step.alternatives ?? []).map((other) => ({ share: other.probability, text: other.text, counted: other.counted }));
+  return [[{ share: step.probability, text: step.text, chosen: true }, ...others].sort((a, b) => b.share - a.share)];
+}
+
+const Share = ({ share, text, chosen, counted }) =>
+  html`<li>
+    <span>${S.percent(share)}</span>
+    <meter min="0" max="1" value=${share} aria-hidden="true"></meter>
+    <span dir="auto">${text}${chosen ? html` <span class="dim">(${S.chosen})</span>` : counted ? html` <span class="dim">(${S.counted})</span>` : ""}</span>
+  </li>`;
+
+function Also({ answer, part, id, close }) {
+  const found = rivals(answer, part);
+  const explained = part.form_only ? S.formOnly : !found.length ? S.nothingKnown : answer.disputes ? S.sharesFollowed : S.shares;
+  return html`<section class="also" id=${id} aria-label=${S.at(part.text)} aria-live="polite">
+    <h3 dir="auto">${S.at(part.text)}</h3>
+    ${found.map((list) => html`<ul>${list.map((other) => html`<${Share} ...${other} />`)}</ul>`)}
+    ${part.negation?.length ? html`<p>${S.negation(part.negation.map(([word]) => word))}</p>` : ""}
+    <p class="note">${explained}</p>
+    <button onClick=${close}>${S.close}</button>
+  </section>`;
+}
+
+function Text({ answer, numbers, all, open, setOpen, panel }) {
+  return html`<p class="answer" dir="auto" lang="">
+    ${stretches(answer, all).map(({ text, part }, i) => {
+      if (!part) return text;
+      const kind = doubtful(part) ? level(part.confidence) : "";
+      return html`<button
+        class=${`mark ${kind}`}
+        aria-expanded=${open === i}
+        aria-controls=${panel}
+        onClick=${() => setOpen(open === i ? null : i)}
+      ><span class="visually-hidden">${kind === "weak" ? S.weak : kind === "some" ? S.some : ""}</span>${text}${numbers &&
+      html`<small> ${S.percent(part.confidence)}</small>`}</button>`;
+    })}
+  </p>`;
+}
+
+function Verdict({ answer, compared }) {
+  const calibration = calibrationOf(answer);
+  if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
+  if (!calibration || calibration.chance === null || calibration.chance === undefined) {
+    return html`<p class="note">${compared ? S.noChance : S.uncalibrated(shown(answer.uncertainty))}</p>
+      ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
+  }
+  const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
+  const decided = calibration.decision;
+  return html`<p>
+      ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
+      <strong>${lead}</strong><span class="dim">${rest}</span>
+    </p>
+    ${calibration.promise && html`<p class="note">${calibration.promise}</p>`}
+    ${(calibration.calibrated_elsewhere ?? []).map((text) => html`<p class="note">${text}</p>`)}`;
+}
+
+function Tokens({ tokens }) {
+  return html`<details>
+    <summary>${S.everyToken}</summary>
+    <div class="scroll" tabindex="0" role="region" aria-label=${S.everyToken}>
+      <table>
+        <thead><tr>${S.tokenColumns.map((name, i) => html`<th scope="col" class=${i === 1 || i === 2 ? "number" : ""}>${name}</th>`)}</tr></thead>
+        <tbody>
+          ${tokens.map(
+            (token) => html`<tr>
+              <td dir="auto">${JSON.stringify(token.text)}</td>
+              <td class="number">${shown(token.probability)}</td>
+              <td class="number">${shown(token.clustered_probability)}</td>
+              <td dir="auto">${(token.alternatives ?? []).map((o) => `${o.text.trim() || JSON.stringify(o.text)} ${S.percent(o.probability)}`).join(", ")}</td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </details>`;
+}
+
+// How a field's confidence is told: the level in words, too, and what is known of its end and of its other values.
+export function FieldNotes({ part }) {
+  const notes = [];
+  if (part.closing !== null && part.closing !== undefined) notes.push(S.ends(part.closing));
+  if (part.choices) notes.push(Object.entries(part.choices).sort(([, a], [, b]) => b - a).map(([name, share]) => `${name} ${S.percent(share)}`).join(", "));
+  if (part.present === false) notes.push(S.missing);
+  for (const flag of part.flags ?? []) notes.push(flag.message);
+  return html`<span class="dim" dir="auto">${notes.join(" · ")}</span>`;
+}
+
+export const Confidence = ({ part }) => {
+  if (part.confidence === null || part.confidence === undefined) return "–";
+  const kind = level(part.confidence);
+  return html`<span class=${`mark ${kind}`}><span class="visually-hidden">${kind === "weak" ? S.weak : kind === "some" ? S.some : ""}</span>${S.percent(part.confidence)}</span>`;
+};
+
+function FieldTable({ parts }) {
+  const fields = parts.filter((part) => part.path !== null && part.path !== undefined).sort((a, b) => (a.confidence ?? -1) - (b.confidence ?? -1));
+  if (!fields.length) return null;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${S.fields}><table>
+    <caption>${S.fields}</caption>
+    <thead><tr>${S.fieldColumns.map((name, i) => html`<th scope="col" class=${i === 2 ? "number" : ""}>${name}</th>`)}</tr></thead>
+    <tbody>
+      ${fields.map(
+        (part) => html`<tr>
+          <th scope="row" dir="auto">${part.path}</th><td dir="auto">${part.text}</td>
+          <td class="number"><${Confidence} part=${part} /></td><td><${FieldNotes} part=${part} /></td>
+        </tr>`,
+      )}
+    </tbody>
+  </table></div>`;
+}
+
+// A switch that this browser remembers, where the page may keep anything at all.
+function useRemembered(key) {
+  const [on, setOn] = useState(() => {
+    try {
+      return localStorage.getItem(key) === "on";
+    } catch {
+      return false;
+    }
+  });
+  useEffect(() => {
+    try {
+      localStorage.setItem(key, on ? "on" : "off");
+    } catch {
+      // a static file in a browser that keeps nothing for files
+    }
+  }, [on]);
+  return [on, setOn];
+}
+
+let panels = 0;
+export function Card({ answer, question, title, compared }) {
+  const [open, setOpen] = useState(null);
+  const [numbers, setNumbers] = useRemembered("semtoken.numbers");
+  const [all, setAll] = useState(false);
+  const [copied, setCopied] = useState("");
+  const panel = useMemo(() => `also-${++panels}`, []);
+  const card = useRef(null);
+  const close = () => {
+    card.current?.querySelector('[aria-expanded="true"]')?.focus();
+    setOpen(null);
+  };
+  const part = open === null ? null : stretches(answer, all)[open]?.part;
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(question);
+      setCopied(S.copied);
+    } catch {
+      setCopied(S.notCopied);
+    }
+  };
+  const doubts = (answer.parts ?? []).filter((one) => one.form_only && level(one.confidence) !== "").length;
+  return html`<article class="card" ref=${card} onKeyDown=${(event) => event.key === "Escape" && open !== null && close()}>
+    ${title && html`<p class="dim">${title}</p>`}
+    ${question && html`<h2 dir="auto">${question}</h2>`}
+    <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
+    ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
+    ${answer.new_word_confidence !== undefined && answer.new_word_confidence !== null && (answer.tokens?.length ?? 0) >= LONG &&
+    html`<p><strong>${S.typical(answer.new_word_confidence)}</strong></p>`}
+    <${Verdict} answer=${answer} compared=${compared} />
+    ${!compared && answer.lower !== undefined && answer.upper - answer.lower > 0.001 && html`<p class="note">${S.bounds(shown(answer.lower), shown(answer.upper))}</p>`}
+    ${(answer.flags ?? []).map((flag) => html`<p class="note">${flag.message}</p>`)}
+    ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
+    ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}
+    ${answer.parts && html`<${FieldTable} parts=${answer.parts} />`}
+    <div class="row">
+      ${question && html`<button onClick=${copy}>${copied || S.copy}</button>`}
+      <label><input type="checkbox" checked=${numbers} onChange=${() => setNumbers(!numbers)} /> ${S.numbers}</label>
+      <label><input type="checkbox" checked=${all} onChange=${() => { setAll(!all); setOpen(null); }} /> ${S.markAll}</label>
+    </div>
+    ${answer.tokens?.length > 0 && html`<${Tokens} tokens=${answer.tokens} />`}
+  </article>`;
+}
+
+export const Legend = () =>
+  html`<p class="note">${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;

@@ -1,0 +1,118 @@
+// Asking the server: the answer as it streams, and the view with its one box.
+import { html, useRef, useState } from "./preact.js";
+import { S } from "./strings.js";
+import { Card, Legend } from "./answer.js";
+
+const MEANINGS = 4; // that compete at a doubtful place
+
+// Events of a stream as they come; the text grows, and the last block holds the score.
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) {
+      const data = line.startsWith("data:") ? line.slice(5).trim() : "";
+      if (data && data !== "[DONE]") yield JSON.parse(data);
+    }
+  }
+}
+
+// The key stays in the memory of this page: it is never stored, and it goes to this server only.
+const headersFor = (key) => (key ? { authorization: `Bearer ${key}` } : {});
+
+export async function models(key) {
+  const response = await fetch("./v1/models", { headers: headersFor(key) });
+  if (!response.ok) return [];
+  return ((await response.json()).data ?? []).map((one) => one.id);
+}
+
+async function failure(response) {
+  try {
+    const body = await response.json();
+    return body.error?.message ?? response.statusText;
+  } catch {
+    return `${response.status} ${response.statusText}`;
+  }
+}
+
+export async function ask(question, { info, model, key, signal, onText }) {
+  const wanted = { tokens: true, competing: MEANINGS, ...(info?.parts ? { parts: "auto" } : {}), ...(info?.disputes ? { disputes: MEANINGS } : {}) };
+  const body = { model, stream: true, messages: [{ role: "user", content: question }], semtoken: wanted };
+  const headers = { "content-type": "application/json", ...headersFor(key) };
+  const response = await fetch("./v1/chat/completions", { method: "POST", signal, headers, body: JSON.stringify(body) });
+  if (!response.ok) throw new Error(await failure(response));
+  let text = "";
+  let block = null;
+  for await (const event of events(response)) {
+    if (event.error) throw new Error(event.error.message);
+    const choice = event.choices?.[0];
+    if (!choice) continue;
+    text += choice.delta?.content ?? "";
+    if (choice.semtoken && choice.semtoken.final !== false) block = choice.semtoken;
+    onText?.(text);
+  }
+  return { text, ...(block ?? { reason: S.noScore }) };
+}
+
+// What went wrong, as a sentence; nothing if it was the user who stopped it.
+export const sentence = (problem) => (problem.name === "AbortError" ? "" : problem instanceof TypeError ? S.serverGone : problem.message);
+
+export function Server({ info, server, setServer }) {
+  if (!info?.upstream) return null;
+  const load = async () => {
+    const found = await models(server.key).catch(() => []);
+    setServer({ ...server, models: found, model: server.model || found[0] || "" });
+  };
+  return html`<details class="server" open=${!server.model}>
+    <summary>${S.upstream(info.upstream)}${server.model ? `: ${server.model}` : ""}</summary>
+    <div class="row">
+      <label>${S.key} <input type="password" autocomplete="off" value=${server.key} onInput=${(e) => setServer({ ...server, key: e.target.value })} /></label>
+      <label>${S.model} <input list="models" value=${server.model} onInput=${(e) => setServer({ ...server, model: e.target.value })} /></label>
+      <datalist id="models">${server.models.map((name) => html`<option value=${name} />`)}</datalist>
+      <button type="button" onClick=${load}>${S.listModels}</button>
+    </div>
+    <p class="note">${S.keyNote}</p>
+  </details>`;
+}
+
+export function Ask({ info, server, setServer, remember }) {
+  const [question, setQuestion] = useState("");
+  const [running, setRunning] = useState(null);
+  const [answers, setAnswers] = useState([]);
+  const [error, setError] = useState("");
+  const stopper = useRef(null);
+  const model = info?.upstream ? server.model : info?.model;
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!question.trim() || running !== null) return;
+    stopper.current = new AbortController();
+    setError("");
+    setRunning("");
+    try {
+      const answer = await ask(question, { info, model, key: server.key, signal: stopper.current.signal, onText: setRunning });
+      setAnswers((before) => [{ question, answer }, ...before]);
+      remember({ question, answer, model });
+    } catch (problem) {
+      setError(sentence(problem));
+    }
+    setRunning(null);
+  };
+  return html`<form class="ask" onSubmit=${submit}>
+      <label for="question">${S.ask}</label>
+      <input id="question" dir="auto" value=${question} placeholder=${S.question} onInput=${(e) => setQuestion(e.target.value)} />
+      ${running === null
+        ? html`<button class="main">${S.ask}</button>`
+        : html`<button type="button" onClick=${() => stopper.current.abort()}>${S.stop}</button>`}
+    </form>
+    <${Server} ...${{ info, server, setServer }} />
+    <div role="status">${running !== null &&
+    html`<article class="card"><p class="answer" dir="auto">${running || S.asking}</p>${running && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
+    ${error && html`<p role="alert" class="card">${error}</p>`}
+    ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} />`)}
+    ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>`}
+    <${Legend} />`;
+}

@@ -1,0 +1,81 @@
+// Small helpers of all views: numbers for people, what a row of a file holds, and files to save.
+import { html } from "./preact.js";
+import { S } from "./strings.js";
+
+export const PAGE_ROWS = 50;
+const FEW_LABELS = 100; // below this a chance is shown in tenths
+const WEAK = 0.5;
+const SOME = 0.85;
+
+export const shown = (value) => {
+  if (value === null || value === undefined) return "–";
+  if (value !== 0 && value < 0.001) return "< 0.001";
+  if (value !== 1 && value > 0.999) return "> 0.999";
+  return value.toFixed(3);
+};
+export const level = (confidence) => (confidence < WEAK ? "weak" : confidence < SOME ? "some" : "");
+export const calibrationOf = (block) => block?.calibration ?? (block?.chance === undefined ? null : block);
+export const chanceOf = (block) => calibrationOf(block)?.chance ?? null;
+
+// A chance with its bounds, with no more digits than its labels support.
+export function chanceText(block) {
+  const found = calibrationOf(block);
+  if (!found || found.chance === null || found.chance === undefined) return "–";
+  if (!(found.n_labels >= FEW_LABELS)) return S.tenths(found.chance);
+  return S.percent(found.chance) + (found.chance_lower === undefined ? "" : S.range(found.chance_lower, found.chance_upper));
+}
+
+export function save(name, lines) {
+  const url = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], { type: "application/jsonl" }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+// ---- rows of a file -------------------------------------------------------------------------------------------------
+
+export const promptOf = (row) => {
+  const prompt = row.question ?? row.prompt ?? "";
+  return typeof prompt === "string" ? prompt : (prompt.at?.(-1)?.content ?? JSON.stringify(prompt));
+};
+
+// Scores of long answers are 1 to many digits; their logs still rank them.
+export const riskOf = (row) => -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+
+export const asRow = (row) => ({ ...row, text: String(row.text ?? row.response ?? ""), label: typeof row.correct === "boolean" ? row.correct : null });
+
+export function parseLines(text) {
+  const rows = [];
+  let number = 0;
+  for (const line of text.split("\n")) {
+    number += 1;
+    if (!line.trim()) continue;
+    let row = null;
+    try {
+      row = JSON.parse(line);
+    } catch {
+      row = null;
+    }
+    if (row && typeof row === "object" && row.scored && typeof row.scored === "object") row = { ...row, ...row.scored };
+    if (!row || typeof row.uncertainty !== "number" || !(row.uncertainty >= 0 && row.uncertainty <= 1)) throw new Error(S.badLine(number));
+    rows.push(asRow(row));
+  }
+  if (!rows.length) throw new Error(S.emptyFile);
+  return rows;
+}
+
+// ---- parts of every view --------------------------------------------------------------------------------------------
+
+export const Pages = ({ page, setPage, count }) => {
+  const first = page * PAGE_ROWS;
+  return html`<div class="row">
+    <button disabled=${page === 0} onClick=${() => setPage(page - 1)}>${S.previous}</button>
+    <span>${S.pages(Math.min(first + 1, count), Math.min(first + PAGE_ROWS, count), count)}</span>
+    <button disabled=${first + PAGE_ROWS >= count} onClick=${() => setPage(page + 1)}>${S.next}</button>
+  </div>`;
+};
+
+export const Choose = ({ label, onFile }) =>
+  html`<div class="drop" onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => { event.preventDefault(); onFile(event.dataTransfer.files); }}>
+    <label>${label} <input type="file" accept=".jsonl,.json,.ndjson" onChange=${(event) => onFile(event.target.files)} /></label>
+  </div>`;

@@ -1,0 +1,88 @@
+"""The `semtoken` block of a model in this process: other meanings that were followed, and parts by the form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from semtoken import TokenClusters
+from semtoken.almanac import load_questions
+from semtoken.probing import disputed
+from semtoken.web.block import BlockOptions, parts_wanted, score_block
+from semtoken.web.serve.service import probe
+from tests.web.conftest import proxy_of
+
+DOUBTFUL, AGREED = 0.9, 0.85
+
+
+def asked(url: str, question: str, **options: Any) -> dict[str, Any]:
+    body = {"messages": [{"role": "user", "content": question}], "semtoken": options}
+    reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    block: dict[str, Any] = reply.json()["choices"][0]["semtoken"]
+    return block
+
+
+def test_disputes_are_those_of_the_library_and_doubts_of_form_are_marked(served: str, almanac: Any) -> None:
+    marked = disputes = 0
+    for question in load_questions("dev")[:12]:
+        [answer] = almanac.generate(question.prompt(), 24, stop_at_newline=True)
+        block = asked(served, question.question, tokens=True, parts="phrase", disputes=4)
+        found = sorted(disputed(almanac, question.prompt(), answer, n=4), key=lambda one: one.step)
+        assert [one["step"] for one in block["disputes"]] == [one.step for one in found]
+        for one, expected in zip(block["disputes"], found, strict=True):
+            assert one["disagreement"] == pytest.approx(expected.disagreement, abs=1e-4)
+            assert [m["continuation"] for m in one["meanings"]] == [c.continuation for c in expected.competitors]
+        disagreement = {one["step"]: one["disagreement"] + one["unheard"] for one in block["disputes"]}
+        for part in block["parts"]:
+            doubtful = [i for i in part["tokens"] if block["tokens"][i]["probability"] < DOUBTFUL]
+            agreed = [1 - disagreement.get(step, 0) for step in doubtful]
+            if part.get("form_only"):
+                marked += 1
+                assert agreed and min(agreed) >= AGREED
+            elif doubtful and all(step in disagreement for step in doubtful):
+                assert min(agreed) < AGREED
+        disputes += len(found)
+    assert marked and disputes  # both kinds are among these questions
+
+
+def test_a_stream_ends_with_the_disputes_too(served: str) -> None:
+    question = load_questions("dev")[0].question
+    body = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"disputes": 4}}
+    text = httpx.post(f"{served}/v1/chat/completions", json=body, timeout=60).text
+    chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    blocks = [choice["semtoken"] for chunk in chunks for choice in chunk["choices"] if "semtoken" in choice]
+    assert all(("disputes" in block) == block["final"] for block in blocks)
+    assert blocks[-1]["disputes"] == asked(served, question, disputes=4)["disputes"]
+
+
+def test_a_server_without_the_model_says_that_it_cannot_follow(served: str, almanac_clusters: TokenClusters) -> None:
+    with proxy_of(served, almanac_clusters) as url:
+        block = asked(url, "Which city is the capital of Peru?", parts="auto", disputes=4)
+    assert "semtoken serve" in block["disputes_refused"] and "disputes" not in block
+    assert block["parts"] and not any("form_only" in part for part in block["parts"])
+
+
+@pytest.mark.parametrize("value", [-1, 9, 1.5, True, "4"])
+def test_a_wrong_number_of_meanings_is_refused(served: str, value: Any) -> None:
+    body = {"messages": [{"role": "user", "content": "What?"}], "semtoken": {"disputes": value}}
+    reply = httpx.post(f"{served}/v1/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 400 and "disputes" in reply.json()["error"]["message"]
+
+
+def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:
+    prompt = "Question: Is Lima in Peru?\nAnswer:"
+    [fields] = almanac.score(prompt, '{"city": "Lima", "in_peru": true}')
+    [prose] = almanac.score(prompt, " Lima is in Peru")
+    assert [part.path for part in parts_wanted(fields, "auto")] == ["/city", "/in_peru"]
+    assert all(part.path is None for part in parts_wanted(prose, "auto"))
+    options = BlockOptions(parts="auto", disputes=2)
+    ids = almanac.tokenizer(prompt)["input_ids"]
+    block = score_block(fields, almanac.clusters, options, probed=probe(options, almanac, ids, fields))
+    [city, in_peru] = block["parts"]
+    assert city["choices"] is None and set(in_peru["choices"]) == {"true", "false"}
+    assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["allowed_mass"])
