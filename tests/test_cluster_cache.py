@@ -1,4 +1,4 @@
-"""Clusters are made once for a model and found again; what differs is made anew."""
+"""Clusters are made once for a model and found again; what differs is made again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_second_call_finds_what_the_first_made(runs: list[int], tmp_path: Pa
         assert found.signature == first.signature
 
 
-def test_whatever_differs_is_made_anew(runs: list[int]) -> None:
+def test_whatever_differs_is_made_again(runs: list[int]) -> None:
     tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     calls: list[tuple[Any, dict[str, Any]]] = [
@@ -105,7 +105,7 @@ def test_a_hub_id_is_found_without_its_weights(
 
 
 @pytest.mark.parametrize("name", ["clusters.safetensors", "config.json"])
-def test_a_damaged_entry_is_made_anew(runs: list[int], name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_entry_is_made_again(runs: list[int], name: str, caplog: pytest.LogCaptureFixture) -> None:
     tokenizer, model = tiny.byte_level_bpe(), tiny.llama(size())
     clusters_for_model(model, tokenizer, settings=K30)
     (entry,) = list_cached()
@@ -115,7 +115,7 @@ def test_a_damaged_entry_is_made_anew(runs: list[int], name: str, caplog: pytest
         clusters_for_model(model, tokenizer, settings=K30)
     assert runs == [30, 30]
     if name == "clusters.safetensors":
-        assert "cannot be used and will be made anew" in caplog.text
+        assert "cannot be used and will be made again" in caplog.text
     clusters_for_model(model, tokenizer, settings=K30)
     assert runs == [30, 30]
 

@@ -123,7 +123,7 @@ def find(
             clusters = TokenClusters.from_pretrained(path)
             clusters.vocabulary.require_same(vocabulary, mine="The entry was made for", theirs="the tokenizer has")
         except ValueError as error:
-            log.warning("Cached clusters cannot be used and will be made anew: %s", error)
+            log.warning("Cached clusters cannot be used and will be made again: %s", error)
         else:
             return clusters
     return None

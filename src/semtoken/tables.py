@@ -448,7 +448,7 @@ def _from_hub(repo: str, name: str, revision: str | None) -> Path | None:
 
 def _hub_error(repo: str, error: Exception) -> ModelError:
     reason = next(_lines(str(error)), type(error).__name__)
-    return ModelError(f"There is no directory '{repo}' here, and it cannot be had from the hub: {reason}")
+    return ModelError(f"There is no directory '{repo}' here, and the hub does not give it: {reason}")
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -190,7 +190,7 @@ def test_a_method_added_later_needs_only_its_own_steps(made: Any, tmp_path: Path
     np.testing.assert_array_equal(collect(tmp_path / "run").cells[0].uncertainty["conu"], expected)
 
 
-def test_damaged_files_are_made_anew_and_those_that_are_whole_are_left(copy: Any) -> None:
+def test_damaged_files_are_made_again_and_those_that_are_whole_are_left(copy: Any) -> None:
     settings, run = copy
     expected, before = shards(run), times(run)
     files = sorted((run / "stages").rglob("*.parquet"))

@@ -289,7 +289,7 @@ class TestCommand:
     def test_table(self, doctor: Callable[..., Result], served: str) -> None:
         result = doctor("--base-url", served, "--clusters", "almanac")
         assert result.exit_code == 0, result.output
-        for words in ("/chat/completions", "50", "no such page", "token ids", "raw (equal", "Who wrote Hamlet?"):
+        for words in ("/chat/completions", "50", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
             assert words in result.stdout
         assert "✓ /chat/completions gives 50 log-probabilities a token" in result.stdout
 

@@ -43,7 +43,7 @@ def session(settings: RunSettings, command: Sequence[str], directory: Path) -> d
     command
         The command line.
     directory
-        Of the settings file, whose git state is told.
+        Of the settings file, whose git state is recorded.
     """
     return {
         "started": now(),

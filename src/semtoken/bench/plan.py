@@ -2,7 +2,7 @@
 
 The key of a step is a hash of exactly what its numbers depend on: its own settings, the keys of the steps that it
 reads, the questions, the content of the models and a version of the code. A changed setting changes the keys of what
-depends on it, and so only that is computed anew. Labels are not part of any key.
+depends on it, and so only that is computed again. Labels are not part of any key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for
 
 VERSIONS: Mapping[str, int] = {}
-"""Work -> version of the code that does it, where it is not 1: what an older version made is made anew."""
+"""Work -> version of the code that does it, where it is not 1: what an older version made is made again."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ LARGEST_EXAMPLE = 16
 
 
 def collect(path: str | Path) -> RunResults:
-    """Every number of a run that is complete; what is not is told in the notes.
+    """Every number of a run that is complete; the notes say what is not.
 
     Parameters
     ----------

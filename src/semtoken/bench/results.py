@@ -20,7 +20,7 @@ class Cell:
     model: str
     """Its label in tables, "Qwen2.5-7B" for example."""
     dataset: str
-    """Likewise: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
+    """Label of the data set: "NQ", "TQA", "WQ", "almanac" or the name of a file."""
     question_ids: tuple[str, ...]
     uncertainty: Mapping[str, FloatArray]
     """Name of a method (key of `METHODS`, ablations of STC included) -> [N], higher is riskier, NaN undefined."""

@@ -70,7 +70,7 @@ class Pending:
 
 
 class Watcher(Protocol):
-    """Whom a run tells how far it is. A unit is one question in one work."""
+    """Progress callbacks of a run. A unit is one question in one work."""
 
     def begin(self, units: int) -> None:
         """So much is to be done."""
@@ -149,7 +149,7 @@ def run_benchmark(
     executor
         What runs the shards; by default one after another in this process.
     watcher
-        Whom to tell.
+        Called with the progress.
     directory
         Of the settings file, for the git state in the manifest.
 

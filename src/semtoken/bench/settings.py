@@ -184,7 +184,7 @@ class RunSettings(Strict):
     nli: str = DEFAULT_NLI
     """Where every model is the almanac, the embedded one by default."""
     similarity: str = DEFAULT_SIMILARITY
-    """Likewise."""
+    """The almanac's own where every model is the almanac."""
     pair_batch_size: PositiveInt = 64
     """Pairs of texts that the NLI and similarity models read together."""
     judges: tuple[JudgeChoice, ...] = Field(default=("exact",), min_length=1, validate_default=True)

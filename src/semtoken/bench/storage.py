@@ -2,7 +2,7 @@
 
 A shard is written under a temporary name in its folder, forced to the disk and renamed. Its metadata name the key of
 the settings that made it and its number of rows, and every page carries a checksum: a file that is cut off, damaged or
-of other settings is no shard, and is made anew.
+of other settings is no shard, and is made again.
 """
 
 from __future__ import annotations

@@ -70,7 +70,9 @@ def compare(
     ] = None,
     similarity: Annotated[
         str | None,
-        typer.Option(help="Similarity cross-encoder, likewise. Default: cross-encoder/stsb-roberta-large."),
+        typer.Option(
+            help="Similarity cross-encoder: 'almanac', a directory or a hub id. Default: cross-encoder/stsb-roberta-large."
+        ),
     ] = None,
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 32,

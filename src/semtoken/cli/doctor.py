@@ -49,7 +49,7 @@ def doctor(
 ) -> None:
     """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
 
-    Some thirty short requests find out which pages answer, how many log-probabilities a token they give, whether tokens
+    Some thirty short requests find out which endpoints answer, how many log-probabilities a token they give, whether tokens
     come with ids and bytes, whether the numbers follow the temperature, whether streams carry them, whether the
     tokenizer is that of the clusters, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
     not, 1 if the server could not be examined.
@@ -119,7 +119,7 @@ def _table(*columns: str) -> Table:
 
 
 def _pages(found: Diagnosis) -> Table:
-    table = _table("page", "answers", "log-probabilities a token", "shape")
+    table = _table("endpoint", "answers", "log-probabilities a token", "shape")
     for page in found.pages:
         answers = "yes" if page.answers else page.reason or "no"
         table.add_row(page.path, untrusted(answers), Text(_counts(page)), page.format or "")

@@ -33,7 +33,7 @@ def score_payload(
         ),
     ],
     format: Annotated[
-        str | None, typer.Option("--format", help="Shape of the replies. Default: told from their fields.")
+        str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
     segment: Annotated[SegmentKind, typer.Option(help="The part of each choice to score.")] = "answer",
     temperature: Annotated[

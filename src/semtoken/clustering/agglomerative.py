@@ -71,7 +71,7 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The merges and how they were come by."""
+    """The merges and how they were found."""
 
     merges: Merges
     engine: str

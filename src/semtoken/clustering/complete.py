@@ -85,7 +85,7 @@ def complete_merges(
     threads : int
         Tiles worked on at a time.
     monitor : Monitor
-        Told what goes on.
+        Called with the progress.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def kmeans_labels(
     labels = {}
     for k in wanted:
         with monitor.phase(f"k-means {k}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # fewer distinct rows than clusters: told below
+            warnings.simplefilter("ignore")  # fewer distinct rows than clusters: reported below
             model = cluster.KMeans(k, init="k-means++", n_init=1, random_state=seed, copy_x=False)
             labels[k] = by_first_appearance(model.fit(_float32_rows(rows)).labels_)
         found = int(labels[k].max()) + 1
@@ -53,7 +53,7 @@ def kmeans_labels(
 
 
 def _float32_rows(rows: Rows) -> NDArray[np.float32]:
-    """All rows at once (made anew for every run: k-means moves them to their mean and back)."""
+    """All rows at once (made again for every run: k-means moves them to their mean and back)."""
     table = np.empty((rows.n, rows.columns), np.float32)
     for b in range(0, rows.n, BLOCK):
         index = np.arange(b, min(b + BLOCK, rows.n))

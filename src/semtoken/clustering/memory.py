@@ -9,7 +9,7 @@ from semtoken._inputs import whole
 from semtoken.errors import InsufficientMemory
 
 DEFAULT_SHARE = 0.7
-"""Share of the memory that is free at the start which clustering may take unless told otherwise."""
+"""Share of the memory that is free at the start which clustering may take by default."""
 
 
 def available() -> int:

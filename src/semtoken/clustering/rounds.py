@@ -55,7 +55,7 @@ class Clusters(Protocol):
         """Put the clusters of the slots `gone` into those of `keep`."""
 
     def compact(self, used: Ints) -> None:
-        """Keep these slots only, numbered anew."""
+        """Keep these slots only, numbered again from 0."""
 
 
 @dataclass

@@ -89,14 +89,14 @@ class RayExecutor:
 
 
 class ShardMaker:
-    """One worker: opens the work once, then makes one shard a call. Failures are told as data, without Ray's traces."""
+    """One worker: opens the work once, then makes one shard a call. Failures are returned as data, without Ray's traces."""
 
     def __init__(self, work: Work) -> None:
         self._make: Callable[[int], None] | None = None
         self._failure = ""
         try:
             self._make = work.open(work.loader())
-        except Exception as error:  # told by the driver, as the local executor's caller does
+        except Exception as error:  # reported by the driver, as the local executor's caller does
             self._failure = _told(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class ReplyWatch:
     content: bool = False
     """Add the texts of the answers."""
     longest: int = 2**26
-    """Bytes of a whole reply that are kept; of a longer one nothing is told."""
+    """Bytes of a whole reply that are kept; nothing is reported of a longer one."""
     _body: bytearray = field(default_factory=bytearray)
     _reader: EventReader = field(default_factory=EventReader)
     _texts: dict[int, str] = field(default_factory=dict)

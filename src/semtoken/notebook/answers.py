@@ -111,7 +111,7 @@ def _phrases(answer: ScoredResponse) -> list[Part] | None:
 
 
 def _marked(answer: ScoredResponse, doubtful: Sequence[Part]) -> Html:
-    """The text with its doubtful phrases told three ways: a tint, a line and a word."""
+    """The text with its doubtful phrases marked in three ways: a tint, a line and a word."""
     pieces: list[str] = []
     position = 0
     for part in doubtful:

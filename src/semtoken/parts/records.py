@@ -43,7 +43,7 @@ class Found:
     value: Any = None
     """The decoded value of a field."""
     ending: Ending | None = None
-    """How its end is told from its going on; None where that cannot be told."""
+    """What distinguishes its end from its going on; None where nothing does."""
     closing_in_confidence: bool = False
     """The probability that it ends here is part of its confidence."""
     members: tuple[tuple[int, int], ...] | None = None

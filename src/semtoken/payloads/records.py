@@ -30,7 +30,7 @@ class Choice:
     """In the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None
     flags: tuple[str, ...] = ()
-    """What was noticed and a reader of the score should know, one sentence each."""
+    """What a reader of the score should know, one sentence each."""
     complete: bool = True
     """The engine said that the choice is complete; False for one whose stream was cut off."""
 

@@ -80,7 +80,7 @@ def score_top_logprobs(
     ScoredResponse
         `uncertainty_bounds` contain the exact uncertainty; `uncertainty` counts the listed mass alone, which is the
         cautious end of the interval and ranks answers best; `widest_steps` names the steps that cause the width.
-        `flags` hold what was noticed.
+        `flags` hold what its reader should know.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What was noticed about the lists of an answer: flags for the reader of the score, or a refusal."""
+"""What the lists of an answer show that its reader should know: flags, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong when an encoder is loaded, told as an error of ours."""
+"""What goes wrong when an encoder is loaded, as an error of ours."""
 
 from __future__ import annotations
 

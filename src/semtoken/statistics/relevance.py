@@ -21,7 +21,7 @@ def token_similarities(
 ) -> list[FloatArray]:
     """Similarity of each answer with and without each of its tokens.
 
-    One position is taken out of the ids, and the rest decoded anew. Special tokens have the similarity 1 without
+    One position is taken out of the ids, and the rest decoded again. Special tokens have the similarity 1 without
     being asked, and the only token of an answer has `ONLY_TOKEN`.
 
     Parameters

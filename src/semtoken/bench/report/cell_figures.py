@@ -108,7 +108,7 @@ class ControlFigures:
     stc_minus: Tested
     """STC minus the control. Of several repetitions, p is that of the one with the median AUROC."""
     minus_baseline: Tested
-    """The control minus sequence probability, likewise."""
+    """The control minus sequence probability, in the same way."""
 
 
 @dataclass(frozen=True)

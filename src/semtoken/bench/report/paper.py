@@ -109,7 +109,7 @@ def paper_model(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
 
 
 def paper_dataset(label: str, settings: Mapping[str, Any]) -> Counterpart | None:
-    """The paper's data set of a label in a run, likewise."""
+    """The paper's data set of a label in a run, or None."""
     source = _name_behind(label, settings.get("datasets"), DATASETS)
     if source is not None and (found := DATASETS.get(source)):
         return Counterpart(found)

@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def missing(self) -> bool:
-        """There is no such page."""
+        """There is no such endpoint."""
         return self.status in MISSING_PAGE
 
     @property

@@ -32,7 +32,7 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
     """Whether a page answers, and how many log-probabilities a token it gives."""
     plain = asker.ask(shape, Question(SHORT_PROMPT))
     if plain.payload is None:
-        reason = "no such page" if plain.answer.missing else plain.reason
+        reason = "no such endpoint" if plain.answer.missing else plain.reason
         return Page(shape.name, shape.path, answers=False, reason=reason)
     tried = tuple(find_most(lambda top: _tried(asker, shape, top)))
     return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)

@@ -44,7 +44,7 @@ def verdicts(found: Diagnosis) -> tuple[Verdict, ...]:
 def _without_log_probs(found: Diagnosis) -> Iterator[Verdict]:
     if not any(page.answers for page in found.pages):
         told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
-        yield Verdict("bad", f"No page of this address answers for the model {found.model!r} ({told}).")
+        yield Verdict("bad", f"No endpoint of this address answers for the model {found.model!r} ({told}).")
         return
     yield from _silence(found, "bad")
     for page in found.pages:

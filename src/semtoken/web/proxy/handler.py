@@ -117,7 +117,7 @@ class ProxyHandler:
             tasks.cancel_scope.cancel()
 
     async def _exchange(self, client: Client, asked: Asked | None, body: bytes) -> None:
-        """Forward the request and pass the answer on; a failure is told if there is still a way to tell it."""
+        """Forward the request and pass the answer on; a failure is reported while that is still possible."""
         try:
             async with AsyncExitStack() as stack:
                 if asked is None:

@@ -213,7 +213,7 @@ def parse(form: type[Form], body: bytes) -> Form:
         request = form.model_validate({k: v for k, v in fields.items() if k not in IGNORED and k not in NEUTRAL})
     except ValidationError as error:
         raise _explained(error) from error
-    _ = request.block  # read now, so that what is wrong with it is told before anything is generated
+    _ = request.block  # read now, so that what is wrong with it is reported before anything is generated
     return request
 
 
