@@ -77,7 +77,7 @@ def run(
     ] = False,
     nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
     similarity: Annotated[
-        str | None, typer.Option(help="Similarity cross-encoder: 'almanac', a directory or a hub id.")
+        str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,

@@ -71,7 +71,7 @@ def compare(
     similarity: Annotated[
         str | None,
         typer.Option(
-            help="Similarity cross-encoder: 'almanac', a directory or a hub id. Default: cross-encoder/stsb-roberta-large."
+            help="Similarity cross-encoder, named in the same way. Default: cross-encoder/stsb-roberta-large."
         ),
     ] = None,
     max_new_tokens: MaxNewTokensOption = 256,

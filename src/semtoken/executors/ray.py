@@ -89,7 +89,7 @@ class RayExecutor:
 
 
 class ShardMaker:
-    """One worker: opens the work once, then makes one shard a call. Failures are returned as data, without Ray's traces."""
+    """One worker: opens the work once, makes one shard a call. Failures come back as data, without traces of Ray."""
 
     def __init__(self, work: Work) -> None:
         self._make: Callable[[int], None] | None = None
