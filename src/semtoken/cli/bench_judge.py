@@ -49,9 +49,7 @@ def judge(
         ),
     ] = None,
     rouge_threshold: Annotated[float | None, typer.Option(help="ROUGE-L above which it is correct [0.3].")] = None,
-    similarity_threshold: Annotated[
-        float | None, typer.Option(help="Similarity, in the same way [0.5].")
-    ] = None,
+    similarity_threshold: Annotated[float | None, typer.Option(help="Similarity, in the same way [0.5].")] = None,
     similarity_model: Annotated[
         str | None, typer.Option(help="Cross-encoder: 'almanac', a directory or a hub id. Default: the paper's.")
     ] = None,

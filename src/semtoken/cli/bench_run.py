@@ -76,9 +76,7 @@ def run(
         ),
     ] = False,
     nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
-    similarity: Annotated[
-        str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")
-    ] = None,
+    similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
