@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerpri
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
 
@@ -94,9 +96,13 @@ class Applied:
             The file cannot be used.
         CalibratorMismatch
             It belongs to other clusters, rules, or a kind of probabilities.
+        InvalidInput
+            There is a text for answers that are not accepted, and no threshold to tell them.
         """
         calibrator = Calibrator.load(directory, clusters)
         calibrator.fingerprint.require_same(known)
+        if abstain_text is not None and calibrator.threshold is None:
+            raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")
         return cls(calibrator, known, abstain_text)
 
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
@@ -124,6 +130,10 @@ class Applied:
         if flags:
             found[ELSEWHERE] = [flag.message for flag in flags]
         return found
+
+    def withholds(self, block: Mapping[str, Any] | None) -> bool:
+        """Whether a server must not show the answer of a block: an abstain text is set and nothing accepted it."""
+        return self.abstain_text is not None and (block or {}).get("decision") != "answer"
 
     def shown(self, answer: ScoredResponse) -> str:
         """The text to show: the answer, unless it abstains and a text for that was asked for."""

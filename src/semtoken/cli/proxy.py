@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import CalibratorOption, applied
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.options import FunctionWordsOption, PresetOption
@@ -77,6 +77,7 @@ def proxy(
         typer.Option(help="A web page's origin that may call the proxy from a browser; '*': any. Repeatable."),
     ] = None,
     calibrator: CalibratorOption = None,
+    abstain_text: AbstainTextOption = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
@@ -89,7 +90,8 @@ def proxy(
 
     It asks the server for log-probabilities, adds the uncertainty with its interval, takes out what the client did not
     ask for, and passes everything else through unchanged, streams included. If an answer cannot be scored, it arrives
-    with the reason. Keys are forwarded and never logged. It has /health and /metrics (Prometheus) of its own.
+    with the reason. With --calibrator and --abstain-text only accepted chats and completions are shown, and streams of
+    them are refused. Keys are forwarded and never logged. It has /health and /metrics (Prometheus) of its own.
 
     For example:
 
@@ -129,9 +131,8 @@ def proxy(
         header_timeout=header_timeout,
         write_timeout=client_timeout,
     )
-    make = partial(
-        _application, settings, clusters, ScoringRules(preset, function_words), calibrator, otel, otel_content, page
-    )
+    rules = ScoringRules(preset, function_words)
+    make = partial(_application, settings, clusters, rules, calibrator, abstain_text, otel, otel_content, page)
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
 
@@ -149,6 +150,7 @@ def _application(
     clusters: str,
     rules: ScoringRules,
     calibrator: Path | None,
+    abstain_text: str | None,
     otel: bool,
     otel_content: bool,
     page: bool,
@@ -157,7 +159,7 @@ def _application(
 
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
-    chances = applied(calibrator, found, signature=signature, scores="top-k", k=settings.top_logprobs)
+    chances = applied(calibrator, found, abstain_text, signature=signature, scores="top-k", k=settings.top_logprobs)
     return with_events(proxy_app(settings, found, rules, chances, page=page), otel, otel_content)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.cli.calibration_options import CalibratorOption, applied_to
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
@@ -32,6 +32,7 @@ def serve(
         int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
     ] = 20,
     calibrator: CalibratorOption = None,
+    abstain_text: AbstainTextOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
     grace: GraceOption = 10.0,
@@ -64,7 +65,7 @@ def serve(
     listener = listen(host, port)
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    applied = applied_to(stc, calibrator, choice.model)
+    applied = applied_to(stc, calibrator, choice.model, abstain_text)
     offer = Offer(name or _name_of(choice.model), template_of(asking), asking.stop_at_newline, max_logprobs, applied)
     engine = Engine(stc)
     engine.warm_up()

@@ -124,7 +124,7 @@ def score_block(
     options
         What the client asked for.
     calibrator
-        Adds the chance and the decision.
+        Adds the chance and the decision. Of an answer that it withholds nothing is told that shows its text.
     question
         What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
     probed
@@ -159,6 +159,8 @@ def score_block(
             block |= calibrator.block(result)
         except CalibratorMismatch as error:
             block["calibrator_refused"] = str(error)
+    if calibrator is not None and calibrator.withholds(block):
+        return block
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
     probed = probed or Probed(refused=NO_MODEL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from semtoken.web.proxy.splice import Edit, Located, apply, document, elements, 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""
 IDS = ("token_ids", "prompt_token_ids")
+SHOWING = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal", "audio")
+"""Members of a message that can hold what its answer says."""
+Withheld = Callable[[Mapping[str, Any] | None], str | None]
+"""The block of a choice -> the text to show in place of its answer; None: the answer itself."""
 ITEM_LISTS = ("content", "refusal", "reasoning_content")
 
 
@@ -38,15 +43,16 @@ class Json:
         value: Mapping[str, Any] = self.root.value
         return value
 
-    def edited(self, hidden: Hidden | None, blocks: Blocks) -> str:
-        """Its text without what is hidden, with a block in each choice that has one."""
-        edits = [edit for choice in elements(self.text, self.choices) for edit in self._choice(choice, hidden, blocks)]
+    def edited(self, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None = None) -> str:
+        """Its text without what is hidden, with a block in each choice that has one, and another text if withheld."""
+        edits = [
+            edit
+            for choice in elements(self.text, self.choices)
+            for edit in _choice_edits(self.text, choice, hidden, blocks, withheld)
+        ]
         if hidden is not None and hidden.ids:
             edits += _hidden_ids(members(self.text, self.root), hidden)
         return apply(self.text, edits)
-
-    def _choice(self, choice: Located, hidden: Hidden | None, blocks: Blocks) -> Iterator[Edit]:
-        return _choice_edits(self.text, choice, hidden, blocks)
 
 
 def read_json(text: str) -> Json:
@@ -66,7 +72,12 @@ def read_json(text: str) -> Json:
     return Json(text, reply, members(text, reply)["choices"])
 
 
-def edited(text: str, hidden: Hidden | None, blocks_of: Callable[[Mapping[str, Any]], Blocks]) -> str:
+def edited(
+    text: str,
+    hidden: Hidden | None,
+    blocks_of: Callable[[Mapping[str, Any]], Blocks],
+    withheld: Withheld | None = None,
+) -> str:
     """The JSON of a reply or chunk, edited; any other text as it is.
 
     Parameters
@@ -77,24 +88,45 @@ def edited(text: str, hidden: Hidden | None, blocks_of: Callable[[Mapping[str, A
         What to take out; None for nothing.
     blocks_of
         Scores a reply or chunk.
+    withheld
+        Which answers are not shown.
     """
     try:
         found = read_json(text)
     except ValueError:
         return text
-    return found.edited(hidden, blocks_of(found.value))
+    return found.edited(hidden, blocks_of(found.value), withheld)
 
 
-def _choice_edits(text: str, choice: Located, hidden: Hidden | None, blocks: Blocks) -> Iterator[Edit]:
+def _choice_edits(
+    text: str, choice: Located, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None
+) -> Iterator[Edit]:
     if not isinstance(choice.value, dict):
         return
     inside = members(text, choice)
     index = choice.value.get("index", 0)
     if isinstance(index, int) and index in blocks:
         yield set_member(choice, inside, "semtoken", blocks[index])
+    other = None if withheld is None else withheld(blocks.get(index) if isinstance(index, int) else None)
+    if other is not None:
+        yield from _withheld_edits(text, inside, other)
+        return
     yield from _hidden_ids(inside, hidden)
     if hidden is not None and "logprobs" in inside and isinstance(inside["logprobs"].value, dict):
         yield from _hidden_logprobs(text, inside["logprobs"], hidden.kept)
+
+
+def _withheld_edits(text: str, inside: Mapping[str, Located], other: str) -> Iterator[Edit]:
+    """Another text in place of the answer, and nothing that shows the answer."""
+    message = inside.get("message")
+    own = members(text, message) if message is not None and isinstance(message.value, dict) else {}
+    for place, name in ((inside, "text"), (own, "content")):
+        if name in place:
+            yield Edit(place[name].start, place[name].end, json.dumps(other))
+    for place, names in ((inside, ("logprobs", *IDS)), (own, SHOWING)):
+        for name in names:
+            if name in place and place[name].value is not None:
+                yield Edit(place[name].start, place[name].end, "null")
 
 
 def _hidden_ids(inside: Mapping[str, Located], hidden: Hidden | None) -> Iterator[Edit]:

@@ -12,10 +12,12 @@ import anyio
 from semtoken.web.admission import Admission
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
+from semtoken.web.proxy.editing import Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.relay import (
     Scoring,
     can_be_unpacked,
+    held_back,
     is_stream,
     relay_reply,
     relay_stream,
@@ -32,6 +34,10 @@ logger = logging.getLogger("semtoken.proxy")
 
 UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the proxy answers itself
 REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
+NO_STREAMS = (
+    "This proxy shows accepted answers only (--abstain-text), and decides on whole answers: ask without `stream`."
+)
+NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
 
 
 class ProxyHandler:
@@ -104,6 +110,8 @@ class ProxyHandler:
         endpoint = endpoint_of(client.method, client.path)
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         asked = None if endpoint is None or encoded else read_request(endpoint, body)
+        if asked is None and endpoint is not None and self._withheld is not None:
+            raise ApiError(400, NOT_READ, code="not_read")
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -136,6 +144,14 @@ class ProxyHandler:
         self._metrics.failures.labels(reason).inc()
         logger.info("A request did not end well: %s", reason)
 
+    @property
+    def _withheld(self) -> Withheld | None:
+        """Which answers are replaced, where accepted ones only are shown."""
+        calibrator = self._scoring.calibrator
+        if calibrator is None or calibrator.abstain_text is None:
+            return None
+        return lambda block: calibrator.abstain_text if calibrator.withholds(block) else None
+
     @staticmethod
     def _request(client: Client, body: bytes) -> Request:
         own = UPSTREAM_OWN.match(client.path)
@@ -144,6 +160,9 @@ class ProxyHandler:
 
     async def _scored(self, stack: AsyncExitStack, client: Client, asked: Asked) -> None:
         """Pass on an answer that is to be scored."""
+        withheld = self._withheld
+        if withheld is not None and asked.body.get("stream"):
+            raise ApiError(400, NO_STREAMS, param="stream", code="no_streams")
         request = self._request(client, b"")
         answer, top = await self._asking.answer(stack, request, asked)
         if answer.status != 200:
@@ -153,14 +172,16 @@ class ProxyHandler:
         scorer = ReplyScorer(self._scoring, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         settings = self._settings
-        scoring = Scoring(scorer, hidden, self._workers, settings.max_scored_bytes, settings.hold)
-        if is_stream(answer) and await can_be_unpacked(answer):
+        scoring = Scoring(scorer, hidden, self._workers, settings.max_scored_bytes, settings.hold, withheld)
+        if withheld is None and is_stream(answer) and await can_be_unpacked(answer):
             await relay_stream(answer, client, scoring)
         elif answer.kind == "application/json":
             await relay_reply(answer, client, scoring)
         else:
             reason = "encoded" if is_stream(answer) else "not_json"
             scorer.give_up(reason)
+            if withheld is not None:
+                raise held_back()
             await relay_untouched(answer, client, unscored=reason)
         self._metrics.added_seconds.observe(scorer.seconds)
 

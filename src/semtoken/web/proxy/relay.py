@@ -13,10 +13,10 @@ import anyio
 from semtoken.errors import InvalidInput
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Hidden, Json, edited, read_json
+from semtoken.web.proxy.editing import Hidden, Json, Withheld, edited, read_json
 from semtoken.web.proxy.scoring import Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
-from semtoken.web.wire import EVENT_STREAM, event
+from semtoken.web.wire import EVENT_STREAM, ApiError, event
 from semtoken.web.workers import Busy, Workers
 
 LARGE = 2**15  # bytes of an event or reply from which on it is read in a thread
@@ -65,10 +65,12 @@ class Scoring:
     """Bytes of a reply or event beyond which it is not scored."""
     hold: float
     """Seconds for which a piece of a stream may be held back."""
+    withheld: Withheld | None = None
+    """Which answers are not shown; None: all are. Otherwise an answer that cannot be read is not shown either."""
 
     def reply(self, text: str) -> str:
         """A whole reply, edited."""
-        return edited(text, self.hidden, self.scorer.reply)
+        return edited(text, self.hidden, self.scorer.reply, self.withheld)
 
     def read(self, sent: Event) -> Piece:
         """A chunk of a stream, scored."""
@@ -135,17 +137,22 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
             raw += piece
             if len(raw) > scoring.limit:
                 scoring.scorer.give_up("too_large")
+                if scoring.withheld is not None:
+                    raise held_back()
                 await relay_untouched(answer, client, bytes(raw), "too_large")
                 return
     except BrokenOff:
-        await client.begin(answer.status, forwarded(answer.headers))
-        await client.write(bytes(raw))
+        if scoring.withheld is None:
+            await client.begin(answer.status, forwarded(answer.headers))
+            await client.write(bytes(raw))
         raise
     try:
         changed = await scoring.workers.run(_edited_reply, bytes(raw), answer.encoding, scoring)
     except Busy:
         scoring.scorer.fail("busy", BUSY)
         changed = _edited_reply(bytes(raw), answer.encoding, scoring) if len(raw) < LARGE else None
+    if changed is None and scoring.withheld is not None:
+        raise held_back()
     if changed is None:
         await client.begin(answer.status, forwarded(answer.headers))
     else:
@@ -155,6 +162,16 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     for at in range(0, len(whole), PIECE):  # so that no more than a piece waits for a slow client
         await client.write(bytes(whole[at : at + PIECE]))
     await client.end()
+
+
+def held_back() -> ApiError:
+    """The error in place of an answer that nothing can be decided of, where only accepted ones are shown."""
+    return ApiError(
+        502,
+        "The answer could not be scored, and this proxy shows accepted answers only (--abstain-text).",
+        kind="server_error",
+        code="held_back",
+    )
 
 
 def _edited_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:

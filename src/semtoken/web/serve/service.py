@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -164,21 +164,26 @@ class Service:
         async for _ in self._watched(job, rows):
             pass
         blocks = [self._block(row.ended, job) for row in rows if row.ended is not None]
-        return job.reply.whole(rows, blocks, usage(job, rows))
+        shown = [self._shown(row, block) for row, block in zip(rows, blocks, strict=True)]
+        return job.reply.whole(shown, blocks, usage(job, rows))
 
     async def stream(self, job: Job) -> AsyncIterator[bytes]:
         """The answer as server-sent events; a failure on the way is the last of them.
 
         The newest content of a choice is held back until more comes, so that the last of it carries the final score,
-        too: gateways rebuild the chunk that ends a choice and lose what is in it.
+        too: gateways rebuild the chunk that ends a choice and lose what is in it. With a text for answers that are not
+        accepted, each comes in one piece once it is decided.
         """
         held: dict[int, list[dict[str, Any]]] = {}
+        whole = self._offer.calibrator is not None and self._offer.calibrator.abstain_text is not None
         rows = [Row(index) for index in range(len(job.work.prompts))]
         for chunk in filter(None, (job.reply.opening(row.index) for row in rows)):
             yield event(chunk)
         try:
             async for item in self._watched(job, rows):
                 if isinstance(item, Step):
+                    if whole:
+                        continue
                     chunk = job.reply.chunk(rows[item.row], item, running_block(item.running))
                     if item.text:
                         for passed in held.pop(item.row, ()):
@@ -188,9 +193,10 @@ class Service:
                     final = {**self._block(item, job), "final": True}
                     for chunk in held.pop(item.row, ()):
                         yield event(with_block(chunk, final))
-                    if item.text:
-                        yield event(job.reply.rest(item, final))
-                    yield event(job.reply.closing(item, final))
+                    last = replace(item, text=self._shown(rows[item.row], final).text) if whole else item
+                    if last.text:
+                        yield event(job.reply.rest(last, final))
+                    yield event(job.reply.closing(last, final))
         except (ApiError, SemtokenError) as error:
             yield event(as_api_error(error).body())
         else:
@@ -209,6 +215,13 @@ class Service:
                 else:
                     row.ended = item
                 yield item
+
+    def _shown(self, row: Row, block: Mapping[str, Any]) -> Row:
+        """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
+        calibrator = self._offer.calibrator
+        if calibrator is None or calibrator.abstain_text is None or not calibrator.withholds(block):
+            return row
+        return Row(row.index, text=calibrator.abstain_text, ended=row.ended)
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
         return score_block(
