@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +121,59 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
         blocks = [c["semtoken"] for chunk in chunks for c in chunk["choices"] if "semtoken" in c]
         assert [("decision" in b) for b in blocks] == [False] * (len(blocks) - 1) + [True], "with the last chunk only"
         assert blocks[-1]["chance"] == block["chance"]
+
+
+def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
+    from semtoken.calibration.apply import Applied
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    calibrator = made(tmp_path / "cal")
+    assert calibrator.threshold is not None
+    engine = Engine(st.STC.from_pretrained("almanac"))
+    asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}], "n": 2}
+    asked |= {"logprobs": True, "return_token_ids": True, "semtoken": {"tokens": True, "parts": "word"}}
+
+    def replies(limit: float, text: str | None) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+        applied = Applied(
+            replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=limit)), abstain_text=text
+        )
+        offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=applied)
+        with TestClient(serve_app(engine, offer), base_url="http://127.0.0.1") as client:
+            whole = client.post("/v1/chat/completions", json=asked).json()
+            stream = client.post("/v1/chat/completions", json=asked | {"stream": True}).text
+            completion = client.post("/v1/completions", json={"model": "almanac", "prompt": "Paris is"}).json()
+        chunks = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+        return whole, [choice for chunk in chunks for choice in chunk["choices"]], completion["choices"][0]["text"]
+
+    def streamed(chunks: list[dict[str, Any]], index: int) -> str:
+        return "".join(one["delta"].get("content", "") for one in chunks if one["index"] == index)
+
+    plain, _, _ = replies(0.0, None)
+    answer = plain["choices"][0]["message"]["content"]
+    whole, chunks, legacy = replies(0.0, "No.")
+    for index, choice in enumerate(whole["choices"]):
+        assert choice["message"]["content"] == streamed(chunks, index) == legacy == "No."
+        assert choice["semtoken"]["decision"] == "abstain" and not choice.get("token_ids")
+        assert not (choice["logprobs"] or {}).get("content")
+    assert answer.strip() and answer.strip() not in json.dumps([whole, chunks])
+    assert whole["usage"] == plain["usage"]
+    whole, chunks, _ = replies(1e9, "No.")
+    for index, choice in enumerate(whole["choices"]):
+        assert choice["message"]["content"] == streamed(chunks, index) == answer
+        assert choice["logprobs"]["content"] and choice["semtoken"]["tokens"]
+
+
+def test_an_abstain_text_needs_a_threshold(semtoken: RunCommand, tmp_path: Path) -> None:
+    calibrator = made(tmp_path / "cal")
+    replace(calibrator, threshold=None).save(tmp_path / "bare")
+    assert_told(semtoken("ask", "Who?", "--calibrator", tmp_path / "bare", "--abstain-text", "No."), "no threshold")
+    assert_told(semtoken("serve", "--abstain-text", "No.", "--port", "0"), "--calibrator")
+    assert_told(
+        semtoken("proxy", "--upstream", "http://127.0.0.1:9", "--clusters", "almanac", "--abstain-text", "No."),
+        "--calibrator",
+    )
 
 
 def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +77,66 @@ def test_the_proxy_does_not_start_with_a_calibrator_of_other_scores(
     result = CliRunner().invoke(app, ["proxy", *options])
     assert result.exit_code == 1
     assert "This calibrator was fitted on scores with" in result.stderr and named in result.stderr
+
+
+@pytest.fixture
+def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iterator[Callable[[float], Any]]:
+    """A proxy that shows what is accepted up to an uncertainty, and another text in place of all else."""
+    from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.settings import ProxySettings
+
+    calibrator = made(almanac_clusters, tmp_path)
+    assert calibrator.threshold is not None
+
+    @contextmanager
+    def proxy(limit: float, **changes: Any) -> Iterator[str]:
+        threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
+        applied = Applied(replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.')
+        settings = ProxySettings(served, **changes)
+        with running(proxy_app(settings, almanac_clusters, calibrator=applied)) as url:
+            yield url
+
+    yield proxy
+
+
+ASKED_FOR_ALL = {
+    "logprobs": True,
+    "top_logprobs": 2,
+    "return_token_ids": True,
+    "semtoken": {"tokens": True, "parts": "word", "competing": 2},
+}
+
+
+def test_answers_that_are_not_accepted_are_replaced_if_wanted(served: str, strict: Any) -> None:
+    plain = httpx.post(f"{served}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]
+    answer = plain["message"]["content"].strip()
+    assert answer
+    with strict(0.0) as url:
+        reply = httpx.post(f"{url}/v1/chat/completions", json=CHAT | ASKED_FOR_ALL, timeout=60)
+        legacy = httpx.post(
+            f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "logprobs": 2}, timeout=60
+        ).json()["choices"][0]
+    [choice] = reply.json()["choices"]
+    assert choice["message"]["content"] == legacy["text"] == 'I do not know. "Ask" me <again>.'
+    assert choice["semtoken"]["decision"] == "abstain" and choice["semtoken"]["chance"] > 0
+    assert choice["logprobs"] is None and legacy["logprobs"] is None and choice.get("token_ids") is None
+    assert answer not in reply.text and "tokens" not in choice["semtoken"] and "parts" not in choice["semtoken"]
+    with strict(1e9) as url:
+        accepted = httpx.post(f"{url}/v1/chat/completions", json=CHAT | ASKED_FOR_ALL, timeout=60).json()["choices"][0]
+    assert accepted["message"]["content"].strip() == answer and accepted["logprobs"]["content"]
+    assert accepted["semtoken"]["decision"] == "answer" and accepted["semtoken"]["parts"]
+
+
+def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:
+    with strict(1e9) as url:
+        stream = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60)
+        broken = httpx.post(f"{url}/v1/chat/completions", content=b"{", timeout=60)
+        echo = httpx.post(
+            f"{url}/v1/completions", json={"model": "almanac", "prompt": "Paris is", "echo": True}, timeout=60
+        )
+    assert stream.status_code == 400 and "--abstain-text" in stream.json()["error"]["message"]
+    assert broken.status_code == 400 and "--abstain-text" in broken.json()["error"]["message"]
+    assert echo.status_code >= 400 or echo.json()["choices"][0]["text"].startswith("I do not know.")
+    with strict(1e9, max_scored_bytes=50) as url:
+        large = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60)
+    assert large.status_code == 502 and large.json()["error"]["code"] == "held_back"
