@@ -119,7 +119,9 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
         lines = client.post("/v1/chat/completions", json=asked | {"stream": True}).text.splitlines()
         chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
         blocks = [c["semtoken"] for chunk in chunks for c in chunk["choices"] if "semtoken" in c]
-        assert [("decision" in b) for b in blocks] == [False] * (len(blocks) - 1) + [True], "with the last chunk only"
+        decided = ["decision" in b for b in blocks]
+        assert decided == [bool(b.get("final")) for b in blocks], "with the final score only"
+        assert decided == sorted(decided) and decided[-1], "and so at the end"
         assert blocks[-1]["chance"] == block["chance"]
 
 
