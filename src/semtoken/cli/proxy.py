@@ -160,7 +160,9 @@ def _application(
     found = load_clusters(clusters, None)
     signature = f"{found.signature}|{rules.signature}"
     chances = applied(calibrator, found, abstain_text, signature=signature, scores="top-k", k=settings.top_logprobs)
-    return with_events(proxy_app(settings, found, rules, chances, page=page), otel, otel_content)
+    return with_events(
+        proxy_app(settings, found, rules, chances, page=page and abstain_text is None), otel, otel_content
+    )
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:
