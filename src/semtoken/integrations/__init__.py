@@ -7,6 +7,7 @@ lm_polygraph.py   lm-polygraph: an estimator, and a calculator that keeps no arr
 inspect_ai.py     Inspect: a provider with exact scores, a scorer around any other, metrics
 lm_eval.py        lm-evaluation-harness: a model, and figures of any generative task
 opentelemetry.py  OpenTelemetry: scores of `serve` and `proxy` as events
+litellm.py        LiteLLM: a gate that holds uncertain answers back, a callback with every score
 
 What they share:
 

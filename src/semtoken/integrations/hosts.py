@@ -43,6 +43,7 @@ _ALL = (
     Host("inspect_ai", "inspect_ai", "inspect-ai", "0.3.285", "0.4", "0.3.285", also=("openai>=3.4",)),
     Host("lm_eval", "lm_eval", "lm-eval", "0.4.13", "0.5", "0.4.13"),
     Host("opentelemetry", "opentelemetry.sdk._logs", "opentelemetry-sdk", "1.45", "2", "1.45.2"),
+    Host("litellm", "litellm", "litellm", "1.106", "2", "1.106.2", also=("litellm[proxy]",)),
 )
 HOSTS = {host.name: host for host in _ALL}
 """By the name of the module below `semtoken.integrations`."""

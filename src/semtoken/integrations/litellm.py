@@ -1,0 +1,100 @@
+"""LiteLLM: a gate that holds uncertain answers back, and a callback that gets every score.
+
+>>> litellm.callbacks = [UncertaintyGate(threshold=0.5)]  # doctest: +SKIP
+>>> litellm.callbacks = [ScoreLog(print)]  # doctest: +SKIP
+
+The scores are those of `semtoken serve` or `semtoken proxy` behind LiteLLM. In its proxy, name an instance in the
+configuration: `litellm_settings: {callbacks: my_module.gate}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from semtoken.errors import InvalidInput
+from semtoken.integrations.blocks import block_of
+from semtoken.integrations.hosts import require_host
+
+require_host("litellm")
+
+from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
+
+NOT_SURE = "I am not sure."
+Block = Mapping[str, Any]
+
+
+class UncertaintyGate(CustomLogger):  # type: ignore[misc]
+    """Says something else where the model was not sure enough. Whole replies only: what was streamed was said.
+
+    Parameters
+    ----------
+    threshold
+        Answers whose uncertainty may be above it are held back, in [0, 1]: the upper end of an interval counts. None:
+        those that the server's calibrator decides to abstain from.
+    instead
+        What to say.
+    unscored
+        "pass" lets answers without a score through, "hold" does not.
+
+    Raises
+    ------
+    InvalidInput
+        The threshold is no number from 0 to 1.
+    """
+
+    def __init__(self, threshold: float | None = None, instead: str = NOT_SURE, unscored: str = "pass") -> None:
+        super().__init__()
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise InvalidInput(f"The threshold is an uncertainty from 0 to 1, got {threshold!r}.")
+        if unscored not in ("pass", "hold"):
+            raise InvalidInput(f"unscored must be 'pass' or 'hold', got {unscored!r}.")
+        self.threshold = threshold
+        self.instead = instead
+        self.unscored = unscored
+
+    def holds_back(self, block: Block | None) -> bool:
+        """Whether an answer with this block is held back."""
+        if block is None or "uncertainty" not in block:
+            return self.unscored == "hold"
+        if self.threshold is None:
+            return block.get("decision") == "abstain"
+        return bool(block.get("upper", block["uncertainty"]) > self.threshold)
+
+    async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> Any:
+        """Called by LiteLLM with a reply from a deployment, before anybody sees it."""
+        for choice in getattr(response, "choices", None) or ():
+            message = getattr(choice, "message", None)
+            if message is not None and self.holds_back(block_of(choice)):
+                message.content = self.instead
+                if getattr(choice, "logprobs", None) is not None:
+                    choice.logprobs = None  # they spell the answer
+        return response
+
+
+class ScoreLog(CustomLogger):  # type: ignore[misc]
+    """Hands every score to a function of yours. Whole replies only: LiteLLM logs streams without their blocks.
+
+    Parameters
+    ----------
+    tell
+        Called with the block of a choice, and with LiteLLM's own record of the call (`model`, `litellm_call_id`, ...).
+    """
+
+    def __init__(self, tell: Callable[[Block, Mapping[str, Any]], Any]) -> None:
+        super().__init__()
+        self.tell = tell
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """Called by LiteLLM after a call."""
+        self._tell(kwargs, response_obj)
+
+    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
+        """Called by LiteLLM after a call of its synchronous functions."""
+        self._tell(kwargs, response_obj)
+
+    def _tell(self, call: Any, reply: Any) -> None:
+        for choice in getattr(reply, "choices", None) or ():
+            block = block_of(choice)
+            if block is not None:
+                self.tell(block, call)

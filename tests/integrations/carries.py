@@ -1,0 +1,62 @@
+"""What of a semtoken reply a gateway hands on, read from a recording, and the table of docs/integrations/carries.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+GATEWAYS = Path(__file__).parent / "data" / "gateways"
+COLUMNS = (
+    "Score",
+    "Final score in a stream",
+    "Values so far",
+    "Log-probabilities",
+    "Bytes of tokens",
+    "Ids of tokens",
+)
+
+
+def mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a value, at any depth."""
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from mappings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from mappings(item)
+
+
+def blocks(value: Any) -> list[dict[str, Any]]:
+    found = [one["semtoken"] for one in mappings(value) if isinstance(one.get("semtoken"), dict)]
+    return [block for block in found if "uncertainty" in block]
+
+
+def row(recording: dict[str, Any]) -> list[str]:
+    """The cells of one gateway."""
+    whole, stream = recording["whole"], recording["stream"]
+    tokens = [one for one in mappings(whole) if "logprob" in one and one.get("top_logprobs")]
+    final = any(block.get("final") is True for block in blocks(stream))
+    running = any(block.get("final") is False for block in blocks(stream))
+    cells = [
+        bool(blocks(whole)),
+        final if stream else None,
+        running if stream else None,
+        bool(tokens),
+        bool(tokens) and all(one.get("bytes") for one in tokens),
+        bool(tokens) and all(isinstance(one.get("id"), int) for one in tokens),
+    ]
+    return ["no stream" if cell is None else "yes" if cell else "**no**" for cell in cells]
+
+
+def table() -> str:
+    """The table in Markdown, the server itself first."""
+    recordings = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(GATEWAYS.glob("*.json"))}
+    names = sorted(recordings, key=lambda name: (name != "serve", name))
+    lines = ["| Client or gateway | Version | " + " | ".join(COLUMNS) + " |", "| --- " * (2 + len(COLUMNS)) + "|"]
+    for name in names:
+        one = recordings[name]
+        lines.append(f"| {one['title']} | {one['version']} | " + " | ".join(row(one)) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,21 @@
+"""`semtoken serve` in this process, for hosts that are clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from semtoken import STC
+from semtoken.cli.models import how_to_ask
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.web.servers import running
+
+
+@contextmanager
+def served(stc: STC) -> Iterator[str]:
+    """The address of a server of the embedded model."""
+    asking = how_to_ask("almanac", stc.tokenizer, raw=False)
+    with running(serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))) as url:
+        yield url
