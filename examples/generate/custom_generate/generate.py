@@ -1,0 +1,49 @@
+"""`model.generate` with the uncertainty of every answer. transformers runs this file; see the README.md above."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def generate(
+    model: Any,
+    semtoken_clusters: Any = None,
+    semtoken_preset: str = "default",
+    logits_processor: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Generate as `model.generate` does, and score on the way.
+
+    Parameters
+    ----------
+    model
+        Passed by transformers.
+    semtoken_clusters
+        Clusters of the model's tokens: a directory, a hub id, "almanac", or `TokenClusters`.
+    semtoken_preset
+        "default" or "paper".
+    logits_processor
+        As in `model.generate`.
+    **kwargs
+        Everything else of `model.generate`.
+
+    Returns
+    -------
+    What `model.generate` returns, with the answers as `ScoredResponse` in its attribute `semtoken`.
+    """
+    from semtoken import ClusterRecorder
+    from semtoken.errors import InvalidInput
+
+    if semtoken_clusters is None:
+        raise InvalidInput("Say which clusters the model's tokens have: semtoken_clusters='DIRECTORY or hub id'.")
+    config = kwargs.get("generation_config") or model.generation_config
+    ends = kwargs.get("eos_token_id", config.eos_token_id)
+    recorder = ClusterRecorder(semtoken_clusters, semtoken_preset, eos_token_id=ends)
+    with recorder.watching(model):  # the model's own logits, whatever penalties are asked for
+        output = model.generate(logits_processor=[*(logits_processor or []), recorder], **kwargs)
+    results = recorder.results(output)
+    if hasattr(output, "sequences"):
+        output["semtoken"] = results
+    else:
+        output.semtoken = results
+    return output
