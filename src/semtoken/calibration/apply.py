@@ -184,7 +184,7 @@ def chance_sentence(block: dict[str, Any]) -> str:
         told = "a blank answer has no chance"
     else:
         low, high = block["chance_lower"], block["chance_upper"]
-        about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} %"
+        about = f"{round(10 * chance)} of 10" if n < 100 else f"{100 * chance:.0f} % of the"
         told = f"right in about {about} answers like this one ({100 * low:.0f} to {100 * high:.0f} %, {n} labels)"
     decision = f" · {block['decision']}" if "decision" in block else ""
     return told + decision
