@@ -15,6 +15,7 @@ import semtoken.choices
 from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
 from semtoken.choices import DType
 from semtoken.cli.app import app
+from semtoken.cli.help import ESSENTIAL
 from semtoken.cli.model_options import ModelChoice
 from semtoken.errors import SemtokenError
 from semtoken.models.fetch import fetch as fetch_model
@@ -51,6 +52,27 @@ def test_every_command_explains_itself(semtoken: RunCommand, command: tuple[str,
     result = semtoken(*command, "--help")
     assert result.exit_code == 0
     assert f"semtoken {' '.join(command)}" in result.stdout
+
+
+def test_help_fits_a_screen_and_has_an_example(semtoken: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for place, command in commands_of(get_command(app)):
+        shown = semtoken(*place, "--help").stdout
+        lines = shown.splitlines()
+        assert len(lines) <= 50 and max(map(len, lines)) <= 80, place
+        assert "xample" in shown and " x>=" not in shown, place
+        whole = semtoken(*place, "--help-all").stdout
+        for option in command.params:
+            if option.param_type_name == "option" and not option.hidden:
+                assert option.opts[0] in whole, (place, option.opts)
+
+
+def test_essential_options_are_there() -> None:
+    commands = {
+        place[-1]: {option.name for option in command.params} for place, command in commands_of(get_command(app))
+    }
+    for name, options in ESSENTIAL.items():
+        assert set(options) <= commands[name], name
 
 
 def test_help_names_every_command(semtoken: RunCommand) -> None:

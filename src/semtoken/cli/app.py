@@ -28,6 +28,7 @@ from semtoken.cli import (
     view,
 )
 from semtoken.cli.console import tell
+from semtoken.cli.help import ShortHelp
 from semtoken.errors import SemtokenError
 
 FAILED, INTERRUPTED = 1, 130
@@ -79,21 +80,21 @@ def semtoken(
     """
 
 
-app.command()(ask.ask)
-app.command()(score.score)
-app.command()(payload.score_payload)
-app.command()(cluster.cluster)
+app.command(cls=ShortHelp)(ask.ask)
+app.command(cls=ShortHelp)(score.score)
+app.command(cls=ShortHelp)(payload.score_payload)
+app.command(cls=ShortHelp)(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
-app.command()(label.label)
-app.command()(calibrate.calibrate)
-app.command()(drift.drift)
-app.command()(compare.compare)
+app.command(cls=ShortHelp)(label.label)
+app.command(cls=ShortHelp)(calibrate.calibrate)
+app.command(cls=ShortHelp)(drift.drift)
+app.command(cls=ShortHelp)(compare.compare)
 app.add_typer(bench.app, name="bench")
-app.command("lm-eval")(lm_eval.lm_eval)
-app.command()(serve.serve)
-app.command()(proxy.proxy)
-app.command()(doctor.doctor)
-app.command()(demo.demo)
-app.command()(fetch.fetch)
-app.command()(fetch.models)
-app.command()(view.view)
+app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
+app.command(cls=ShortHelp)(serve.serve)
+app.command(cls=ShortHelp)(proxy.proxy)
+app.command(cls=ShortHelp)(doctor.doctor)
+app.command(cls=ShortHelp)(demo.demo)
+app.command(cls=ShortHelp)(fetch.fetch)
+app.command(cls=ShortHelp)(fetch.models)
+app.command(cls=ShortHelp)(view.view)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken.cli.console import out, still, tell
+from semtoken.cli.help import ShortHelp
 from semtoken.cli.models import ALMANAC, check_there
 from semtoken.cli.options import JsonOption, RevisionOption
 from semtoken.errors import InvalidInput
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Look into clusters; list and remove those that are kept.")
 
 
-@app.command()
+@app.command(cls=ShortHelp)
 def show(
     text: Annotated[str, typer.Argument(help="A token: a word, or a part of one.")],
     clusters: Annotated[str | None, typer.Option("--clusters", "-c", help="A directory or hub id of clusters.")] = None,
@@ -78,9 +79,14 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
     raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster {model}")
 
 
-@app.command("list")
+@app.command("list", cls=ShortHelp)
 def list_(as_json: JsonOption = False) -> None:
-    """The clusters that are kept on this machine, the newest first."""
+    """The clusters that are kept on this machine, the newest first.
+
+    For example:
+
+    - `semtoken clusters list`
+    """
     from semtoken.cluster_cache import directory, list_cached
 
     entries = list_cached()
@@ -109,11 +115,16 @@ def list_(as_json: JsonOption = False) -> None:
     tell(f"They lie in {directory()}.", style="dim")
 
 
-@app.command()
+@app.command(cls=ShortHelp)
 def remove(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="As `semtoken clusters list` shows them.")],
 ) -> None:
-    """Delete clusters that are kept. They can be made again."""
+    """Delete clusters that are kept. They can be made again.
+
+    For example:
+
+    - `semtoken clusters remove NAME`, with a name of `semtoken clusters list`
+    """
     from semtoken import cluster_cache
 
     for name in names:

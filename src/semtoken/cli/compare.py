@@ -93,11 +93,10 @@ def compare(
     with.
 
     For example:
-      semtoken compare
 
-      semtoken compare --limit 0 --json compare.json --markdown compare.md
-
-      semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge
+    - `semtoken compare`
+    - `semtoken compare --limit 0 --json compare.json --markdown compare.md`
+    - `semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge`
     """
     from semtoken.bench.settings import check_settings
 

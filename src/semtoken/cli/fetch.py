@@ -71,7 +71,12 @@ def _ask(entry: CatalogueModel) -> bool:
 
 
 def models() -> None:
-    """List the small real models that `semtoken fetch` knows, and which of them are here."""
+    """List the small real models that `semtoken fetch` knows, and which of them are here.
+
+    For example:
+
+    - `semtoken models`, then `semtoken fetch smollm2` and `semtoken ask --model smollm2 "Who wrote Emma?"`
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
     for column in ("name", "model", "licence", "size", "tokens", "here"):
         table.add_column(column, justify="right" if column in ("size", "tokens") else "left")

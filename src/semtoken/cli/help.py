@@ -1,0 +1,95 @@
+"""`--help` that fits a screen of 80 columns: what a command is for, examples, and the options that most people need."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+ESSENTIAL: dict[str, tuple[str, ...]] = {
+    "ask": ("model", "tokens", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
+    "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
+    "calibrate": ("output", "alpha", "delta", "promise", "label", "model", "overwrite"),
+    "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
+    "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
+    "serve": ("model", "port", "host", "calibrator", "page", "preset"),
+    "proxy": ("upstream", "clusters", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
+    "cluster": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
+    "score-payload": ("clusters", "format", "segment", "tokens", "as_json", "preset"),
+    "run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
+    "judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
+}
+"""Options by command that `--help` shows, besides the arguments; of other commands it shows all."""
+
+
+ALL = "--help-all"
+_RANGE = re.compile(r"; ([\d.]+<=?)?x([<>]=?[\d.]+)?(?=\])|\s*\[([\d.]+<=?)?x([<>]=?[\d.]+)?\]")
+"""What click says of a number's range, such as "x>=1"."""
+
+
+class ShortHelp(TyperCommand):
+    """A command whose `--help` shows the essential options; `--help-all` shows all of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; `--help-all` shows the whole help, whatever else is there."""
+        if ALL in args[: args.index("--") if "--" in args else len(args)]:
+            self._write(ctx, whole=True)
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the essential options, and how to see the others."""
+        self._write(ctx, whole=False)
+
+    def _write(self, ctx: Any, *, whole: bool) -> None:
+        from rich.console import Console
+        from rich.markdown import Markdown
+        from rich.padding import Padding
+
+        options = [param for param in self.params if isinstance(param, TyperOption) and not param.hidden]
+        names = {param.name: param for param in options}
+        shown = [names[name] for name in (names if whole else ESSENTIAL.get(self.name or "", names))]
+        arguments = [param for param in self.params if not isinstance(param, TyperOption)]
+        console = Console(highlight=False)
+        console.print(self.get_usage(ctx), markup=False, soft_wrap=True)
+        console.print()
+        console.print(Padding(Markdown(inspect.cleandoc(self.help or "")), (0, 2)))
+        for title, params in (("Arguments", arguments), ("Options", shown)):
+            if params:
+                console.print(f"\n{title}", style="bold")
+                console.print(_listed(params, ctx))
+        if len(shown) < len(options):
+            console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
+
+
+def _listed(params: Sequence[Any], ctx: Any) -> Table:
+    """Names and what they are for, in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    annotations = inspect.signature(ctx.command.callback, eval_str=True).parameters
+    for param in params:
+        if isinstance(param, TyperOption):
+            record = param.get_help_record(ctx)
+            names, told = ", ".join((*param.opts, *param.secondary_opts)), record[1] if record else ""
+            if choices := _choices(annotations[param.name or ""].annotation):
+                told = f"{told} One of {', '.join(choices)}."
+        else:
+            names, told = param.metavar or (param.name or "").upper(), param.help or ""
+        table.add_row(Text(f"  {names}", style="cyan"), Text(_RANGE.sub("", told).replace("`", "")))
+    return table
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """The names that an option of this type can have; none for numbers, texts and so on."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(_choices, get_args(annotation))), ())
