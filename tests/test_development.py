@@ -102,9 +102,7 @@ def edited(tmp_path: Path) -> Copy:
     """A copy of the package with the blocks of some sections applied."""
 
     def make(*headings: str) -> Path:
-        shutil.copytree(
-            Path(semtoken.__file__).parent, tmp_path / "semtoken", ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(Path(semtoken.__file__).parent, tmp_path / "semtoken")  # with what is compiled
         for heading in headings:
             for block in blocks(heading):
                 block.apply(tmp_path)
