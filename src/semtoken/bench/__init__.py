@@ -6,7 +6,7 @@ datasets.py             question sets; prompts.py: how a model is asked them
 models.py               models that answer, one at a time; answering.py: what is asked of them; clusterings.py
 stages/                 one pass over the questions as plain data, for an executor (`semtoken.executors`) to run
 judges/                 right or wrong
-collecting.py           a run read back into the numbers that report/ turns into tables, figures and a page
+read_results.py         a run read back into the numbers that report/ turns into tables, figures and a page
 
 Enter by `semtoken bench run` and `bench report` (or `compare`, the same in a temporary folder), in Python by
 `settings.check_settings`, `plan.make_plan` and `run.run_benchmark`.
