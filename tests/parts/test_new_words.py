@@ -1,52 +1,58 @@
-"""The mean new word, against sums by hand."""
+"""How sure the model was of the words that an answer adds to the question: by hand, and where `ask` shows it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import semtoken as st
-from semtoken.parts.new_words import new_word_confidence, new_words
+from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
+from semtoken.cli.ask import summary
+from semtoken.parts.new_words import LONG, new_words
+from semtoken.view import number
 from tests import tiny
 
-QUESTION = "What is the capital of Australia?"
-TEXT = "The capital of Australia is Canberra, founded in 1913."
+QUESTION = "What is the capital of Peru?"
 
 
-@pytest.fixture(scope="module")
-def answer() -> st.ScoredResponse:
+def answer(text: str, seed: int = 0) -> ScoredResponse:
+    """A text with random logits, most of which prefer it."""
     tokenizer = tiny.byte_level_bpe()
-    vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
-    clusters = st.TokenClusters(np.arange(vocabulary.size, dtype=np.int32), vocabulary)
-    ids = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
-    logits = np.random.default_rng(0).normal(size=(len(ids), vocabulary.size)).astype(np.float32)
-    return st.score_logits(logits, ids, clusters)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    ids = tokenizer.encode(text)
+    logits = np.random.default_rng(seed).normal(size=(len(ids), vocabulary.size))
+    logits[np.arange(len(ids)), ids] += np.linspace(5, 9, len(ids))
+    return score_logits(logits, ids, TokenClusters(np.arange(vocabulary.size), vocabulary))
 
 
-def test_new_words_are_no_function_words_and_no_echo_of_the_question(answer: st.ScoredResponse) -> None:
-    found = [answer.text[start:end] for start, end in new_words(answer, QUESTION)]
-    assert found == ["Canberra", "founded", "1913"]
-    assert [answer.text[s:e] for s, e in new_words(answer)] == ["capital", "Australia", "Canberra", "founded", "1913"]
+def confidence_of(scored: ScoredResponse, word: str) -> float:
+    """The product over the tokens that a word's characters come from."""
+    start = scored.text.index(word)
+    inside = [t for t in scored.tokens if t.end > start and t.start < start + len(word)]
+    return math.prod(math.exp(t.log_clustered_probability) for t in inside)
 
 
-def test_the_confidence_is_the_geometric_mean_over_words(answer: st.ScoredResponse) -> None:
-    products = []
-    for word in ("Canberra", "founded", "1913"):
-        start = TEXT.index(word)
-        inside = [t for t in answer.tokens if t.start < start + len(word) and t.end > start]
-        products.append(np.prod([t.clustered_probability for t in inside]))
-    expected = float(np.prod(products)) ** (1 / 3)
-    assert new_word_confidence(answer, QUESTION) == pytest.approx(expected, rel=1e-9)
-    assert answer.new_word_confidence(QUESTION) == new_word_confidence(answer, QUESTION)
+def test_it_is_the_geometric_mean_of_the_new_words() -> None:
+    scored = answer("The capital of Peru is Lima, a port.")
+    words = [scored.text[start:end] for start, end in new_words(scored, QUESTION)]
+    assert words == ["Lima", "port"]
+    both = confidence_of(scored, "Lima") * confidence_of(scored, "port")
+    assert scored.new_word_confidence(QUESTION) == pytest.approx(math.sqrt(both), rel=1e-12)
+    assert answer("Peru is the capital").new_word_confidence(QUESTION) is None
 
 
-def test_without_new_words_there_is_no_number(answer: st.ScoredResponse) -> None:
-    assert new_word_confidence(replace(answer, text="It is the same."), TEXT) is None
-    assert new_word_confidence(answer, TEXT) is None
-    sure = replace(answer, tokens=tuple(replace(t, log_clustered_probability=0.0) for t in answer.tokens))
-    assert new_word_confidence(sure, QUESTION) == 1.0
-    never = replace(answer, tokens=tuple(replace(t, log_clustered_probability=-math.inf) for t in answer.tokens))
-    assert new_word_confidence(never, QUESTION) == 0.0
+def test_what_leads_depends_on_the_answer() -> None:
+    short, sentence = answer("Lima"), answer("so it is Lima")
+    long = answer("The capital of Peru is Lima, which lies at the coast of the Pacific.")
+    assert len(short.tokens) < LONG <= len(long.tokens)
+    shown = {name: summary(scored, QUESTION) for name, scored in (("short", short), ("long", long))}
+    assert shown["short"].startswith(f"uncertainty {number(short.uncertainty)} · probability")
+    typical = long.new_word_confidence(QUESTION)
+    assert typical is not None
+    assert shown["long"].startswith(f"confidence of a typical new word {number(typical)} · of the whole: uncertainty")
+    assert len(sentence.tokens) < LONG
+    typical = sentence.new_word_confidence(QUESTION)
+    assert typical is not None
+    assert f" · confidence of a typical new word {number(typical)} · " in summary(sentence, QUESTION)
+    assert summary(sentence, QUESTION).startswith("uncertainty ")

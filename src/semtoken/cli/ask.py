@@ -128,16 +128,18 @@ def _print(
 
 def summary(result: ScoredResponse, question: str = "") -> str:
     """The numbers of an answer in one line; of a long one first how sure the model was of a typical new word."""
-    from semtoken.parts.new_words import LONG
+    from semtoken.parts.new_words import LONG, new_words
     from semtoken.view import CUT_OFF, number
 
     notes = [
         f"uncertainty {number(result.uncertainty)}",
         f"probability of these very words {number(math.exp(result.log_probability))}",
     ]
-    typical = result.new_word_confidence(question) if len(result.tokens) >= LONG else None
-    if typical is not None:
+    typical = result.new_word_confidence(question)
+    if typical is not None and len(result.tokens) >= LONG:
         notes = [f"confidence of a typical new word {number(typical)}", f"of the whole: {notes[0]}"]
+    elif typical is not None and len(result.text.split()) > 2 + len(new_words(result, question)):
+        notes.insert(1, f"confidence of a typical new word {number(typical)}")  # a sentence around a short answer
     if result.truncated:
         notes.append(CUT_OFF)
     if result.empty:
