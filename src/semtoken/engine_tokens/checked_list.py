@@ -18,6 +18,7 @@ from semtoken.vocabulary import Vocabulary
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 ALL_DECIMALS = 7
+BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
@@ -47,6 +48,8 @@ class ListedStep:
     """Log-probabilities in it."""
     decimals: int
     """Decimals that they are written with, `ALL_DECIMALS` at most."""
+    relative: float
+    """By what share of itself each of them may be off, if they all fit a format of half precision; 0 if they do not."""
     with_blank: int
     """Entries whose name begins with a blank."""
     without_blank: int
@@ -123,6 +126,7 @@ def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_le
         listed=sum(is_given(token.log_prob) for token in entries.others),
         numbers=len(numbers),
         decimals=decimals_of(numbers),
+        relative=half_precision_of(numbers),
         with_blank=named.count("begins"),
         without_blank=0 if blanks_left_out else named.count("lacks"),
         stands_for=may_be if meant[0].any_special else (),
@@ -210,6 +214,18 @@ def decimals_of(log_probs: Iterable[float]) -> int:
         if any(abs(number * scale - round(number * scale)) > 1e-6 for number in numbers):
             return decimals + 1
     return 0
+
+
+def half_precision_of(log_probs: Sequence[float]) -> float:
+    """The largest relative error of bfloat16 (2^-7) or float16 (2^-10), rounded or cut off, if all numbers fit one."""
+    values = np.array(log_probs, dtype=np.float64)
+    if np.abs(values).max(initial=0.0) > float(np.finfo(np.float16).max):
+        return 0.0
+    close = 2e-7 * np.abs(values)  # they may be printed with the digits of float32
+    if (np.abs(values - values.astype(np.float16)) > close).any():
+        return 0.0
+    bits = np.abs(values).astype(np.float32).view(np.uint32)
+    return BFLOAT16 if not (bits & 0xFFFF).any() else FLOAT16
 
 
 def _probability(log_prob: float, shift: float = 0.0) -> float:

@@ -165,6 +165,8 @@ class RunningAnswer(ABC, Generic[S, O]):
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
         total = _sum([self._settled, *later])
+        if self._leading_blanks == len(self.ids):
+            total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
             uncertainty=-math.expm1(self._settled.estimate) + 0.0,
             uncertainty_bounds=(-math.expm1(total.upper) + 0.0, -math.expm1(total.lower) + 0.0),

@@ -32,7 +32,7 @@ from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, among, scorer_for
-from semtoken.scoring.topk_bounds import StepBounds, rounding, step_bounds
+from semtoken.scoring.topk_bounds import MANY_HALVES, StepBounds, rounding, step_bounds
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 
 
@@ -127,6 +127,7 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         self._blanks_left_out = False
         self._numbers = 0
         self._decimals = 0
+        self._relative = math.inf
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -151,6 +152,7 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
         self._blanks_left_out = left_out
         self._numbers += listed.numbers
         self._decimals = max(self._decimals, listed.decimals)
+        self._relative = min(self._relative, listed.relative) if listed.numbers else self._relative
         self._take_in(listed, OpenStep(position, position + 2))
         self.advance()
 
@@ -166,7 +168,9 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
     def _bounds_under(self, scorer: Scorer, position: int, *, neutrality: bool) -> StepBounds:
         prefixes = self._prefixes.get(position)
         off = rounding(self._decimals, self._numbers)
-        return step_bounds(scorer, self._steps[position], prefixes, neutrality=neutrality, off=off)
+        relative = self._relative if self._numbers >= MANY_HALVES and self._relative < 1 else 0.0
+        step = self._steps[position]
+        return step_bounds(scorer, step, prefixes, neutrality=neutrality, off=off, relative=relative)
 
     def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
         bounds = map(self._bounds, positions)

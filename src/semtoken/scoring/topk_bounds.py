@@ -15,8 +15,9 @@ from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer, among
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
-FEW_DECIMALS = 3  # so few may be chance where the numbers are few, too
+FEW_DECIMALS = 1  # so few may be chance where the numbers are few, too
 MANY_NUMBERS = 10
+MANY_HALVES = 4  # so many numbers do not fit a format of half precision by chance
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,17 @@ class StepBounds:
 def rounding(decimals: int, numbers: int) -> float:
     """By how much each of so many log-probabilities may be off that are written with so many decimals at most."""
     rounded = decimals < ALL_DECIMALS and (decimals > FEW_DECIMALS or numbers >= MANY_NUMBERS)
-    return ROUNDING + (0.5 * 10.0**-decimals if rounded else 0.0)
+    return ROUNDING + (10.0**-decimals if rounded else 0.0)  # a whole unit: they may have been cut off
 
 
 def step_bounds(
-    scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float = ROUNDING
+    scorer: Scorer,
+    step: ListedStep,
+    prefixes: IdArray | None,
+    *,
+    neutrality: bool,
+    off: float = ROUNDING,
+    relative: float = 0.0,
 ) -> StepBounds:
     """Bounds of one step.
 
@@ -58,11 +65,13 @@ def step_bounds(
         Whether neutral tokens count as consistent.
     off
         By how much each log-probability may be off. A complete list in full precision is taken as exact.
+    relative
+        By what share of itself it may be off besides: numbers in half precision.
     """
     if not step.stands_for or (neutrality and scorer.neutral_mask(step.opening)[step.token]):
-        return _bounds(scorer, step, prefixes, neutrality=neutrality, off=off)
+        return _bounds(scorer, step, prefixes, neutrality=neutrality, off=off, relative=relative)
     found = [
-        _bounds(scorer, _as_if(step, token), prefixes, neutrality=neutrality, off=off)
+        _bounds(scorer, _as_if(step, token), prefixes, neutrality=neutrality, off=off, relative=relative)
         for token in _one_a_cluster(scorer, step.stands_for)
     ]
     cautious = min(found, key=lambda bounds: bounds.estimate)
@@ -86,18 +95,27 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
     )
 
 
-def _bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float) -> StepBounds:
+def _bounds(
+    scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float, relative: float
+) -> StepBounds:
     union = _Union(scorer, step, NO_IDS if prefixes is None else prefixes, neutrality)
     kinds = union.kinds_of(step.ids)
     _, cluster, prefix, neutral = np.bincount(kinds, step.probabilities, minlength=4).tolist()
     certain = bool(neutrality and scorer.neutral_mask(step.opening)[step.token])
     inside, ambiguous = union.unclear_mass()
     lower = math.fsum([cluster, prefix, neutral, inside])
+    smallest = step.smallest
+    slack = off
+    if relative:
+        whole = _share_off(step.probabilities, relative)
+        slack += max(_share_off(step.probabilities[kinds > 0], relative), whole if ambiguous or step.unmapped else 0.0)
+        smallest = min(1.0, smallest * math.exp(-relative * math.log(smallest))) if smallest else 0.0
+        off += whole * step.total
     missing = 0.0 if step.complete else max(0.0, 1.0 - step.total) + off
     unseen = union.size - int(np.count_nonzero(kinds)) if missing else 0
-    most = min(missing, max(unseen, 0) * step.smallest)
+    most = min(missing, max(unseen, 0) * smallest)
     upper = lower + ambiguous + step.unmapped + most
-    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and off <= ROUNDING else off)
+    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and slack <= ROUNDING else slack)
     return StepBounds(
         *logs,
         certain=certain,
@@ -106,6 +124,16 @@ def _bounds(scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutr
         neutral=min(neutral + certain * math.exp(step.log_prob), 1.0),
         ambiguous=min(ambiguous, 1.0),
     )
+
+
+def _share_off(probabilities: npt.NDArray[np.float64], relative: float) -> float:
+    """By what share the sum of some probabilities may be off whose logarithms are off by a share of themselves."""
+    total = float(probabilities.sum())
+    if not total:
+        return 0.0
+    present = probabilities[probabilities > 0]
+    logs = -np.log(present)
+    return float(math.log((present * np.exp(relative * logs)).sum() / total))
 
 
 def _logs(lower: float, upper: float, slack: float) -> tuple[float, float, float]:

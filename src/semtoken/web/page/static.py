@@ -71,7 +71,7 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
 @cache
 def page_file(name: str) -> str:
     """Text of a file of the page."""
-    return files("semtoken.web.page").joinpath("files", name).read_text(encoding="utf-8")
+    return files("semtoken.web.page").joinpath("files").joinpath(name).read_text(encoding="utf-8")
 
 
 _IMPORT = re.compile(r'^import \{ (.+) \} from "\./(.+)";\n', re.MULTILINE)
