@@ -1,8 +1,10 @@
-"""The intervals of the experiments rest on an AUROC of resamples, which agrees with scikit-learn's weighted one."""
+"""The figures of the experiments: their AUROC agrees with scikit-learn's, and the page shows what the tables hold."""
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -25,3 +27,107 @@ def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
     found = tables.aurocs(scores, right, counts)
     for row, value in zip(counts, found, strict=True):
         assert value == pytest.approx(metrics.roc_auc_score(~right, scores, sample_weight=row))
+
+
+# ---- the page says what the tables say --------------------------------------------------------------------------
+
+SETS = ("smollm2-nq", "smollm2-wq", "gemma3-nq", "gemma3-wq")
+RULES = {
+    "sequence probability": "probability",
+    "`default`": "default",
+    "equality `surface`": "surface",
+    "`surface`": "surface",
+    "beginnings from 1 character": "beginnings",
+    "clusters and beginnings": "clusters, beginnings",
+    "preset `paper`": "paper",
+    "`paper`": "paper",
+    "`paper` without clusters": "paper without clusters",
+    "perplexity": "perplexity",
+    "weakest token": "weakest token",
+}
+REFERENCES = {
+    "to sequence probability": "minus_probability",
+    "to its own shuffle": "minus_shuffled",
+    "to `paper`": "minus_paper",
+    "to `paper` without clusters": "minus_paper_without_clusters",
+}
+
+
+def page_table(heading: str, first: str) -> list[list[str]]:
+    """Cells of the first table below a heading of docs/results.md that has a row beginning so, its header left out."""
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    _, found, below = page.partition(f"# {heading}\n")
+    assert found, heading
+    for block in below.split("\n\n"):
+        rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in block.splitlines() if "|" in line]
+        if any(row and row[0].startswith(first) for row in rows):
+            return rows[2:]
+    raise AssertionError(f"no table with {first!r} below {heading!r}")
+
+
+def shown(cell: str, line: dict[str, str] | None, columns: tuple[str, ...], *, signed: bool) -> None:
+    """Fails unless a cell of the page shows these columns of a line of the CSV file."""
+    if line is None or not line[columns[0]]:
+        assert cell in ("", "not measured"), f"{cell} has no figure behind it"
+        return
+    assert cell != "not measured", f"{line} was measured"
+    for text, column in zip(re.findall(r"[-+]?\d+\.\d+", cell), columns, strict=False):
+        assert float(text) == pytest.approx(float(line[column]), abs=0.00051), (cell, line)
+        assert text[0] in "+-" or not signed or float(text) == 0
+
+
+def lines_of(path: str) -> list[dict[str, str]]:
+    with (FOLDER / path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_confirmation_is_that_of_the_scores() -> None:
+    lines = {(line["set"], line["judge"], line["rule"]): line for line in lines_of("default_rule/tables.csv")}
+    for name, *cells in page_table("Confirmation", "sequence probability"):
+        if name.startswith("answers"):
+            for cell, chosen in zip(cells, SETS, strict=True):
+                line = lines[chosen, "exact", "probability"]
+                assert cell == f"{int(line['answers']):,}, {line['right_answers']}"
+            continue
+        rule = RULES[name.partition(", no function")[0].partition(":")[0].strip("* ")]
+        for cell, chosen in zip(cells, SETS, strict=True):
+            shown(cell, lines.get((chosen, "exact", rule)), ("auroc",), signed=False)
+    for name, *cells in page_table("Confirmation", "to sequence probability"):
+        reference, _, judge = name.partition(", ")
+        column = REFERENCES[reference]
+        for cell, chosen in zip(cells, SETS, strict=True):
+            line = lines[chosen, "second" if judge else "exact", "default"]
+            shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
+
+
+def test_triviaqa_is_that_of_the_scores() -> None:
+    every = lines_of("default_rule/tables.csv")
+    lines = {line["rule"]: line for line in every if line["set"] == "smollm2-tqa" and line["judge"] == "exact"}
+    for name, auroc, probability, shuffle in page_table("TriviaQA", "sequence probability"):
+        line = lines[RULES[name]]
+        shown(auroc, line, ("auroc",), signed=False)
+        for cell, column in ((probability, "minus_probability"), (shuffle, "minus_shuffled")):
+            if cell:
+                shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
+
+
+def test_the_contrast_table_is_that_of_the_runs() -> None:
+    found = [
+        {line["score"].split()[0]: line for line in lines_of(f"contrast/{name}.csv")} for name in ("smollm2", "gemma3")
+    ]
+    names = {"probability": "probability", "`default`": "default", "equality `surface`": "surface"}
+    for name, *cells in page_table("True and false completions", "probability"):
+        score = names.get(name, "paper")
+        for model, (accuracy, difference) in zip(found, (cells[:2], cells[2:]), strict=True):
+            shown(accuracy, model[score], ("accuracy", "low", "high"), signed=False)
+            if difference:
+                shown(difference, model[score], ("minus_probability", "minus_low", "minus_high"), signed=True)
+
+
+def test_the_table_of_long_answers_is_that_of_the_views() -> None:
+    lines = {line["view"]: line for line in lines_of("long_answers/tables.csv")}
+    for name, auroc, difference in page_table("Long answers", "product, probability"):
+        line = lines[name.replace("`", "").replace(" of the tokens", "")]
+        shown(auroc, line, ("auroc", "low", "high"), signed=False)
+        if difference:
+            shown(difference, line, ("minus_product", "minus_low", "minus_high"), signed=True)

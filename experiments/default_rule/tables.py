@@ -2,8 +2,8 @@
 
     python experiments/default_rule/tables.py [SCORES.parquet ...] [--csv tables.csv]
 
-For each file and judge: AUROC for wrong answers, and its difference to probability, to `paper` and to the mean of the rule's own shuffled
-controls, with 95 % intervals of a bootstrap over questions (2,000 resamples, the same for every column).
+For each file and judge: AUROC for wrong answers, and its difference to probability, to `paper`, to `paper` without clusters and to the mean of
+the rule's own shuffled controls, with 95 % intervals of a bootstrap over questions (2,000 resamples, the same for every column).
 """  # noqa: E501
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pandas as pd
 
 HERE = Path(__file__).parent
 JUDGES = {"right": "exact", "close": "second", "close_no_echo": "second, no echoes"}
+REFERENCES = ("probability", "paper", "paper without clusters")
 RESAMPLES = 2000
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +41,7 @@ def table(scores: pd.DataFrame, judge: str) -> pd.DataFrame:
     lines = []
     for name in (name for name in names if " ~ shuffle " not in name):
         shuffles = [values for other, values in found.items() if other.startswith(f"{name} ~ shuffle ")]
-        references = {"probability": found.get("probability"), "paper": found.get("paper")}
+        references = {name.replace(" ", "_"): found.get(name) for name in REFERENCES}
         references["shuffled"] = np.mean(shuffles, axis=0) if shuffles else None
         line: dict[str, object] = {"rule": name, "auroc": found[name][0]}
         line |= dict(zip(("auroc_low", "auroc_high"), _interval(found[name]), strict=True))
@@ -77,10 +78,13 @@ def main() -> None:
             found = table(scores, judge).assign(set=path.stem)
             tables.append(found)
             print(f"\n{path.stem}, judge {JUDGES[judge]}: {len(scores):,} answers, {found.right_answers[0]} right\n")
-            print("| rule | AUROC | minus probability | minus paper | minus its shuffle |")
-            print("| --- | --- | --- | --- | --- |")
+            print(
+                "| rule | AUROC | minus probability | minus paper | minus paper without clusters | minus its shuffle |"
+            )
+            print("| --- | --- | --- | --- | --- | --- |")
             for _, line in found.iterrows():
-                differences = (shown(line, f"minus_{name}") for name in ("probability", "paper", "shuffled"))
+                columns = [f"minus_{name.replace(' ', '_')}" for name in (*REFERENCES, "shuffled")]
+                differences = (shown(line, column) for column in columns)
                 print(f"| {line.rule} | {line.auroc:.3f} | {' | '.join(differences)} |")
     if options.csv:
         pd.concat(tables).round(5).to_csv(options.csv, index=False)
