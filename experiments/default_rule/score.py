@@ -1,6 +1,6 @@
 """Scores of recorded answers under every rule, and under shuffled controls, one line an answer.
 
-    python experiments/default_rule/score.py MODEL_DIRECTORY CLUSTERS ANSWERS SCORES.parquet [--development] [--more DIR ...]
+    python experiments/default_rule/score.py MODEL_DIRECTORY CLUSTERS ANSWERS SCORES.parquet [--rules NAME ...] [--development] [--more DIR ...]
 
 ANSWERS is what `answer.py` wrote (without its ending). A score is minus the log of the product over the steps: larger is more
 uncertain. Columns: id, right (exact), close (second judge), close_no_echo, tokens, one for each rule, and `RULE ~ shuffle k`.
@@ -19,27 +19,34 @@ from steps import Floats, Steps, is_close, is_exact, is_no_echo
 
 from semtoken import TokenClusters
 
+CLUSTERED = (
+    "clusters, beginnings",
+    "clusters",
+    "clusters of 3 letters, beginnings",
+    "clusters of a stem, beginnings",
+    "paper",
+)
 SHUFFLED = ("default", "clusters, beginnings", "paper")  # of these the controls are kept in the short form
 
 
-def main_rules(steps: Steps, made: Agreements) -> dict[str, Rule]:
-    """The rules of every table."""
+def main_rules(steps: Steps, made: Agreements) -> dict[str, Callable[[], Rule]]:
+    """The rules of every table, made when they are wanted."""
     labels = made.labels
     return {
-        "probability": Rule(beginnings=None),
-        "default": Rule(steps.spelling, beginnings=None),
-        "surface": Rule(steps.spelling, beginnings=2),
-        "beginnings": Rule(),
-        "clusters, beginnings": Rule(labels),
-        "clusters": Rule(labels, beginnings=None),
-        "clusters of 3 letters, beginnings": Rule(made.letters(3, in_cluster=True)),
-        "clusters of a stem, beginnings": Rule(made.stem(in_cluster=True)),
-        "3 letters, beginnings": Rule(made.letters(3, in_cluster=False)),
-        "paper": Rule(labels, words="paper"),
-        "paper without clusters": Rule(words="paper"),
-        "function words": Rule(beginnings=None, words="paper"),
-        "spelling, chosen function words": Rule(steps.spelling, beginnings=None, words="chosen"),
-        "spelling, chosen blanks": Rule(steps.spelling, beginnings=None, words="blanks"),
+        "probability": lambda: Rule(beginnings=None),
+        "default": lambda: Rule(steps.spelling, beginnings=None),
+        "surface": lambda: Rule(steps.spelling, beginnings=2),
+        "beginnings": lambda: Rule(),
+        "clusters, beginnings": lambda: Rule(labels),
+        "clusters": lambda: Rule(labels, beginnings=None),
+        "clusters of 3 letters, beginnings": lambda: Rule(made.letters(3, in_cluster=True)),
+        "clusters of a stem, beginnings": lambda: Rule(made.stem(in_cluster=True)),
+        "3 letters, beginnings": lambda: Rule(made.letters(3, in_cluster=False)),
+        "paper": lambda: Rule(labels, words="paper"),
+        "paper without clusters": lambda: Rule(words="paper"),
+        "function words": lambda: Rule(beginnings=None, words="paper"),
+        "spelling, chosen function words": lambda: Rule(steps.spelling, beginnings=None, words="chosen"),
+        "spelling, chosen blanks": lambda: Rule(steps.spelling, beginnings=None, words="blanks"),
     }
 
 
@@ -124,13 +131,14 @@ def main() -> None:
     parser.add_argument("scores", type=Path)
     parser.add_argument("--development", action="store_true", help="All that was tried, each with its controls.")
     parser.add_argument("--more", type=Path, nargs="*", default=[], help="Further clusters, for --development.")
+    parser.add_argument("--rules", nargs="*", help="Only these of the main rules.")
     parser.add_argument("--shuffles", type=int, default=5)
     options = parser.parse_args()
     clusters = TokenClusters.from_pretrained(options.clusters)
     steps, made = Steps.read(options.answers, clusters.vocabulary), Agreements(clusters, options.model)
-    rules = main_rules(steps, made)
-    if clusters.n_clusters == clusters.vocabulary.size:  # each token alone: there are no clusters to speak of
-        rules = {name: rule for name, rule in rules.items() if name != "paper" and not name.startswith("clusters")}
+    alone = clusters.n_clusters == clusters.vocabulary.size  # each token alone: there are no clusters to speak of
+    wanted = options.rules or [n for n in main_rules(steps, made) if not alone or n not in CLUSTERED]
+    rules = {name: make() for name, make in main_rules(steps, made).items() if name in wanted}
     if options.development:
         rules |= development_rules(steps, made, options.more)
     everything = options.development
