@@ -82,7 +82,7 @@ def _content(calibrator: Calibrator, report: Report, answers: Labelled, forecast
         ],
         "how": seen,
         "plots": _plots(report, answers, threshold),
-        "n": f"{calibrator.n:,} ({calibrator.n_correct:,} right, {calibrator.n - calibrator.n_correct:,} wrong)",
+        "n": f"{calibrator.n:,} labels ({calibrator.n_correct:,} right, {calibrator.n - calibrator.n_correct:,} wrong)",
         "facts": [("method", calibrator.method), ("made", calibrator.created), *_facts(calibrator)],
     }
 
