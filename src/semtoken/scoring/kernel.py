@@ -98,9 +98,10 @@ def _add_block(part, state):
     `state` is the maximum, the sum of exp(value - maximum), and whether -inf and whether NaN or +inf was seen.
     """
     low, high = _extremes(part)
-    state[2] = max(state[2], low <= MINUS_INFINITE)
-    state[3] = max(state[3], low < MINUS_INFINITE or high >= INFINITE)
-    if high >= INFINITE:
+    if low <= MINUS_INFINITE:
+        state[2] = 1.0
+    if low < MINUS_INFINITE or high >= INFINITE:
+        state[3] = 1.0
         return np.float32(np.inf)
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
