@@ -176,3 +176,15 @@ def test_same_labels_as_scipy_on_a_larger_table():
     result = cluster_table(table, [3000, 600])
     for k in (3000, 600):
         assert_same_partition(result.labels[k], reference_labels(tree, k))
+
+
+def test_merges_within_the_error_of_float32_are_those_of_float64():
+    """Two merges of this table differ by less than a product in float32 can tell, and the rest hangs on them."""
+    rng = np.random.default_rng(16)
+    table = (rng.normal(size=(1400, 96)) + 1.5 * rng.normal(size=96)) * np.linspace(1, 0.02, 96)
+    table = table.astype(np.float32)
+    tree = reference_tree(table, "complete", "cosine")
+    wanted = [5, 40, 300, 1000]
+    labels = cluster_table(table, wanted).labels
+    for k in wanted:
+        assert_same_partition(labels[k], reference_labels(tree, k))

@@ -313,6 +313,29 @@ def nearest(x, before, start, length, neighbour, gap, low):
 
 
 @compiled
+def error_of(gap, slack, refined):
+    """How far a gap may be from the exact one: less where it was computed again from differences."""
+    return gap * np.float32(2.0**-22) if gap < refined else slack
+
+
+@compiled
+def has_rivals(x, best, best_gap, slack, refined, start, length, neighbour, gap):
+    """Whether another cluster in the list of x may be as near as the best one, within the error of the gaps."""
+    reach = best_gap + error_of(best_gap, slack, refined)
+    for e in range(start[x], start[x] + length[x]):
+        if neighbour[e] != best and gap[e] - error_of(gap[e], slack, refined) <= reach:
+            return True
+    return False
+
+
+@compiled
+def join(new, top, other, first, last, following):
+    """Chain the base clusters of two clusters to those of a new one."""
+    following[last[top]] = first[other]
+    first[new], last[new] = first[top], last[other]
+
+
+@compiled
 def intersect(a, b, start, length, neighbour, gap, part, farthest):
     """Leave in the place of list a what both lists hold, with the larger gap; return how many."""
     for e in range(start[b], start[b] + length[b]):
@@ -332,11 +355,19 @@ def intersect(a, b, start, length, neighbour, gap, part, farthest):
 
 
 @compiled
-def chain(state, steps, start, length, neighbour, gap, parent, size, low, part, farthest, touched, stack, pair, height):
+def chain(
+    state, steps, start, length, neighbour, gap, parent, size, low, part, farthest, touched, stack, pair, height,
+    slack, refined, within, first, last, member, parts,
+):  # fmt: skip
     """Go on with the chain for at most `steps` steps; returns whether there is more to do.
 
-    state = [length of the chain, next cluster to start from, merges so far]. Clusters 0..m-1 are given,
-    m + t is the result of merge t = (pair[t], height[t]). Every list that a step looks at is tidied first.
+    state = [length of the chain, next cluster to start from, merges so far, question, answer]. Clusters 0..m-1 are
+    given, m + t is the result of merge t = (pair[t], height[t]) of the clusters parts[t]. Every list that a step
+    looks at is tidied first.
+
+    Where the errors of the gaps do not tell which cluster is nearest to the last one of the chain, that one becomes
+    the question (else -1), and the call ends; the next call finds the nearest one as the answer. Gaps that
+    are not `within` reach are left alone: a pair that is not in the lists may be nearer.
     """
     m = len(touched)
     depth, following, done = state[0], state[1], state[2]
@@ -354,6 +385,13 @@ def chain(state, steps, start, length, neighbour, gap, parent, size, low, part, 
         before = stack[depth - 2] if depth > 1 else -1
         tidy(top, start, length, neighbour, gap, parent, size, part, farthest, touched)
         other, distance = nearest(top, before, start, length, neighbour, gap, low)
+        if other != -1 and distance > within:
+            other, length[top] = -1, 0
+        elif state[3] == top:
+            other, state[3] = state[4], -1
+        elif other != -1 and has_rivals(top, other, distance, slack, refined, start, length, neighbour, gap):
+            state[3] = top
+            break
         if other == -1:
             depth -= 1
         elif other != before:
@@ -367,6 +405,8 @@ def chain(state, steps, start, length, neighbour, gap, parent, size, low, part, 
             parent[top] = parent[other] = parent[new] = new
             size[new] = size[top] + size[other]
             low[new] = min(low[top], low[other])
+            join(new, top, other, first, last, member)
+            parts[done, 0], parts[done, 1] = top, other
             pair[done, 0], pair[done, 1] = low[top], low[other]
             height[done] = distance
             done += 1

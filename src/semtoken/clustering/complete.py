@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semtoken.clustering.exact import ExactGaps, Members
 from semtoken.clustering.merges import number_roots
 from semtoken.clustering.monitor import Monitor
 from semtoken.clustering.near import (
@@ -50,7 +52,7 @@ class Found:
     """Merges of clusters named by their lowest rows, in the order in which they are applied."""
 
     pair: NDArray[np.int64]
-    gap: NDArray[np.float32]
+    gap: NDArray[np.floating[Any]]
 
 
 class SparsePathEnds(Exception):
@@ -112,15 +114,14 @@ def complete_merges(
             worthwhile = min(4 * worthwhile, room)
         if len(stage.gap) or limit == EVERYTHING:
             reached = max(reached, limit)
-        stages.append(_named_by_row(stage, level, np.float32(passes[-1]["gap"] if passes else 0)))
+        stages.append(_named_by_row(stage, level))
         cluster = _merge(cluster, stage, level.clusters)
         passes.append({"gap": float(reached), "pairs": kept, "before": level.clusters, "merges": len(stage.gap)})
         log.info("pass %d: %d pairs kept, %d merges of %d clusters", len(passes), kept, len(stage.gap), level.clusters)
-    found = Found(
-        np.concatenate([s.pair for s in stages] or [np.empty((0, 2), np.int64)]),
-        np.concatenate([s.gap for s in stages] or [np.empty(0, np.float32)]),
-    )
-    return found, passes
+    pairs = np.concatenate([s.pair for s in stages] or [np.empty((0, 2), np.int64)])
+    gaps = np.concatenate([s.gap for s in stages] or [np.empty(0)])
+    order = np.argsort(gaps, kind="stable")  # a pass may find a merge a little below the threshold of that before
+    return Found(pairs[order], gaps[order].astype(np.float32)), passes
 
 
 def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
@@ -129,53 +130,62 @@ def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
     return Level(nodes[order], np.concatenate([[0], np.cumsum(np.bincount(cluster))]))
 
 
-def chain_merges(graph: Graph, monitor: Monitor) -> Found:
-    """All merges that the graph of near pairs allows, sorted; clusters named by their lowest parts.
+def chain_merges(
+    graph: Graph, exact: ExactGaps, limit: np.float32, monitor: Monitor
+) -> tuple[Found, NDArray[np.int32]]:
+    """All merges that the graph of near pairs allows, in no order, and how many parts each result has.
 
-    Sorted by gap, then parts in the result, then lowest part: a merge stands after those it is built from, and
-    the order depends on the tree alone.
+    Clusters are named by their lowest parts. Whatever the errors of the gaps leave open is decided by exact ones.
     """
     m = len(graph.start) // 2
     parent, low = np.arange(2 * m, dtype=np.int32), np.arange(2 * m, dtype=np.int32)
     size, part = np.ones(2 * m, np.int32), np.zeros(2 * m, np.int32)
     farthest = np.zeros(2 * m, np.float32)
     touched, stack = np.empty(m, np.int32), np.empty(m, np.int32)
-    pair, height = np.empty((m, 2), np.int64), np.empty(m, np.float32)
-    state = np.zeros(3, np.int64)
+    pair, parts, height = np.empty((m, 2), np.int64), np.empty((m, 2), np.int64), np.empty(m, np.float32)
+    members = Members.of(m)
+    state = np.array([0, 0, 0, -1, -1])
+    within = np.float32(limit - 2 * exact.error(limit))
     loops = compiled_loops()
     more = True
     while more:
         more = loops.chain(
             state, STEPS, graph.start, graph.length, graph.neighbour, graph.gap,
             parent, size, low, part, farthest, touched, stack, pair, height,
+            exact.slack, exact.refined, within, members.first, members.last, members.following, parts,
         )  # fmt: skip
+        if state[3] >= 0:
+            before = int(stack[state[0] - 2]) if state[0] > 1 else -1
+            state[4] = exact.nearest(int(state[3]), before, graph, members, low)
         monitor.advance(min(1.0, float(state[1]) / (m + state[2])))
     done = int(state[2])
-    pair, height = np.sort(pair[:done], axis=1), height[:done]
-    order = np.lexsort((pair[:, 0], size[m : m + done], height))
-    return Found(pair[order], height[order])
+    return Found(np.sort(pair[:done], axis=1), exact.heights(parts[:done], members)), size[m : m + done]
 
 
 def _stage(
     tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor
 ) -> tuple[Found, np.float32, int]:
     """One pass and the merges it leads to, with its threshold and the number of pairs."""
+    none = Found(np.empty((0, 2), np.int64), np.empty(0))
+    exact = ExactGaps(tiles, level, close=close)
     try:
-        near = near_pairs(tiles, level, room, close=close, threads=threads, monitor=monitor)
+        near = near_pairs(tiles, level, room, close=close, threads=threads, monitor=monitor, error=exact.error)
     except TooManyTies:
-        return Found(np.empty((0, 2), np.int64), np.empty(0, np.float32)), np.float32(0), 0
+        return none, np.float32(0), 0
     kept = sum(len(pairs.gap) for pairs in near.pairs)
     with monitor.phase("graph"):
         graph = graph_of(near, level.clusters)
     with monitor.phase("merging"):
-        return chain_merges(graph, monitor), near.limit, kept
+        found, parts = chain_merges(graph, exact, near.limit, monitor)
+    order = np.lexsort((found.pair[:, 0], parts, found.gap))  # a merge stands after those it is built from
+    reached = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
+    return Found(found.pair[order], found.gap[order]), reached, kept
 
 
-def _named_by_row(stage: Found, level: Level, floor: np.float32) -> Found:
-    """Name clusters by their lowest rows; no height lies below the threshold of the pass before."""
+def _named_by_row(stage: Found, level: Level) -> Found:
+    """Name clusters by their lowest rows."""
     lowest = level.order[level.starts[:-1]]
-    # The same pair may differ in its last digit from one tile to another.
-    return Found(lowest[stage.pair], np.maximum(stage.gap, floor))
+    return Found(lowest[stage.pair], stage.gap)
 
 
 def _merge(cluster: NDArray[np.int64], stage: Found, m: int) -> NDArray[np.int64]:

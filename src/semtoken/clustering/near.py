@@ -7,6 +7,7 @@ there is room for, and lowered on the way if the sample was wrong.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from semtoken.clustering.monitor import Did, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
-from semtoken.clustering.tiles import Block, CpuTiles, Pairs, blocks_of
+from semtoken.clustering.tiles import Block, CpuTiles, Gaps, Pairs, blocks_of
 
 BYTES_PER_PAIR = 24
 """8 in the chunk that a tile gives, and 8 in the list of each end; the former are freed as the latter fill."""
@@ -74,10 +75,20 @@ class Keeper(Protocol):
         """Take the pairs of a tile, found with this limit."""
 
 
-def near_pairs(tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor) -> Pass:
+def near_pairs(
+    tiles: CpuTiles,
+    level: Level,
+    room: int,
+    *,
+    close: bool,
+    threads: int,
+    monitor: Monitor,
+    error: Callable[[Gaps], Gaps],
+) -> Pass:
     """All pairs of clusters whose gap is below a threshold, at most `room` of them.
 
-    With `close`, small gaps are computed with all their digits: needed while clusters may still be that near.
+    With `close`, small gaps are computed with all their digits: needed while clusters may still be that near. Pairs are
+    wanted too that are farther than the threshold by no more than three times the error of such a gap.
 
     Raises
     ------
@@ -85,7 +96,8 @@ def near_pairs(tiles: CpuTiles, level: Level, room: int, *, close: bool, threads
         No threshold keeps any pairs and few enough.
     """
     with monitor.phase("threshold"):
-        kept = _Kept(thresholds(tiles, level, room, close=close), room)
+        limits = thresholds(tiles, level, room, close=close)
+        kept = _Kept(np.where(limits < EVERYTHING, limits + 3 * error(limits), limits).astype(np.float32), room)
     with monitor.phase("distances"):
         distance_pass(tiles, level, kept, close=close, threads=threads, monitor=monitor)
     return Pass(kept.limit, kept.pairs)

@@ -100,6 +100,10 @@ class Rows:
 
         h(x) + h(y) - x.y loses all its digits when x and y are nearly equal; the difference does not.
         """
+        return self.float64_gaps(first, second).astype(np.float32)
+
+    def float64_gaps(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same with all digits of float64."""
         gap = np.zeros(len(first))
         for part, scale in zip(self.parts, self.scales, strict=True):
             one, other, factor = first, second, scale
@@ -108,7 +112,9 @@ class Rows:
                 part, factor = part[needed].astype(np.float32), scale[needed]
                 one, other = place[: len(first)], place[len(first) :]
             compiled_loops().exact_gaps(part, factor, one, other, gap)
-        return gap.astype(np.float32)
+        if self.metric == "cosine":
+            gap[self.zero[first] | self.zero[second]] = 1.0
+        return gap
 
     def distance(self, gap: NDArray[np.float32]) -> NDArray[np.float32]:
         """Distances of the given rows that belong to gaps; never negative."""
