@@ -1,7 +1,8 @@
 """Build the sdist and the wheel, and try the wheel in an empty environment: `make package`.
 
 What is checked: the metadata (twine), that the wheel holds the embedded model, its questions and the SmolLM2 clusters,
-that the sdist alone builds the same wheel, and that the installed core scores an answer without torch.
+that the sdist alone builds the same wheel, that the installed core scores an answer without torch, and that versions of
+all dependencies can be found for every Python that is supported (uv).
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ NEEDED = (
     "semtoken/data/stopwords_english.txt",
 )
 UNWANTED = ("tests/", "benchmarks/", "experiments/", "training/", ".gguf")
+RESOLVED = {
+    "all": ("3.10", "3.11", "3.12", "3.13", "3.14"),
+    "llama-cpp": ("3.10", "3.11", "3.12", "3.13", "3.14"),
+    "vllm": ("3.11", "3.12", "3.13", "3.14"),  # vLLM itself needs 3.11
+}
+"""Extra -> the versions of Python for which its dependencies must fit together."""
 TRY = """
 import importlib.util, semtoken as st, numpy as np
 from semtoken.models import CATALOGUE
@@ -50,6 +57,27 @@ def contents(wheel: Path) -> dict[str, int]:
         return {i.filename: i.CRC for i in archive.infolist() if ".dist-info/" not in i.filename}
 
 
+def resolve() -> None:
+    """Find versions of what each extra needs, for each Python; the index says whether there are some."""
+    for extra, versions in RESOLVED.items():
+        for version in versions:
+            with tempfile.TemporaryDirectory() as folder:
+                found = Path(folder) / "found.txt"
+                command = [
+                    "-m",
+                    "uv",
+                    "pip",
+                    "compile",
+                    "pyproject.toml",
+                    "--extra",
+                    extra,
+                    "--python-version",
+                    version,
+                ]
+                run(sys.executable, *command, "--quiet", "--output-file", found)
+                print(f"  {sum('==' in line for line in found.read_text().splitlines())} packages")
+
+
 def main() -> None:
     """Build, look inside, install, try."""
     dist = ROOT / "dist"
@@ -72,6 +100,7 @@ def main() -> None:
         run(python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", wheel)
         run(python, "-c", TRY, cwd=Path(folder))
         run(python.parent / "semtoken", "--version", cwd=Path(folder))
+    resolve()
     size = wheel.stat().st_size / 1e6
     print(f"{wheel.name}: {len(files)} files, {size:.1f} MB. The wheel works in an empty environment.")
 

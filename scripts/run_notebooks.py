@@ -37,7 +37,7 @@ def executed(path: Path, folder: Path) -> nbformat.NotebookNode:
     os.environ.update(QUIET)  # the kernel inherits them
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the command semtoken
     place = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, kernel_name="python3", timeout=600, resources=place).execute()
+    NotebookClient(notebook, kernel_name="python3", timeout=600, coalesce_streams=True, resources=place).execute()
     return cleaned(notebook)
 
 
