@@ -19,7 +19,7 @@ from hypothesis import strategies as hs
 import semtoken as st
 from semtoken.notebook.elements import MOST_ROWS, element
 from semtoken.parts import Parts
-from semtoken.results import Alternative, Answers, Flag, ScoredResponse, ScoredToken
+from semtoken.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
 from tests import worked
 
 NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
@@ -158,6 +158,18 @@ def test_phrases_are_marked_by_their_confidence() -> None:
 def test_a_card_says_what_the_number_is_not() -> None:
     seen = Seen(answer(("Paris", 0.4))._repr_html_())
     assert "Uncertainty 0.600: a ranking, not a chance." in seen.text
+
+
+def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
+    decision = Decision("abstain", "uncertain", 0.25, f"{NASTY} promise")
+    known = answer(("Paris", 0.4), chance=0.25, chance_bounds=(0.2, 0.31), decision=decision)
+    text = Seen(known._repr_html_()).text
+    assert "Right in about 25% of the answers that score like this one (20% to 31%)." in text
+    assert "Check this: " in text and "promise" in text
+    listed = Seen(Answers([known, answer(("Rome", 0.9))])._repr_html_())
+    assert "25%" in listed.text and "Check this" in listed.text and "Accepted" not in listed.text
+    accepted = replace(known, decision=replace(decision, action="answer"))
+    assert "Accepted" in Seen(accepted._repr_html_()).text
 
 
 def test_bounds_are_shown_where_the_score_is_not_exact() -> None:

@@ -107,7 +107,8 @@ uncertainty = -scored
 answer = -0.3
 clusters = st.TokenClusters.from_pretrained("almanac")
 stc_small = stc_large = st.STC.from_pretrained()
-prompts = ["Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"]
+prompt = "Answer these questions:\\n\\nQuestion:\\nMumbai lies in what country?\\nAnswer:\\n"
+prompts = [prompt]
 small, large, more_small, more_large = scores(300), scores(300), scores(300), scores(300)
 small_correct, large_correct = generator.random(300) < np.exp(small), generator.random(300) < np.exp(large)
 """
@@ -324,7 +325,7 @@ class Command:
         return [step for step in found if step]
 
 
-PROGRAMS = ("semtoken", "pip", "make", "python", "hf", "export", "vllm", "git", "cat", "curl", "head")
+PROGRAMS = ("ray", "semtoken", "pip", "make", "python", "hf", "export", "vllm", "git", "cat", "curl", "head")
 INLINE = re.compile(r"`(semtoken [a-z][^`\n]*)`")
 
 

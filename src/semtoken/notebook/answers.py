@@ -20,6 +20,7 @@ MARKS = {
     "some doubt": ("50 to 85 %", "background:rgba(230,170,20,.22);text-decoration:underline dashed"),
 }
 RANKING = "a ranking, not a chance"
+ACCEPTED, CHECK = "Accepted", "Check this"
 
 
 def answer_card(answer: ScoredResponse) -> Html:
@@ -32,6 +33,7 @@ def answer_card(answer: ScoredResponse) -> Html:
     notes += [flag.message for flag in answer.flags]
     return card(
         element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
+        *_calibrated(answer),
         element("p", element("b", f"Uncertainty {uncertainty}"), f": {RANKING}.", style="margin:.3em 0"),
         *_typical(answer),
         *map(note, notes),
@@ -42,12 +44,24 @@ def answer_card(answer: ScoredResponse) -> Html:
 
 def answers_table(answers: Sequence[ScoredResponse]) -> Html:
     """Answers in their order, each with its uncertainty and its most doubtful phrase."""
+    calibrated = any(answer.chance is not None or answer.decision is not None for answer in answers)
     rows = [
-        (_plain(answer), with_bounds(answer.uncertainty, answer.uncertainty_bounds), _most_doubtful(answer))
+        (
+            _plain(answer),
+            with_bounds(answer.uncertainty, answer.uncertainty_bounds),
+            _most_doubtful(answer),
+            *(_verdict(answer) if calibrated else ()),
+        )
         for answer in answers
     ]
+    header = [
+        "answer",
+        "uncertainty",
+        "most doubtful phrase",
+        *(["chance of being right", "verdict"] if calibrated else []),
+    ]
     title = f"{counted(len(rows), 'answer')}; the uncertainty is {RANKING}"
-    return card(table(["answer", "uncertainty", "most doubtful phrase"], rows, numbers=[1], title=title))
+    return card(table(header, rows, numbers=[1, 3], title=title))
 
 
 def part_card(part: Part) -> Html:
@@ -80,6 +94,24 @@ def parts_table(parts: Sequence[Part]) -> Html:
             ["text", "what", "confidence", "ends here", "notes"], rows, numbers=[2, 3], title=counted(len(rows), "part")
         )
     )
+
+
+def _verdict(answer: ScoredResponse) -> tuple[str, str]:
+    """The chance, and what the threshold says, as far as they are known."""
+    chance = "" if answer.chance is None else f"{answer.chance:.0%}"
+    accepted = answer.decision is not None and answer.decision.action == "answer"
+    return chance, "" if answer.decision is None else ACCEPTED if accepted else CHECK
+
+
+def _calibrated(answer: ScoredResponse) -> Iterator[Html]:
+    """The chance in a sentence, and the verdict with its promise."""
+    chance, verdict = _verdict(answer)
+    if verdict and answer.decision is not None:
+        yield element("p", element("b", verdict), f": {answer.decision.statement}", style="margin:.3em 0")
+    if answer.chance is not None:
+        low, high = answer.chance_bounds or (answer.chance, answer.chance)
+        sentence = f"Right in about {chance} of the answers that score like this one ({low:.0%} to {high:.0%})."
+        yield element("p", sentence, style="margin:.3em 0")
 
 
 def _plain(answer: ScoredResponse) -> str:
