@@ -18,9 +18,15 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "docs"
 PAGES = (
     *("docs/**/*.md", "notebooks/*.ipynb", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
-    *("benchmarks/*.md", "examples/README.md", "experiments/README.md", "experiments/*/README.md"),
+    *(
+        "benchmarks/*.md",
+        "examples/README.md",
+        "examples/*/README.md",
+        "experiments/README.md",
+        "experiments/*/README.md",
+    ),
 )
-FILES = ("docs/**/*.svg", "docs/**/*.png", "benchmarks/results/*.png", "examples/*.py", "examples/bench/*.yaml")
+FILES = ("docs/**/*.svg", "docs/**/*.png", "benchmarks/results/*.png", "examples/**/*.py", "examples/bench/*.yaml")
 LINK = re.compile(r"(?P<text>\]\()(?P<path>(?![a-z]+:|#)[^)\s]+\.[a-zA-Z]+)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.DOTALL | re.MULTILINE)
 
