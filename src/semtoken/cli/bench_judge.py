@@ -58,10 +58,10 @@ def judge(
         str | None, typer.Option(help="Any OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
     ] = None,
     key_env: Annotated[str | None, typer.Option(help="Environment variable with the key [OPENAI_API_KEY].")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests under way at a time [8].")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests at one time [8].")] = None,
     requests_per_minute: Annotated[float | None, typer.Option(help="Limit of requests [none].")] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder of the replies that came before [the user's cache].", file_okay=False)
+        Path | None, typer.Option(help="Folder where earlier replies are kept [the user's cache].", file_okay=False)
     ] = None,
     verdicts_file: Annotated[
         Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")

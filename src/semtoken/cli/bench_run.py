@@ -61,23 +61,27 @@ def run(
             "be repeated.",
         ),
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="With commas between: 'stc,perplexity'. Default: all.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods, separated by commas: 'stc,perplexity'. Default: all.")
+    ] = None,
     judge: Annotated[
         list[str] | None,
         typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="A random part of so many questions of each set.")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of that part and of the samples.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask a random sample of this many questions of each set.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of that choice and of the sampled answers.")] = None,
     controls: Annotated[
         bool,
         typer.Option(
             "--controls",
-            help="Score controls too: STC without its parts, with shuffled clusters, with clusters of the spelling.",
+            help="Also score controls: STC without its parts, with shuffled clusters, and with clusters by spelling.",
         ),
     ] = False,
     nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Prompts answered together.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
     device: DeviceOption = None,
     backend: Annotated[BackendName | None, typer.Option(help="What runs the models. Default: transformers.")] = None,
     executor: ExecutorOption = "local",

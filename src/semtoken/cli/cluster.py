@@ -42,9 +42,9 @@ def cluster(
     linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = "complete",
     metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = "cosine",
     embedding: Annotated[Embedding, typer.Option(help="Which embeddings to cluster.")] = "concatenated",
-    seed: Annotated[int, typer.Option(help="For k-means.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     memory_budget: Annotated[
-        str | None, typer.Option(help="Memory that may be taken, such as 8G. Default: most of what is free.")
+        str | None, typer.Option(help="Memory that clustering may use, such as 8G. Default: most of what is free.")
     ] = None,
     revision: RevisionOption = None,
     verbose: VerboseOption = False,

@@ -46,21 +46,22 @@ def compare(
     *,
     choice: ModelChoice,
     limit: Annotated[
-        int, typer.Option(min=0, help="A random part of so many questions, the same for the same seed; 0: all.")
+        int, typer.Option(min=0, help="Ask a random sample of this many questions, the same for the same seed; 0: all.")
     ] = DEFAULT_LIMIT,
     methods: Annotated[
-        str, typer.Option(help="Some methods only, with commas between: 'perplexity,sar'. STC is always there.")
+        str,
+        typer.Option(help="Compare these methods only, separated by commas: 'perplexity,sar'. STC is always included."),
     ] = "",
     judge: Annotated[
         list[str] | None,
         typer.Option(help="'exact', 'rouge', 'llm', ...; may be repeated, the first is the primary one."),
     ] = None,
     controls: Annotated[
-        bool, typer.Option("--controls", help="STC without its parts and with shuffled clusters, too.")
+        bool, typer.Option("--controls", help="Also score STC without its parts and with shuffled clusters.")
     ] = False,
-    samples: Annotated[int, typer.Option(min=1, help="Sampled answers a question.")] = 5,
-    temperature: Annotated[float, typer.Option(min=0.01, help="Of the samples.")] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the part of the questions and of the samples.")] = 0,
+    samples: Annotated[int, typer.Option(min=1, help="Number of sampled answers for each question.")] = 5,
+    temperature: Annotated[float, typer.Option(min=0.01, help="Temperature of the sampled answers.")] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the choice of questions and of the sampled answers.")] = 0,
     nli: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +76,7 @@ def compare(
         ),
     ] = None,
     max_new_tokens: MaxNewTokensOption = 256,
-    batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 32,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 32,
     calibrator: CalibratorOption = None,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False)] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False)] = None,

@@ -89,7 +89,7 @@ def verdict(name: str, difference: Difference) -> str:
 def demo(
     model: ModelOption = ALMANAC,
     questions: Annotated[int, typer.Option(min=20, help="Test questions for the AUROC.")] = 500,
-    save_svg: Annotated[Path | None, typer.Option(help="Save what is printed as a picture.")] = None,
+    save_svg: Annotated[Path | None, typer.Option(help="Save the output as a picture.")] = None,
     verbose: VerboseOption = False,
 ) -> None:
     """See a small model answer: what it is sure of, what it doubts, and what else it considered.

@@ -26,8 +26,8 @@ def label(
         Path | None,
         typer.Option("--output", "-o", dir_okay=False, help="Default: ANSWERS.labelled.jsonl beside the input."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop when so many answers have a label.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the order.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop when this many answers have a label.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
 ) -> None:
     """Say which answers are right: y or n, s to skip, u to undo, q to stop.
 

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 @model_options()
 def lm_eval(
     *,
-    tasks: Annotated[str, typer.Option(help="Tasks of the harness, with commas between: 'triviaqa,nq_open'.")],
+    tasks: Annotated[str, typer.Option(help="Tasks of the harness, separated by commas: 'triviaqa,nq_open'.")],
     choice: ModelChoice,
-    limit: Annotated[int | None, typer.Option(min=1, help="So many questions of each task. Default: all.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Ask at most this many questions of each task. Default: all.")
+    ] = None,
     num_fewshot: Annotated[
         int | None, typer.Option(min=0, help="Examples before each question. Default: as the task has it.")
     ] = None,
@@ -32,7 +34,7 @@ def lm_eval(
     include_path: Annotated[
         Path | None, typer.Option(help="A folder with tasks of your own (YAML).", exists=True, file_okay=False)
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Prompts answered together.")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 8,
     calibrator: CalibratorOption = None,
     json: Annotated[
         Path | None, typer.Option(help="Write the harness's results and ours here.", dir_okay=False)

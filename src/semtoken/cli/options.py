@@ -19,8 +19,8 @@ FunctionWordsOption = Annotated[
         "'whole-word': only where they are whole words and do not open the answer; 'off': nowhere."
     ),
 ]
-MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Longest answer, in tokens.")]
-BatchSizeOption = Annotated[int, typer.Option(min=1, help="Prompts answered together.")]
+MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
+BatchSizeOption = Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where to compute: 'cpu', 'cuda', 'cuda:1', ... Default: a GPU if there is one.")
 ]

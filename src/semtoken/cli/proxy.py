@@ -34,7 +34,8 @@ def proxy(
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8001,
     top_logprobs: Annotated[
-        int, typer.Option(min=1, help="Log-probabilities a token to ask for; fewer where the upstream gives fewer.")
+        int,
+        typer.Option(min=1, help="Log-probabilities to ask for at each token; fewer where the upstream gives fewer."),
     ] = 20,
     token_ids: Annotated[
         bool, typer.Option("--token-ids", help="Ask for token ids, which vLLM and SGLang give and others may refuse.")

@@ -62,7 +62,7 @@ def score(
     stop_at_newline: Annotated[
         bool, typer.Option("--stop-at-newline", help="An answer ends at its first newline, as in the paper.")
     ] = False,
-    tokens: Annotated[bool, typer.Option("--tokens", "-t", help="Write the scores of every token too.")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", "-t", help="Also write the scores of every token.")] = False,
     parts: PartsOption = None,
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')

@@ -26,10 +26,10 @@ def serve(
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8000,
     name: Annotated[
-        str | None, typer.Option(help="The model's name in requests. Default: --model, of a directory its last part.")
+        str | None, typer.Option(help="The model's name in requests. Default: --model, or the last part of its path.")
     ] = None,
     max_logprobs: Annotated[
-        int, typer.Option(min=0, help="Most log-probabilities a token that can be asked for.")
+        int, typer.Option(min=0, help="Most log-probabilities for each token that a request may ask for.")
     ] = 20,
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
