@@ -107,6 +107,14 @@ def test_only_uncertain_tokens_are_shaded() -> None:
     assert segments(response("a", token("a", 0, 1, 1 - PLAIN_BELOW / 2)))[0].shaded is False
 
 
+def test_doubt_is_seen_without_colours() -> None:
+    answer = response("abc", token("a", 0, 1, 0.95), token("b", 1, 2, 0.7), token("c", 2, 3, 0.2))
+    styles = {answer.text[s.start : s.end]: str(s.style) for s in shaded_text(answer).spans}
+    marks = {name: [mark for mark in ("bold", "underline") if mark in style] for name, style in styles.items()}
+    assert marks == {"a": [], "b": ["underline"], "c": ["bold", "underline"]}
+    assert shaded_html(answer).count("dashed") == 1 and shaded_html(answer).count("wavy") == 1
+
+
 def test_colours_redden_with_uncertainty() -> None:
     greens = [colour(u / 10)[1] for u in range(11)]
     assert greens == sorted(greens, reverse=True)

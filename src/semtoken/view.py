@@ -27,6 +27,8 @@ PLAIN_BELOW = 0.02
 STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
 """Background colours by uncertainty: pale yellow, orange, red; linear between them."""
 LIGHT_TEXT_FROM = 0.75
+SOME_DOUBT, WEAK = 0.15, 0.5
+"""From here on a token is underlined, and from there on bold too: the same levels as on the page, without colours."""
 NEWLINE, END = "↵", "∎"
 CUT_OFF = "cut off by the token limit"
 """What is said of an answer that did not come to its end."""
@@ -122,18 +124,25 @@ def shaded_text(response: ScoredResponse) -> Text:
     text = Text()
     for segment in segments(response):
         foreground, background = _colours(segment.uncertainty)
-        text.append(segment.text, style=f"{foreground} on {background}" if segment.shaded else "")
+        marks = _marks(segment.uncertainty)
+        text.append(segment.text, style=f"{marks}{foreground} on {background}" if segment.shaded else "")
     return text
 
 
+def _marks(uncertainty: float) -> str:
+    """What is seen without colours."""
+    return "bold underline " if uncertainty >= WEAK else "underline " if uncertainty >= SOME_DOUBT else ""
+
+
 def legend() -> Text:
-    """What the colours mean, in one line."""
+    """What colours and underlines mean, in one line."""
     from rich.text import Text
 
     text = Text("uncertainty of a token: ", style="dim")
     for value in (0.1, 0.3, 0.5, 0.7, 0.9):
         foreground, background = _colours(value)
-        text.append(f" {value} ", style=f"{foreground} on {background}")
+        text.append(f" {value} ", style=f"{_marks(value)}{foreground} on {background}")
+    text.append(f" underlined from {SOME_DOUBT} on, bold from {WEAK}", style="dim")
     return text
 
 
@@ -224,7 +233,9 @@ def _span(segment: Segment) -> str:
     if not segment.tokens:
         return text
     foreground, background = _colours(segment.uncertainty)
-    style = f' style="color:{foreground};background:{background}"' if segment.shaded else ""
+    line = "underline wavy" if segment.uncertainty >= WEAK else "underline dashed"
+    marks = f";text-decoration:{line}" if segment.uncertainty >= SOME_DOUBT else ""
+    style = f' style="color:{foreground};background:{background}{marks}"' if segment.shaded else ""
     title = html.escape("\n".join(map(_tooltip, segment.tokens)), quote=True)
     return f'<span{style} title="{title}">{text}</span>'
 

@@ -156,3 +156,14 @@ class TestErrors:
     def test_unusable_device(self, semtoken: RunCommand, model: str, clusters: str) -> None:
         result = semtoken("ask", "who?", "--model", model, "--clusters", clusters, "--device", "abacus")
         assert_told(result, "cannot be loaded", "abacus")
+
+
+def test_rivals_are_named_on_request(semtoken: RunCommand) -> None:
+    result = semtoken("ask", "--also", "Which country is Dubai in?", "Mumbai lies in what country?")
+    assert result.exit_code == 0, result.output
+    dubai, mumbai = result.stdout.split("Mumbai lies in what country?")
+    number, answer, rivals = (line.strip() for line in dubai.splitlines()[1:4])
+    assert number.startswith("uncertainty 0.") and answer.startswith("United Arab Emirates")
+    assert rivals.startswith("at “United Arab Emirates” the model also considered “ARE” (")
+    assert "what else the model considered says the same" in mumbai  # IND, Bharat
+    assert semtoken("ask", "--also", "--json", "What?").exit_code == 2

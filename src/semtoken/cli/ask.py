@@ -21,6 +21,10 @@ from semtoken.results import ScoredResponse
 
 if TYPE_CHECKING:
     from semtoken.calibration.apply import Applied
+    from semtoken.probing import Dispute
+
+LEAST_DISAGREEMENT = 0.01
+"""Disputes of less are not worth a line."""
 
 
 @model_options()
@@ -37,6 +41,12 @@ def ask(
     tokens: Annotated[
         bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
     ] = False,
+    also: Annotated[
+        bool,
+        typer.Option(
+            "--also", help="Name what else the model considered, and how it would have gone on: takes longer."
+        ),
+    ] = False,
     parts: PartsOption = None,
     as_json: JsonOption = False,
     calibrator: CalibratorOption = None,
@@ -52,10 +62,13 @@ def ask(
 
     - `semtoken ask "What is the capital of France?"`
     - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
+    - `semtoken ask --also --model smollm2 "What is the capital of Australia?"`
     - `semtoken ask --parts number "When did the second world war end?"`
     - `cat questions.txt | semtoken ask - --json > answers.jsonl`
     - `semtoken ask --model Qwen/Qwen2.5-3B "who wrote the score for mission impossible fallout"`
     """
+    if also and as_json:
+        raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
     asked = _read(questions)
     stc = choice.load()
     applied = applied_to(stc, calibrator, choice.model, abstain_text)
@@ -74,13 +87,23 @@ def ask(
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
-    stc.generate(
-        [asking.prompt(question) for question in asked],
+    prompts = [asking.prompt(question) for question in asked]
+    answers = stc.generate(
+        prompts,
         max_new_tokens,
         batch_size=batch_size,
         stop_at_newline=asking.stop_at_newline,
-        on_result=show,
+        on_result=None if also else show,
     )
+    for number, (prompt, answer) in enumerate(zip(prompts, answers, strict=True) if also else ()):
+        _print(
+            asked[number],
+            answer,
+            applied,
+            tokens=tokens,
+            parts=parts,
+            disputes=stc.disputed(prompt, answer, max_steps=4),
+        )
     if not as_json:
         from semtoken.view import legend
 
@@ -103,22 +126,35 @@ def _read(questions: Sequence[str] | None) -> list[str]:
 
 
 def _print(
-    question: str, result: ScoredResponse, applied: Applied | None, *, tokens: bool, parts: PartKind | None
+    question: str,
+    result: ScoredResponse,
+    applied: Applied | None,
+    *,
+    tokens: bool,
+    parts: PartKind | None,
+    disputes: Sequence[Dispute] | None = None,
 ) -> None:
+    """The question; the number and the chance; the answer; what was asked for besides."""
     from rich.padding import Padding
     from rich.text import Text
 
+    from semtoken.cli.demo_real import considered
     from semtoken.view import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
+    first, _, rest = summary(result, question).partition(" · ")
+    out.print(Text("  ").append(first, style="bold").append(f" · {rest}" if rest else "", style="dim"))
+    if applied is not None:
+        out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     hidden = applied is not None and applied.shown(result) != result.text
     shown = Text(applied.shown(result)) if applied is not None and hidden else shaded_text(result)
     out.print(Text("  ").append_text(shown))
-    out.print(Text(f"  {summary(result, question)}", style="dim"))
-    if applied is not None:
-        out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     if hidden:
-        tokens, parts = False, None
+        tokens, parts, disputes = False, None, None
+    if disputes is not None:
+        told = [considered(one) for one in disputes if one.disagreement >= LEAST_DISAGREEMENT]
+        for line in told or ["what else the model considered says the same"]:
+            out.print(Text(f"  {line}"), soft_wrap=True)
     if tokens:
         out.print(Padding(token_table(result), (0, 0, 0, 2)))
     if parts is not None:

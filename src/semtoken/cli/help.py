@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ESSENTIAL: dict[str, tuple[str, ...]] = {
-    "ask": ("model", "tokens", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
+    "ask": ("model", "tokens", "also", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
     "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
     "calibrate": ("output", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),

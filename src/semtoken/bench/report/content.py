@@ -36,7 +36,7 @@ from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.parts_of_stc import controls, parts_in_words
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
-from semtoken.bench.report.sentences import headline, notes, too_few
+from semtoken.bench.report.sentences import headline, notes, opening, too_few
 from semtoken.bench.report.table import Table
 from semtoken.bench.results import RunResults
 from semtoken.calibration.calibrator import Calibrator
@@ -63,6 +63,8 @@ class Report:
 
     title: str
     subtitle: str
+    opening: str
+    """What came out, in one sentence for somebody who is new to it."""
     sections: tuple[Section, ...]
     settings: Mapping[str, Any]
     manifest: Mapping[str, Any]
@@ -163,6 +165,7 @@ def build_report(
     return Report(
         title=f"Benchmark run {results.path.resolve().name}",
         subtitle=_subtitle(cells, used),
+        opening=opening(cells),
         sections=tuple(sections),
         settings=results.settings,
         manifest=results.manifest,

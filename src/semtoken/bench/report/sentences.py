@@ -20,6 +20,31 @@ from semtoken.bench.report.cell_figures import (
 from semtoken.bench.results import RunResults
 
 
+def opening(cells: Sequence[CellFigures]) -> str:
+    """One sentence for somebody who reads such a report for the first time."""
+    asked = sum(cell.n for cell in cells)
+    right = sum(cell.counts.correct for cell in cells)
+    judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
+    models = len({cell.model for cell in cells})
+    who = "A model" if models == 1 else f"{models} models"
+    told = f"{who} answered {asked:,} questions, {100 * right / judged:.0f} % of them correctly" if judged else ""
+    areas = [
+        estimate.value
+        for cell in cells
+        if (stc := cell.methods.get(REFERENCE)) is not None
+        and not (estimate := stc.quality["auroc"].estimate).reason
+        and math.isfinite(estimate.value)
+    ]
+    if not told or not areas:
+        told = told or f"{who} answered {asked:,} questions"
+        return f"{told}; how well STC tells wrong answers from right ones is not known."
+    average = "" if len(areas) == 1 else ", on average,"
+    return (
+        f"{told}; of a wrong and a right answer, taken at random, STC{average} calls the wrong one more uncertain in "
+        f"{round(100 * statistics.fmean(areas))} of 100 cases (AUROC; guessing gives 50)."
+    )
+
+
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     """What the run says of STC, in sentences."""
     for cell in cells:

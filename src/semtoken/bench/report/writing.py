@@ -89,7 +89,7 @@ def _files(report: Report) -> Iterator[tuple[str, bytes]]:
 
 def markdown_text(report: Report) -> str:
     """The whole report as Markdown; figures are links to the files beside it."""
-    parts = [f"# {escaped(report.title)}", escaped(report.subtitle)]
+    parts = [f"# {escaped(report.title)}", f"**{escaped(report.opening)}**", escaped(report.subtitle)]
     parts += [part for section in report.sections for part in _markdown_parts(section)]
     facts = (("Settings", report.settings), ("Manifest", report.manifest))
     parts += [f"## {name}\n\n{_code_block(_json(content))}" for name, content in facts]
