@@ -129,6 +129,19 @@ def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
     assert inlined == {path.read_bytes() for path in (folder / "figures").glob("*.svg")}
 
 
+def test_the_report_opens_with_what_came_out(folder: Path) -> None:
+    shares, right, asked = [], 0.0, 0
+    for one in (cell(variants=VARIANTS), cell(HOSTILE, "TQA", seed=1)):
+        correct, uncertainty = one.judgements["exact"], one.uncertainty["stc"]
+        pairs = uncertainty[correct == 0][:, None] > uncertainty[correct == 1][None, :]
+        shares.append(pairs.mean())
+        right, asked = right + correct.sum(), asked + correct.size
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    told = text[text.index('class="opening">') : text.index("<nav")]
+    assert f"2 models answered {asked} questions, {100 * right / asked:.0f} % of them correctly" in told
+    assert f"on average, calls the wrong one more uncertain in {round(100 * np.mean(shares))} of 100 cases" in told
+
+
 def test_figures_and_markdown_escape_names(folder: Path) -> None:
     for path in (folder / "figures").glob("*.svg"):
         assert "<script" not in path.read_text(encoding="utf-8")
