@@ -4,6 +4,7 @@
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
 # make notebooks   run the notebooks and keep what they print
+# make bench   what scoring costs, with the budget of each figure beside it (a minute or two)
 # make package   build the wheel and try it in an empty environment
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
@@ -38,6 +39,9 @@ docs: $(VENV)/docs.installed
 
 notebooks: $(VENV)/test.installed
 	$(BIN)/python scripts/run_notebooks.py
+
+bench: $(VENV)/test.installed
+	$(BIN)/python benchmarks/budgets.py
 
 package: $(VENV)/package.installed
 	$(BIN)/python scripts/check_package.py

@@ -1,0 +1,126 @@
+"""What scoring may cost, and what it costs: one table of ratios with the budget of each beside it.
+
+    make bench                                     # prints the table and writes benchmarks/results/budgets.json
+    python benchmarks/budgets.py --out FILE        # the same, into another file
+
+Every ratio is of processor times in the same run on one thread, the sides in turn, least time of each. The scripts
+beside this one measure the same and more, and the engines: scoring.py, generation.py, engines.py, proxy.py, serve.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import semtoken as st
+from scoring import least_times, made_up_vocabulary, torch_log_softmax
+
+console = Console()
+RESULTS = Path(__file__).parent / "results" / "budgets.json"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table."""
+
+    what: str
+    beside: str
+    ratio: float
+    budget: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether the budget is kept."""
+        return self.ratio <= self.budget
+
+
+def ratio(cost: Callable[[], Any], beside: Callable[[], Any], repeats: int) -> float:
+    """Processor time of one side in times that of the other."""
+    taken = least_times({"cost": cost, "beside": beside}, repeats)
+    return taken["cost"] / taken["beside"]
+
+
+def score_logits(clusters: st.TokenClusters, repeats: int, steps: int = 64) -> Iterator[Measured]:
+    """Answers whose tokens are other ones in every run, by random logits and by peaked ones, as models have."""
+    random, size = np.random.default_rng(1), clusters.vocabulary.size
+    plain = random.standard_normal((steps, size), dtype=np.float32)
+    peaked = plain.copy()
+    for row in peaked:
+        row[random.integers(0, size, 6)] = 12 + random.random(6)
+    for name, rows, dtype, budget in (
+        ("float32", plain, torch.float32, 1.15),
+        ("float32, likely rivals", peaked, torch.float32, 1.15),
+        ("bfloat16", plain, torch.bfloat16, 1.0),
+    ):
+        logits = torch.from_numpy(rows).to(dtype)
+
+        def score(logits: torch.Tensor = logits) -> None:
+            st.score_logits(logits, random.integers(0, size, steps).tolist(), clusters)
+
+        found = ratio(score, lambda logits=logits: torch_log_softmax(logits), repeats)
+        yield Measured(f"score_logits, {name}", "log-softmax of the same rows", found, budget)
+
+
+def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
+    """Generations of one and of many answers, their results included."""
+    random, size = np.random.default_rng(5), clusters.vocabulary.size
+    for batch, steps, budget in ((1, 48, 2.0), (64, 12, 1.3)):
+        rows = torch.from_numpy(random.standard_normal((batch, size), dtype=np.float32))
+
+        def record(results: bool, batch: int = batch, steps: int = steps, rows: torch.Tensor = rows) -> None:
+            ids = torch.from_numpy(random.integers(0, size, (batch, steps + 1)))  # the first is the prompt
+            found = st.ClusterRecorder(clusters)
+            for step in range(steps):
+                found(ids[:, : step + 1], rows)  # type: ignore[arg-type]
+            if results:
+                found.results(ids)
+
+        def softmax(steps: int = steps, rows: torch.Tensor = rows) -> None:
+            for _ in range(steps):
+                torch_log_softmax(rows)
+
+        beside = "log-softmax of the same rows"
+        for name, results in (("", False), (" and results", True)):
+            what = f"ClusterRecorder, batch of {batch}{name}"
+            yield Measured(what, beside, ratio(lambda r=results: record(r), softmax, repeats), budget)
+
+
+def show(found: list[Measured], title: str) -> Table:
+    """The table."""
+    table = Table("what", "beside", "ratio", "budget", "kept", title=title)
+    for one in found:
+        table.add_row(one.what, one.beside, f"{one.ratio:.2f}", f"{one.budget:.2f}", "yes" if one.kept else "no")
+    return table
+
+
+def main(
+    size: Annotated[int, typer.Option(help="Tokens of the vocabulary.")] = 152_064,
+    repeats: Annotated[int, typer.Option(help="Runs of each side; the least time counts.")] = 7,
+    out: Annotated[Path, typer.Option(help="Where the figures are kept.")] = RESULTS,
+) -> None:
+    """Measure what has a budget, print it, and keep it."""
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
+    clusters = st.TokenClusters(labels, made_up_vocabulary(size))
+    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats)]
+    console.print(show(found, f"V = {size:,}, one thread, {platform.machine()}"))
+    lines = [asdict(one) | {"kept": one.kept} for one in found]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"vocabulary": size, "repeats": repeats, "measured": lines}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
