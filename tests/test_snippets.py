@@ -297,6 +297,12 @@ def test_what_is_left_out_is_there() -> None:
         assert set(how.left_out) <= numbers
 
 
+def test_code_of_the_readme_is_not_cut_off() -> None:
+    """GitHub shows 88 columns of code on a laptop; longer lines have to be scrolled."""
+    wide = [line for b in blocks() if b.page == "README.md" for line in b.text.splitlines() if len(line) > 88]
+    assert not wide
+
+
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
@@ -446,6 +452,8 @@ NOT_RUN = {
     r"semtoken lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"--dataset almanac .*--controls": "minutes; tests/bench/test_controls.py runs controls",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
+    r"--ray-gpus": "needs GPUs; tests/test_score_shards.py runs Ray",
+    r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/test_models.py makes one",
     r"semtoken cluster \./my-model": "a minute; tests/test_clusters.py clusters",
     r"clusters remove": "names clusters of the author's machine",
