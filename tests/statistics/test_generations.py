@@ -234,6 +234,13 @@ def test_impossible_temperatures_are_refused(temperature: float) -> None:
         SeededDraws([[0]], temperature)
 
 
+@pytest.mark.parametrize("temperature", [1e-3, 1e-300, 5e-324])
+def test_the_smallest_temperatures_take_the_best_token(temperature: float) -> None:
+    logits = torch.randn(50, 30, generator=torch.Generator().manual_seed(0)) * 5
+    draws = SeededDraws([[0, row] for row in range(50)], temperature)
+    assert torch.equal(draws(logits), logits.argmax(-1))
+
+
 @pytest.mark.parametrize("name", ["n_samples", "batch_size", "max_new_tokens", "top_k"])
 def test_impossible_decodings_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"{name} must be positive, got 0"):

@@ -51,7 +51,8 @@ class SeededDraws:
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits [B, V] -> ids [B]."""
-        scaled = logits.double() / self._temperature
+        exact = logits.double()
+        scaled = (exact - exact.amax(-1, keepdim=True)) / self._temperature  # from the best, so that none overflows
         for warper in self._warpers:
             scaled = warper(None, scaled)
         sums = scaled.softmax(-1).cumsum(-1)
