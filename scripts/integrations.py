@@ -32,7 +32,7 @@ def python_of(host: Host) -> Path:
             for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
             if line.startswith("torch==")
         )
-        subprocess.run([*install, torch, "-e", SEMTOKEN, *wanted], check=True)
+        subprocess.run([*install, torch, "-e", SEMTOKEN, *wanted], check=True, cwd=ROOT)
         ready.write_text("\n".join(wanted), encoding="utf-8")
     return python
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from semtoken import TokenClusters, score_payload
 from semtoken.almanac import load_questions
 from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
@@ -88,3 +89,17 @@ def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
     answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
     values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
     assert values == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
+
+
+def test_log_probabilities_that_langchain_keeps_give_an_interval_around_the_exact_score() -> None:
+    kept, sent = recorded("gateways/langchain")["whole"], recorded("gateways/serve")["whole"]
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": kept["content"]},
+        "logprobs": kept["response_metadata"]["logprobs"],
+        "finish_reason": kept["response_metadata"]["finish_reason"],
+    }
+    reply = {"object": "chat.completion", "choices": [choice]}
+    [scored] = score_payload(reply, TokenClusters.from_pretrained("almanac"))
+    exact = sent["choices"][0]["semtoken"]["uncertainty"]
+    assert scored.uncertainty_bounds[0] - 1e-9 <= exact <= scored.uncertainty_bounds[1] + 1e-9

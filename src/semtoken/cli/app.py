@@ -21,6 +21,7 @@ from semtoken.cli import (
     fetch,
     label,
     lm_eval,
+    mcp,
     payload,
     proxy,
     score,
@@ -91,6 +92,7 @@ app.command(cls=ShortHelp)(drift.drift)
 app.command(cls=ShortHelp)(compare.compare)
 app.add_typer(bench.app, name="bench")
 app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
+app.command(cls=ShortHelp)(mcp.mcp)
 app.command(cls=ShortHelp)(serve.serve)
 app.command(cls=ShortHelp)(proxy.proxy)
 app.command(cls=ShortHelp)(doctor.doctor)

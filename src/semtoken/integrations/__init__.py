@@ -8,6 +8,9 @@ inspect_ai.py     Inspect: a provider with exact scores, a scorer around any oth
 lm_eval.py        lm-evaluation-harness: a model, and figures of any generative task
 opentelemetry.py  OpenTelemetry: scores of `serve` and `proxy` as events
 litellm.py        LiteLLM: a gate that holds uncertain answers back, a callback with every score
+langchain.py      LangChain: a runnable that adds the uncertainty of a message
+llm.py            the tool llm: models, and a command that shows the last answer
+mcp.py            the Model Context Protocol: ask, score, check
 
 What they share:
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,27 @@ def test_answers_are_those_of_their_own_calculator(
     tokens = with_ours.stats["greedy_tokens"]
     expected = [masked_score(stc, q.prompt(), ids, clusters) for q, ids in zip(questions, tokens, strict=True)]
     assert with_theirs.estimations["sequence", str(from_arrays)] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_what_is_proposed_upstream_gives_the_same_numbers(
+    stc: STC, clusters: TokenClusters, questions: list[Question]
+) -> None:
+    """The files of contrib/lm-polygraph, as modules of lm-polygraph."""
+    calculator = proposed("stat_calculators", "stc_log_scores").StcLogScoresCalculator(clusters)
+    estimator = proposed("estimators", "semantic_token_clustering").SemanticTokenClustering()
+    from_arrays = SemanticTokenClusteringFromArrays(clusters)
+    manager, batches = run(stc, questions[:14], [from_arrays], [])
+    found = [value for batch in batches for value in estimator(calculator(batch, [], None)).tolist()]
+    assert found == pytest.approx(manager.estimations["sequence", str(from_arrays)], abs=1e-9)
+
+
+def proposed(package: str, name: str) -> Any:
+    file = Path(__file__).parents[3] / "contrib" / "lm-polygraph" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"lm_polygraph.{package}.{name}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def masked_score(stc: STC, prompt: str, ids: list[int], clusters: TokenClusters) -> float:

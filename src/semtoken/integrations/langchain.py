@@ -1,0 +1,83 @@
+"""LangChain: the uncertainty of a chat model's message, from its log-probabilities.
+
+LangChain's client for OpenAI's API drops what servers add to a choice and keeps log-probabilities, so scores are
+intervals. Build the model with `logprobs=True, top_logprobs=20`.
+
+>>> chain = ChatOpenAI(..., logprobs=True, top_logprobs=20) | with_uncertainty(clusters)  # doctest: +SKIP
+>>> chain.invoke(question).response_metadata["semtoken"]  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.integrations.blocks import KEY
+from semtoken.integrations.hosts import require_host
+from semtoken.payloads import score_payload
+from semtoken.results import ScoredResponse
+
+require_host("langchain")
+
+from langchain_core.messages import AIMessage  # noqa: E402
+from langchain_core.runnables import RunnableLambda  # noqa: E402
+
+
+def score(message: AIMessage, clusters: TokenClusters | str, preset: Any = "default") -> ScoredResponse:
+    """The score of a message.
+
+    Parameters
+    ----------
+    message
+        What a chat model answered, with its log-probabilities.
+    clusters
+        Clusters of the model's tokenizer: `TokenClusters`, a directory, a hub id or "almanac".
+    preset
+        As in `semtoken.score_payload`.
+
+    Raises
+    ------
+    InvalidInput
+        The message brings no log-probabilities.
+    BackendError, VocabularyMismatch
+        As `semtoken.score_payload`.
+    """
+    found = message.response_metadata.get("logprobs")
+    if not found:
+        raise InvalidInput("The message has no log-probabilities. Build the model with logprobs=True, top_logprobs=20.")
+    reason = message.response_metadata.get("finish_reason") or "stop"
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": message.text},
+        "logprobs": found,
+        "finish_reason": reason,
+    }
+    loaded = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+    return score_payload({"object": "chat.completion", "choices": [choice]}, loaded, preset)[0]
+
+
+def with_uncertainty(clusters: TokenClusters | str, preset: Any = "default") -> RunnableLambda:
+    """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`.
+
+    It has `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does not fail for
+    want of a score.
+
+    Parameters
+    ----------
+    clusters, preset
+        As for `score`.
+    """
+    loaded = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+
+    def add(message: AIMessage) -> AIMessage:
+        try:
+            scored = score(message, loaded, preset)
+        except SemtokenError as error:
+            block: dict[str, Any] = {"reason": str(error)}
+        else:
+            lower, upper = scored.uncertainty_bounds
+            block = {"uncertainty": scored.uncertainty, "lower": lower, "upper": upper, "preset": scored.preset}
+        return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: block}})
+
+    return RunnableLambda(add, name="with_uncertainty")

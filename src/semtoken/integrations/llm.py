@@ -1,0 +1,137 @@
+"""The command-line tool `llm`: models that log their uncertainty, and a command that shows it.
+
+    llm install llm-semtoken
+    llm -m semtoken/almanac "What is the capital of Japan?"
+    llm semtoken
+
+`packages/llm-semtoken` is the package that registers this module with `llm`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from typing import Any
+
+from semtoken._text import visible
+from semtoken.choices import Preset
+from semtoken.cli.console import still
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.integrations.blocks import KEY
+from semtoken.integrations.hosts import require_host
+from semtoken.view import number
+
+require_host("llm")
+
+import click  # noqa: E402  # llm is built on it
+import llm  # noqa: E402
+
+PREFIX = "semtoken/"
+
+
+class SemtokenModel(llm.Model):  # type: ignore[misc]
+    """A model in this process. `response.response_json["semtoken"]` has the uncertainty; `llm logs --json` shows it.
+
+    Parameters
+    ----------
+    name
+        What `STC.from_pretrained` takes.
+    """
+
+    can_stream = False
+
+    class Options(llm.Options):  # type: ignore[misc]
+        """Options that `-o NAME VALUE` sets."""
+
+        max_tokens: int = 256
+        preset: Preset = "default"
+
+    def __init__(self, name: str) -> None:
+        self.model_id = PREFIX + name
+        self.name = name
+
+    def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
+        """Answer a prompt."""
+        if conversation is not None and conversation.responses:
+            raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
+        from semtoken.cli.models import how_to_ask
+
+        stc = _loaded(self.name, prompt.options.preset)
+        asking = how_to_ask(self.name, stc.tokenizer, raw=False)
+        asked = f"{prompt.system}\n\n{prompt.prompt}" if prompt.system else prompt.prompt
+        [answer] = stc.generate(
+            [asking.prompt(asked)], prompt.options.max_tokens, stop_at_newline=asking.stop_at_newline
+        )
+        lower, upper = answer.uncertainty_bounds
+        block = {
+            "uncertainty": answer.uncertainty,
+            "lower": lower,
+            "upper": upper,
+            "preset": answer.preset,
+            "new_word_confidence": answer.new_word_confidence(asked),
+            "tokens": [{"text": one.text, "probability": one.clustered_probability} for one in answer.tokens],
+        }
+        response.response_json = {KEY: block}
+        yield answer.text.strip()
+
+
+@cache
+def _loaded(name: str, preset: Preset) -> Any:
+    from semtoken.stc import STC
+
+    still(verbose=False)
+    return STC.from_pretrained(name, preset=preset)
+
+
+@llm.hookimpl  # type: ignore[untyped-decorator]
+def register_models(register: Any) -> None:
+    """Tell llm of the models that are here: the embedded one, and those that `semtoken fetch` has got."""
+    from semtoken.models.catalogue import CATALOGUE
+
+    for name in ("almanac", *(each for each in CATALOGUE if each != "almanac")):
+        register(SemtokenModel(name))
+
+
+@llm.hookimpl  # type: ignore[untyped-decorator]
+def register_commands(cli: Any) -> None:
+    """Add `llm semtoken`."""
+
+    @cli.command(name="semtoken")  # type: ignore[untyped-decorator]
+    def last() -> None:
+        """Show how sure the model was of the last answer in the log, token by token."""
+        try:
+            click.echo(last_answer())
+        except SemtokenError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def last_answer() -> str:
+    """The last answer in llm's log that has an uncertainty, as lines for a terminal.
+
+    Raises
+    ------
+    InvalidInput
+        There is none.
+    """
+    from llm.cli import cli  # its own listing, since the tables of its log change between versions
+
+    listing = io.StringIO()
+    with redirect_stdout(listing), suppress(click.ClickException):  # there may be no log yet
+        cli.main(["logs", "list", "--json", "-n", "50"], standalone_mode=False)
+    rows = [row for row in json.loads(listing.getvalue() or "[]") if _block_of(row) is not None]
+    if not rows:
+        raise InvalidInput(f"llm's log has no answer of semtoken. Ask one: llm -m {PREFIX}almanac 'a question'.")
+    last = rows[-1]
+    block = _block_of(last) or {}
+    tokens = [f"  {visible(one['text'])!r:16} {number(one['probability'])}" for one in block["tokens"]]
+    return "\n".join([visible(last["response"]), f"uncertainty {number(block['uncertainty'])}", *tokens])
+
+
+def _block_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    kept = row.get("response_json")
+    fields = json.loads(kept) if isinstance(kept, str) else kept
+    block = fields.get(KEY) if isinstance(fields, dict) else None
+    return block if isinstance(block, dict) else None

@@ -1,0 +1,131 @@
+"""MCP: tools for agents that want to know how sure a model is before they act. `semtoken mcp` runs it over stdio."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from semtoken.calibration.apply import Applied
+from semtoken.cli.models import how_to_ask
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.integrations.hosts import require_host
+from semtoken.results import ScoredResponse
+from semtoken.statistics.p_true import p_true_log_probs
+from semtoken.stc import STC
+
+require_host("mcp")
+
+from mcp.server import MCPServer  # noqa: E402
+from mcp.server.mcpserver.exceptions import ToolError  # noqa: E402
+from pydantic import BaseModel, Field  # noqa: E402
+
+MOST_TOKENS = 1024
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Scored(BaseModel):
+    """An answer with its uncertainty."""
+
+    text: str
+    uncertainty: float = Field(description="0 (sure) to 1")
+    lower: float
+    upper: float
+    new_word_confidence: float | None = Field(
+        None, description="How sure the model was of a typical word that the answer adds, 0 to 1; for long answers"
+    )
+    chance: float | None = Field(None, description="Chance of being right, from labelled answers, if there are some")
+    decision: str | None = Field(None, description="'answer' or 'abstain', if there is a calibrated threshold")
+    riskiest: str = Field(description="The least sure piece of the text")
+
+
+class Checked(BaseModel):
+    """What the model says when it is asked whether an answer is true."""
+
+    question: str
+    answer: str
+    probability_true: float = Field(description="P(True) against P(False), 0 to 1; not calibrated")
+
+
+def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
+    """A server with the tools `ask`, `score` and `check`.
+
+    Parameters
+    ----------
+    stc
+        The model.
+    name
+        What it was loaded by: the embedded model has a prompt format of its own.
+    calibrator
+        Adds the chance and the decision.
+    """
+    asking = how_to_ask(name, stc.tokenizer, raw=False)
+    app = MCPServer("semtoken", instructions=f"How sure the language model '{name}' is of an answer.")
+
+    def prompt_of(question: str) -> Any:
+        if not question.strip():
+            raise InvalidInput("The question is empty.")
+        return asking.prompt(question)
+
+    def told(question: str, answer: ScoredResponse) -> Scored:
+        return _scored(answer, question, calibrator)
+
+    @app.tool()  # type: ignore[untyped-decorator]
+    @_telling
+    def ask(question: str, max_tokens: int = 256) -> Scored:
+        """Ask the model; returns its answer and how sure it was."""
+        if not 1 <= max_tokens <= MOST_TOKENS:
+            raise InvalidInput(f"max_tokens must be from 1 to {MOST_TOKENS}, got {max_tokens}.")
+        [answer] = stc.generate([prompt_of(question)], max_tokens, stop_at_newline=asking.stop_at_newline)
+        return told(question, answer)
+
+    @app.tool()  # type: ignore[untyped-decorator]
+    @_telling
+    def score(question: str, answer: str) -> Scored:
+        """How sure the model would have been of an answer that somebody else gave to a question."""
+        [found] = stc.score([prompt_of(question)], [answer])
+        return told(question, found)
+
+    @app.tool()  # type: ignore[untyped-decorator]
+    @_telling
+    def check(question: str, answer: str) -> Checked:
+        """Ask the model whether an answer is true. It says what the model believes; it looks nothing up."""
+        prompt_of(question)
+        true, false = p_true_log_probs(stc, [question], [answer])[0].tolist()
+        return Checked(
+            question=question, answer=answer, probability_true=1.0 / (1.0 + math.exp(min(false - true, 700.0)))
+        )
+
+    return app
+
+
+def _telling(tool: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The tool, whose refusals reach the agent as they are worded; of other errors it is told the tool's name alone."""
+
+    @functools.wraps(tool)
+    def told(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return tool(*args, **kwargs)
+        except SemtokenError as error:
+            raise ToolError(str(error)) from error
+
+    return told
+
+
+def _scored(answer: ScoredResponse, question: str, calibrator: Applied | None) -> Scored:
+    lower, upper = answer.uncertainty_bounds
+    block = {} if calibrator is None else calibrator.block(answer)
+    doubtful = min(answer.tokens, key=lambda token: token.clustered_probability, default=None)
+    new_words = answer.new_word_confidence(question)
+    return Scored(
+        text=answer.text,
+        uncertainty=answer.uncertainty,
+        lower=lower,
+        upper=upper,
+        new_word_confidence=new_words,
+        chance=block.get("chance"),
+        decision=block.get("decision"),
+        riskiest="" if doubtful is None else doubtful.text,
+    )

@@ -1,0 +1,45 @@
+"""LangChain's own client in front of the real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_openai import ChatOpenAI
+
+from semtoken import STC, TokenClusters
+from semtoken.almanac.questions import Question
+from semtoken.errors import InvalidInput
+from semtoken.integrations.langchain import score, with_uncertainty
+from tests.integrations.live.serving import served
+
+
+@pytest.fixture(scope="module")
+def address(stc: STC) -> Iterator[str]:
+    with served(stc) as url:
+        yield url
+
+
+def model(address: str, **fields: Any) -> ChatOpenAI:
+    return ChatOpenAI(base_url=f"{address}/v1", api_key="none", model="almanac", max_tokens=24, **fields)
+
+
+def test_intervals_hold_the_score_of_stc(
+    address: str, stc: STC, clusters: TokenClusters, questions: list[Question]
+) -> None:
+    chain = model(address, logprobs=True, top_logprobs=20) | with_uncertainty(clusters)
+    answers = stc.generate([q.prompt() for q in questions[:6]], 24, stop_at_newline=True)
+    for question, answer in zip(questions[:6], answers, strict=True):
+        block = chain.invoke(question.question).response_metadata["semtoken"]
+        assert block["lower"] - 1e-5 <= answer.uncertainty <= block["upper"] + 1e-5
+        assert block["upper"] - block["lower"] < 0.5
+
+
+def test_without_log_probabilities_there_is_a_reason(address: str, clusters: TokenClusters) -> None:
+    chain = model(address) | with_uncertainty(clusters)
+    block = chain.invoke("What is the capital of Japan?").response_metadata["semtoken"]
+    assert "logprobs=True" in block["reason"] and "uncertainty" not in block
+    with pytest.raises(InvalidInput, match="logprobs=True"):
+        score(AIMessage("Tokyo"), clusters)

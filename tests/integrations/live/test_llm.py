@@ -1,0 +1,45 @@
+"""The tool `llm` itself, with the plug-in that packages/llm-semtoken registers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import llm
+import pytest
+from click.testing import CliRunner
+from llm.cli import cli
+
+from semtoken import STC
+from semtoken.almanac.questions import Question
+
+
+@pytest.fixture(autouse=True)
+def own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+
+
+def test_the_log_has_the_score_of_stc_and_the_command_shows_it(stc: STC, questions: list[Question]) -> None:
+    runner = CliRunner()
+    nothing = runner.invoke(cli, ["semtoken"])
+    assert nothing.exit_code == 1 and "no answer of semtoken" in nothing.output
+    [answer] = stc.generate([questions[0].prompt()], 24, stop_at_newline=True)
+    asked = runner.invoke(cli, ["-m", "semtoken/almanac", questions[0].question, "-o", "max_tokens", "24"])
+    assert asked.exit_code == 0, asked.output
+    assert asked.output.strip() == answer.text.strip()
+    [logged] = json.loads(runner.invoke(cli, ["logs", "--json"]).output)
+    block = (
+        json.loads(logged["response_json"])["semtoken"]
+        if isinstance(logged["response_json"], str)
+        else logged["response_json"]["semtoken"]
+    )
+    assert block["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    shown = runner.invoke(cli, ["semtoken"])
+    assert answer.text.strip() in shown.output and f"uncertainty {answer.uncertainty:.3f}" in shown.output
+
+
+def test_in_python(stc: STC, questions: list[Question]) -> None:
+    response = llm.get_model("semtoken/almanac").prompt(questions[1].question)
+    response.text()
+    [answer] = stc.generate([questions[1].prompt()], 24, stop_at_newline=True)
+    assert response.response_json["semtoken"]["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)

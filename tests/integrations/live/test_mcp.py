@@ -1,0 +1,46 @@
+"""The Model Context Protocol itself: its client starts `semtoken mcp` and calls the tools."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from semtoken import STC
+from semtoken.almanac.questions import Question
+
+
+def test_an_agent_asks_scores_and_checks(stc: STC, questions: list[Question]) -> None:
+    calls = [
+        ("ask", {"question": questions[0].question, "max_tokens": 24}),
+        ("score", {"question": questions[0].question, "answer": "Peru"}),
+        ("check", {"question": questions[0].question, "answer": "Nigeria"}),
+        ("ask", {"question": "  "}),
+        ("ask", {"question": "x", "max_tokens": 0}),
+    ]
+
+    async def run() -> tuple[list[str], list[Any]]:
+        command = ["-c", "from semtoken.cli import main; main()", "mcp", "--dtype", "float32"]
+        async with (
+            stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
+            ClientSession(read, write) as session,
+        ):
+            await session.initialize()
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            return tools, [await session.call_tool(name, arguments) for name, arguments in calls]
+
+    tools, (asked, scored, checked, blank, nothing) = asyncio.run(run())
+    assert sorted(tools) == ["ask", "check", "score"]
+    prompt = questions[0].prompt()
+    [answer] = stc.generate([prompt], 24, stop_at_newline=True)
+    [other] = stc.score([prompt], ["Peru"])
+    assert asked.structured_content["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+    assert asked.structured_content["text"].strip() == answer.text.strip()
+    assert scored.structured_content["uncertainty"] == pytest.approx(other.uncertainty, abs=1e-5)
+    assert 0 < checked.structured_content["probability_true"] < 1
+    assert blank.is_error and "empty" in blank.content[0].text
+    assert nothing.is_error and "from 1 to 1024" in nothing.content[0].text
