@@ -173,7 +173,8 @@ class TokenClusters:
         VocabularyMismatch
             The clusters were made for another tokenizer than the one given.
         """
-        source = almanac_clusters_path() if directory_or_hub_id == ALMANAC else directory_or_hub_id
+        named = isinstance(directory_or_hub_id, str) and directory_or_hub_id == ALMANAC
+        source = almanac_clusters_path() if named else directory_or_hub_id
         saved = persistence.load(source, revision=revision)
         try:
             clusters = cls(
@@ -441,7 +442,10 @@ def neutral_hash(vocabulary: Vocabulary) -> str:
 
 def _checked_labels(labels: Any, vocabulary: Vocabulary) -> LabelArray:
     instance(vocabulary, Vocabulary, "vocabulary")
-    array = real_numbers(labels, "labels")
+    try:
+        array = real_numbers(labels, "labels")
+    except InvalidInput as error:
+        raise InvalidInput(f"labels must be integers. {error}") from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"labels must be a one-dimensional array of integers, got shape {array.shape} of {array.dtype}."

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._inputs import shown
 from semtoken._text import shortened
 from semtoken.errors import InvalidInput
 
@@ -117,9 +118,9 @@ class Generation:
     """The same without prefix matching."""
 
     def __post_init__(self) -> None:
-        self._require_one_per("token", len(self.token_ids))
+        self._require_one_per("token", _length(self.token_ids, "token_ids"))
         recorded = [getattr(self, name) for name, layout in LAYOUTS.items() if layout.per == "sample"]
-        samples = next((len(value) for value in recorded if value is not None), 0)
+        samples = next((_length(value, "samples") for value in recorded if value is not None), 0)
         self._require_one_per("sample", samples)
 
     def __repr__(self) -> str:
@@ -142,11 +143,19 @@ class Generation:
     def _require_one_per(self, unit: Unit, count: int) -> None:
         for name, layout in LAYOUTS.items():
             value: Sized | None = getattr(self, name) if layout.per == unit else None
-            if value is not None and len(value) != count:
-                raise InvalidInput(f"'{name}' has {len(value)} entries for {count} {unit}s; it needs one per {unit}.")
+            if value is not None and (length := _length(value, name)) != count:
+                raise InvalidInput(f"'{name}' has {length} entries for {count} {unit}s; it needs one per {unit}.")
 
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {one.name: one.metadata["layout"] for one in fields(Generation) if "layout" in one.metadata}
 )
 """Every field that is recorded of an answer -> its layout."""
+
+
+def _length(value: Any, name: str) -> int:
+    """Number of entries of a field, or `InvalidInput` for what has none."""
+    try:
+        return len(value)
+    except Exception as error:  # objects raise what they like
+        raise InvalidInput(f"'{name}' must be a list, got {shown(value)}.") from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from semtoken._files import (
     replacing_folder,
     seal,
 )
+from semtoken._inputs import shown
 from semtoken.errors import ArtifactError, InvalidInput
 
 FORMAT = "semtoken.clusters"
@@ -244,6 +246,8 @@ def _write_files(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], config: M
 
 
 def _locate(source: str | Path, revision: str | None) -> Path:
+    if not isinstance(source, str | os.PathLike):
+        raise ArtifactError(f"Clusters are a directory or a hub id, got {shown(source)}.")
     path = Path(source).expanduser()
     if path.is_dir() or former_folder(path).is_dir():
         return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def scored() -> ScoredResponse:
 
 def all_targets() -> list[Target]:
     """Every public function that takes numbers, texts or options."""
-    return [*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters()]
+    return [*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters(), *of_calibration(), *of_records()]
 
 
 def uncertainty(result: ScoredResponse | Sequence[ScoredResponse]) -> list[float]:
@@ -357,4 +358,45 @@ def of_clusters() -> list[Target]:
         Target("decode", vocabulary.decode, {"token_ids": IDS}),
         Target("offsets", vocabulary.offsets, {"token_ids": IDS}, 0, 10**6),
         Target("check_ids", vocabulary.check_ids, {"token_ids": IDS}),
+    ]
+
+
+def of_calibration() -> list[Target]:
+    """Chances and thresholds."""
+    uncertainties = RANDOM.random(60)
+    logs = np.log1p(-uncertainties)
+    right = (RANDOM.random(60) > uncertainties).astype(np.float64)
+
+    def calibrator(**arguments: Any) -> bool:
+        return bool(semtoken.Calibrator.fit(**arguments).scores)
+
+    def threshold(**arguments: Any) -> bool:
+        return semtoken.Threshold.fit(**arguments).start is None
+
+    fitted = {"scored": logs, "correct": right}
+    levels = {"promise": "selective", "alpha": 0.3, "delta": 0.1}
+    chosen = {"labelled_answers": logs, "correct": right, "new": logs[:10].copy(), "alpha": 0.3}
+    booleans = ("correct",)
+    return [
+        Target("Calibrator.fit", calibrator, {**fitted, "method": "blend"}, weight=0.1, booleans=booleans),
+        Target("Threshold.fit", threshold, {**fitted, **levels, "start": None}, weight=0.3, booleans=booleans),
+        Target("select", semtoken.select, chosen, 0, weight=0.3, booleans=booleans),
+    ]
+
+
+def of_records() -> list[Target]:
+    """Records of answers, and folders of clusters."""
+    record = scattered()
+    lengths = {one.name: getattr(record, one.name) for one in fields(record)}
+    plain = {name: value for name, value in lengths.items() if not isinstance(value, np.ndarray)}
+
+    def generation(**arguments: Any) -> bool:
+        return bool(semtoken.Generation(**arguments).recorded)
+
+    def clusters(place: Any) -> int:
+        return TokenClusters.from_pretrained(place).n_clusters
+
+    return [
+        Target("Generation", generation, plain),
+        Target("from_pretrained", clusters, {"place": "almanac"}, 1, weight=0.1),
     ]

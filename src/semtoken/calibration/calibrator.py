@@ -102,7 +102,7 @@ class Calibrator:
             Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
             ways; the message says how many are missing.
         """
-        if method not in get_args(CurveName):
+        if not isinstance(method, str) or method not in get_args(CurveName):
             raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
         answers = labelled(scored, correct, prompts)
         require_enough(answers)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
 
@@ -59,9 +60,9 @@ def log_scores(scored: Any) -> FloatArray:
     if isinstance(items, list) and any(hasattr(item, "log_score") for item in items):
         items = [getattr(item, "log_score", item) for item in items]
     try:
-        values = np.atleast_1d(np.asarray(items, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"Scores must be scored answers or their log scores: {error}.") from error
+        values = np.atleast_1d(real_numbers(items, "scored").astype(np.float64))
+    except InvalidInput as error:
+        raise InvalidInput(f"Scores must be scored answers or their log scores: {error}") from error
     if values.ndim != 1:
         raise InvalidInput(f"Scores must be one per answer. Got an array of shape {values.shape} instead.")
     bad = np.flatnonzero(np.isnan(values) | (values > 0))
@@ -107,9 +108,9 @@ def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None) ->
 def _checked(scored: Any, correct: Any, prompts: Sequence[Any] | None) -> tuple[FloatArray, FloatArray]:
     scores = log_scores(scored)
     try:
-        labels = np.asarray(correct, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"Labels must be true or false: {error}.") from error
+        labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
+    except InvalidInput as error:
+        raise InvalidInput(f"Labels must be true or false: {error}") from error
     if labels.shape != scores.shape:
         raise InvalidInput(
             f"There are {scores.size} scores and labels of shape {labels.shape}; every answer needs one label."

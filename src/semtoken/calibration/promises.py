@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._extras import require
+from semtoken._inputs import real
 from semtoken.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,10 +45,15 @@ class Test:
     """For "more than alpha of the accepted are wrong"."""
 
 
-def check_level(value: float, name: str) -> None:
-    """Refuse a level that is not strictly between 0 and 1."""
-    if not 0 < value < 1:
+SMALLEST_LEVEL = 1e-12  # what is smaller no number of labels could support
+
+
+def check_level(value: float, name: str) -> float:
+    """A level; refused where it is not strictly between 0 and 1."""
+    level = real(value, name)
+    if not SMALLEST_LEVEL <= level < 1:
         raise InvalidInput(f"{name} must lie between 0 and 1, both excluded. Got {value!r} instead.")
+    return level
 
 
 def binomial_p_value(wrong: int, accepted: int, alpha: float) -> float:
@@ -91,7 +97,7 @@ def starting_share(n: int, alpha: float, delta: float) -> float:
 
 def shares_of_coverage(start: float) -> FloatArray:
     """The shares of answers that the thresholds of the fixed sequence accept, strict to loose."""
-    if not 0 < start <= 1:
+    if not 0 < real(start, "start") <= 1:
         raise InvalidInput(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
     return np.linspace(start, 1.0, GRID_POINTS)
 

@@ -114,10 +114,10 @@ class Threshold:
         InvalidInput
             Labels or scores that cannot be used, repeated answers, levels outside (0, 1), too few unlabelled scores.
         """
-        if promise not in get_args(Promise):
+        if not isinstance(promise, str) or promise not in get_args(Promise):
             raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
-        promises.check_level(alpha, "alpha")
-        promises.check_level(delta, "delta")
+        alpha = promises.check_level(alpha, "alpha")
+        delta = promises.check_level(delta, "delta")
         answers = labelled(scored, correct, prompts)
         origin = fingerprint_of(scored, fingerprint)
         if promise == "selective":
@@ -201,7 +201,7 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) ->
     list of int
         Positions in `new`, ascending. Blank answers are never among them.
     """
-    promises.check_level(alpha, "alpha")
+    alpha = promises.check_level(alpha, "alpha")
     answers = labelled(labelled_answers, correct)
     fingerprint_of(labelled_answers).require_same(fingerprint_of(new))
     uncertainty = -log_scores(new)
