@@ -24,9 +24,18 @@ PAGES = (
         "examples/*/README.md",
         "experiments/README.md",
         "experiments/*/README.md",
+        "contrib/*/README.md",
+        "packages/*/README.md",
     ),
 )
-FILES = ("docs/**/*.svg", "docs/**/*.png", "benchmarks/results/*.png", "examples/**/*.py", "examples/bench/*.yaml")
+FILES = (
+    "docs/**/*.svg",
+    "docs/**/*.png",
+    "benchmarks/results/*.png",
+    "examples/**/*.py",
+    "contrib/**/*.py",
+    "examples/bench/*.yaml",
+)
 LINK = re.compile(r"(?P<text>\]\()(?P<path>(?![a-z]+:|#)[^)\s]+\.[a-zA-Z]+)(?P<anchor>#[^)\s]*)?\)")
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.DOTALL | re.MULTILINE)
 
