@@ -332,7 +332,7 @@ def test_a_hub_id_is_read_from_the_local_hub_cache(tmp_path: Path, monkeypatch: 
     np.testing.assert_allclose(token_table("someone/model"), expected(model, "concatenated"), atol=1e-6)
     origin = origin_of("someone/model")
     assert (origin.model, origin.hub_id, origin.commit) == ("someone/model", "someone/model", commit)
-    with pytest.raises(ModelError, match="no directory 'someone/else' here, and it cannot be had from the hub"):
+    with pytest.raises(ModelError, match="no directory 'someone/else' here, and the hub does not give it"):
         token_table("someone/else")
 
 

@@ -126,7 +126,8 @@ class TestInFrontOfServe:
         assert all("tokens" not in (getattr(c.choices[0], "semtoken", None) or {}) for c in running)
 
     def test_running_values(self, proxy: str) -> None:
-        asked: Any = {**CHAT, "messages": messages("What is another word for very happy?")}
+        question = messages("What is another word for very happy?")
+        asked: Any = {**CHAT, "messages": question, "extra_body": {"semtoken": {"running": True}}}
         *chunks, last = client_of(proxy).chat.completions.create(**asked, stream=True)
         running = [block for c in chunks if (block := getattr(c.choices[0], "semtoken", None))]
         assert running

@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.web.proxy.splice import Edit, Located, apply, document, elements, keep_entries, members, set_member
+from semtoken.web.proxy.splice import (
+    Edit,
+    Located,
+    apply,
+    document,
+    drop_member,
+    elements,
+    keep_entries,
+    members,
+    set_member,
+)
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""
@@ -107,6 +117,8 @@ def _choice_edits(
     index = choice.value.get("index", 0)
     if isinstance(index, int) and index in blocks:
         yield set_member(choice, inside, "semtoken", blocks[index])
+    elif "semtoken" in inside:  # of an upstream that scores, too: its numbers must not stand among ours
+        yield drop_member(inside, "semtoken")
     other = None if withheld is None else withheld(blocks.get(index) if isinstance(index, int) else None)
     if other is not None:
         yield from _withheld_edits(text, inside, other)

@@ -126,6 +126,13 @@ def set_member(parent: Located, inside: dict[str, Located], name: str, value: An
     return Edit(last, last, f"{',' if inside else ''}{json.dumps(name)}:{written}")
 
 
+def drop_member(inside: dict[str, Located], name: str) -> Edit:
+    """The edit that takes a member out of an object; the first one stays, as null."""
+    found = inside[name]
+    before = [member.end for member in inside.values() if member.end < found.start]
+    return Edit(max(before), found.end, "") if before else Edit(found.start, found.end, "null")
+
+
 def keep_entries(text: str, parent: Located, entries: Sequence[Located], kept: Sequence[bool]) -> Edit | None:
     """The edit that leaves only some entries of an object or array, or None where all stay.
 
