@@ -111,9 +111,9 @@ def page(text: str) -> str | None:
     def rows(said: str) -> list[dict[str, object]]:
         return [{**scored().to_dict(), "question": said, "response": said, said: said}]
 
-    plain = elements(static_page(rows("fine"), "fine"))
+    plain = elements(static_page({"fine": rows("fine")}))
     whole = text.encode("utf-8", "replace").decode()
-    evil = elements(static_page(rows(whole), whole))
+    evil = elements(static_page({whole: rows(whole)}))
     if evil.found - plain.found or evil.scripts != plain.scripts:
         return f"the page gains {evil.found - plain.found}, {evil.scripts} scripts"
     gained = elements(shaded_html(evil_answer(text))).found - elements(shaded_html(evil_answer("fine"))).found

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._inputs import one_of
+from semtoken._inputs import listed, one_of
 from semtoken.choices import Algorithm, Linkage, Metric
 from semtoken.clustering import memory
 from semtoken.clustering.agglomerative import agglomerate
@@ -188,7 +188,7 @@ def cluster_table(
 
 
 def _check_numbers(n_clusters: int | Sequence[int], n: int) -> tuple[int, ...]:
-    several = tuple(n_clusters) if isinstance(n_clusters, Iterable) else (n_clusters,)
+    several = tuple(listed(n_clusters, "n_clusters")) if isinstance(n_clusters, Iterable) else (n_clusters,)
     if not several:
         raise InvalidInput("n_clusters is empty: say how many clusters are wanted.")
     for k in several:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._arrays import as_ids
-from semtoken._inputs import one_of
+from semtoken._inputs import one_of, shown
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, log_sum_exp, numbers
 
@@ -81,8 +81,8 @@ def p_true(
 def _ids(index: int | Sequence[int], name: str, logits: FloatArray) -> list[int]:
     try:
         ids = as_ids(np.atleast_1d(np.asarray(index)))
-    except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"'{name}' must be one or more token ids, got {index!r:.80}.") from error
+    except Exception as error:  # objects convert themselves, and raise what they like
+        raise InvalidInput(f"'{name}' must be one or more token ids, got {shown(index)}.") from error
     if len(set(ids)) < len(ids):
         raise InvalidInput(f"'{name}' names a token twice: {ids}.")
     if not ids or min(ids) < 0 or max(ids) >= logits.size:
