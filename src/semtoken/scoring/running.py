@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from semtoken.flags import Flag
 from semtoken.results import Distribution, Running, ScoredResponse
@@ -48,6 +48,9 @@ class OpenStep:
     look_again: int
     """Length of the answer at which the text to come is looked at again: ever less often."""
 
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.10 has none of its own
 
 S = TypeVar("S", bound=Step)
 O = TypeVar("O", bound=OpenStep)  # noqa: E741
