@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from semtoken._arrays import as_ids
 from semtoken._inputs import listed
 from semtoken._tokenizers import REPLACEMENT
+from semtoken.engine_tokens.kept_names import kept_by_name
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep, TopToken
 from semtoken.engine_tokens.values import (
     as_bytes,
@@ -32,10 +32,6 @@ from semtoken.errors import BackendError, InvalidInput
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
-NAMES_KEPT = 2**16
-"""Names that are remembered: the best tokens of many steps are few."""
-LONGEST_KEPT = 100
-"""Characters of the longest name that is remembered; what upstreams send must not fill the memory."""
 _Names: TypeAlias = tuple[int | None, str | None, bytes | None]
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
@@ -55,14 +51,9 @@ def named(log_prob: float, text: str | None, token_id: int | None = None, spelle
     return TopToken(log_prob, *_names(text, token_id, spelled))
 
 
+@kept_by_name
 def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Names:
     """Id, text and bytes of a token by what its engine calls it."""
-    short = len(text or "") <= LONGEST_KEPT and len(spelled or b"") <= LONGEST_KEPT
-    return (_kept_names if short else _kept_names.__wrapped__)(text, token_id, spelled)
-
-
-@lru_cache(maxsize=NAMES_KEPT)
-def _kept_names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Names:
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
     if text is not None and spelled is not None and _is_no_spelling(text) and spelled == _encoded(text):

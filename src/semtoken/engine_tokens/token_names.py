@@ -17,13 +17,11 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
+from semtoken.engine_tokens.kept_names import kept_by_name
 from semtoken.vocabulary import Vocabulary
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program
-NAMES_KEPT = 2**17
-LONGEST_KEPT = 100
-"""Characters of the longest name that is kept; what upstreams send must not fill the memory."""
 K = TypeVar("K", bound=Hashable)
 
 
@@ -78,14 +76,13 @@ class TokenNames:
 
     @cached_property
     def _kept(self) -> Callable[[int | None, str | None, bytes | None, bool], Meant]:
-        return lru_cache(maxsize=NAMES_KEPT)(self._meant)
+        return kept_by_name(self._meant)
 
     def meant(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
     ) -> Meant:
         """All that is known of a name (kept, since the best tokens of many steps are few). See `candidates`."""
-        short = len(text or "") <= LONGEST_KEPT and len(spelled or b"") <= LONGEST_KEPT
-        return (self._kept if short else self._meant)(token, text, spelled, blanks_left_out)
+        return self._kept(token, text, spelled, blanks_left_out)
 
     def _meant(self, token: int | None, text: str | None, spelled: bytes | None, blanks_left_out: bool) -> Meant:
         candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)

@@ -39,11 +39,6 @@ class Workers:
         self._taken = 0
         self._limiter: anyio.CapacityLimiter | None = None
 
-    @property
-    def taken(self) -> int:
-        """Pieces of work that run or wait."""
-        return self._taken
-
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do some work in a thread.
 

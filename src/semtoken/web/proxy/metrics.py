@@ -11,6 +11,8 @@ require("prometheus_client", extra="serve")
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # noqa: E402
 from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 
+from semtoken.web.running import SHARED_FIGURES  # noqa: E402
+
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _WIDTHS = (0.0, 0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
@@ -71,7 +73,7 @@ class ProxyMetrics:
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format: those of all processes of this proxy."""
-        if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        if not os.environ.get(SHARED_FIGURES):
             return generate_latest(self._registry)
         together = CollectorRegistry()
         MultiProcessCollector(together)  # type: ignore[no-untyped-call]
