@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, strategies
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import semtoken as st
 from semtoken.backends.transformers import cache
-from semtoken.backends.transformers.draws import SeededDraws, draw_key
+from semtoken.backends.transformers.draws import SeededDraws, draw_key, where_passed
 from semtoken.backends.transformers.observe import middle_layer
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.generation import Generation
@@ -214,6 +215,20 @@ def test_draws_follow_the_distribution_at_the_temperature() -> None:
     expected = (logits / 0.7).softmax(-1).numpy()
     assert frequency[2] == 0.0
     np.testing.assert_allclose(frequency, expected, atol=4 * np.sqrt(0.25 / count))
+
+
+@given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 3000))
+def test_a_draw_lies_where_the_running_sum_passes_the_number(seed: int, columns: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights = (rng.random((6, columns)) * (rng.random((6, columns)) < 0.2)).astype(np.float32)
+    weights[:, rng.integers(columns)] = rng.random(6) + 0.1
+    numbers = np.array([0.0, *rng.random(4), 1 - 2**-53])
+    found = where_passed(torch.from_numpy(weights), torch.from_numpy(numbers)).numpy()
+    for row, number, place in zip(weights.astype(np.float64), numbers, found, strict=True):
+        sums = np.cumsum(row)
+        assert row[place] > 0
+        assert sums[place] >= number * sums[-1] * (1 - 1e-12)
+        assert place == 0 or sums[place - 1] <= number * sums[-1] * (1 + 1e-12)
 
 
 def test_successive_draws_of_a_stream_are_independent() -> None:

@@ -24,6 +24,8 @@ from transformers import (  # noqa: E402
     TopPLogitsWarper,
 )
 
+BLOCK = 512
+
 
 class SeededDraws:
     """Draws one token for each answer of a batch, the same ones whatever else is in the batch.
@@ -51,14 +53,43 @@ class SeededDraws:
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits [B, V] -> ids [B]."""
-        exact = logits.double()
-        scaled = (exact - exact.amax(-1, keepdim=True)) / self._temperature  # from the best, so that none overflows
+        scaled = logits.float()
+        scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows
+        scaled /= max(self._temperature, torch.finfo(scaled.dtype).tiny)
         for warper in self._warpers:
             scaled = warper(None, scaled)
-        sums = scaled.softmax(-1).cumsum(-1)
-        numbers = torch.tensor([stream.random() for stream in self._streams], dtype=sums.dtype, device=sums.device)
-        passed = torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True)[:, 0]
-        return passed.clamp(max=logits.shape[1] - 1)
+        numbers = torch.tensor([stream.random() for stream in self._streams], dtype=torch.float64, device=scaled.device)
+        return where_passed(scaled.exp_(), numbers)
+
+
+def where_passed(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Where the running sum of each row passes a part of its total; never at a weight of zero.
+
+    The running sum is made of one block of each row alone, the one in which the place lies.
+
+    Parameters
+    ----------
+    weights
+        [B, V], none negative, not all of a row zero.
+    numbers
+        [B], float64, in [0, 1).
+
+    Returns
+    -------
+    torch.Tensor
+        [B], the first place whose running sum is greater than the number times the sum of the row.
+    """
+    rows = torch.arange(len(weights), device=weights.device)
+    blocks = torch.nn.functional.pad(weights, (0, -weights.shape[1] % BLOCK)).view(len(weights), -1, BLOCK)
+    sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
+    wanted = numbers * sums[:, -1]
+    block = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0].clamp(max=sums.shape[1] - 1)
+    before = torch.where(block > 0, sums[rows, block - 1], 0.0)
+    inner = blocks[rows, block].cumsum(-1, dtype=torch.float64)
+    last = inner[:, -1]
+    rest = torch.minimum(wanted - before, torch.nextafter(last, torch.zeros_like(last)))  # sums round in other places
+    place = block * BLOCK + torch.searchsorted(inner, rest[:, None], right=True)[:, 0]
+    return place.clamp(max=weights.shape[1] - 1)  # only rows with NaN pass nowhere; what observes the step refuses them
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]
@@ -92,11 +123,12 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
         """Leave only the drawn token possible."""
-        chosen = scores.clone()
+        chosen = torch.full_like(scores, -torch.inf)
+        if greedy := sorted(set(range(len(scores))).difference(*(rows for rows, _ in self._groups))):
+            chosen[greedy] = scores[greedy]
         for rows, draws in self._groups:
-            drawn = draws(scores[rows, : self._size])
-            chosen[rows] = -torch.inf
-            chosen[rows, drawn] = 0.0
+            logits = scores if len(rows) == len(scores) else scores[rows]
+            chosen[rows, draws(logits[:, : self._size])] = 0.0
         return chosen
 
 
