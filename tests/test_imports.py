@@ -17,7 +17,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors choices flags _text _inputs _arrays _extras _cache _files stopwords",
+    "errors choices flags _text _inputs _arrays _extras _quiet _cache _files stopwords",
     "almanac",
     "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
     "tables packing persistence cards record_files",
@@ -30,7 +30,8 @@ LAYERS = (
     "backends stc probing",
     "statistics executors",
     "bench score_file",
-    "cli web integrations",
+    "web integrations",
+    "cli",
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""
 
@@ -175,6 +176,17 @@ def test_the_package_is_seen_whole() -> None:
         SOURCE / "scoring" / "logits.py"
     )
     assert "tables" in imported_by(SOURCE / "clusters.py")  # inside a function
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    """Two ideas under one name are hard to tell apart in a search, a traceback or a conversation."""
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module_name(path))
+    shared = {name: found for name, found in homes.items() if len(found) > 1}
+    assert not shared, f"name one of them otherwise: {shared}"
 
 
 def test_no_module_hides_a_public_function() -> None:

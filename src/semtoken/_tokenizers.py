@@ -18,7 +18,7 @@ BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class RawTokens:
     """What was read of a tokenizer, before it is known how it decodes broken characters."""
 
     texts: tuple[str, ...]
@@ -28,7 +28,7 @@ class Tokens:
     decode: Callable[[list[int]], str]
 
 
-def read_tokens(tokenizer: Any) -> Tokens:
+def read_tokens(tokenizer: Any) -> RawTokens:
     """Texts and pieces of every token, by decoding each one alone and behind an ordinary letter."""
     size, decode, token_string = _adapt(tokenizer)
     if size == 0:
@@ -44,7 +44,7 @@ def read_tokens(tokenizer: Any) -> Tokens:
     strings = [token_string(i) for i in range(size)]
     is_byte = [bool(BYTE_TOKEN.fullmatch(s)) if isinstance(s, str) else False for s in strings]
     pieces = tuple(_piece(text, string, byte) for text, string, byte in zip(behind, strings, is_byte, strict=True))
-    return Tokens(texts, pieces, np.array(is_byte, dtype=bool), clean_up, decode)
+    return RawTokens(texts, pieces, np.array(is_byte, dtype=bool), clean_up, decode)
 
 
 def _piece(text: str, string: str | bytes | None, is_byte: bool) -> bytes:

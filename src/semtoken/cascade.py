@@ -22,7 +22,7 @@ from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
 from semtoken.calibration.labels import FloatArray, labelled_pair, log_scores
 from semtoken.calibration.promises import Test, binomial_p_value
-from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, beyond, percent
+from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, percent
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
 
@@ -202,7 +202,7 @@ def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> Stopp
         """See `stop_when_rejected`."""
 
         def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
-            rejected = [beyond(one, limit) for one in recorder.running(input_ids)]
+            rejected = [one.exceeds(limit) for one in recorder.running(input_ids)]
             return torch.tensor(rejected, dtype=torch.bool, device=input_ids.device)
 
     return StopWhenRejected()

@@ -44,7 +44,7 @@ HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileNames:
     """Names of the files in a folder."""
 
     arrays: str = "clusters.safetensors"
@@ -57,7 +57,7 @@ class Layout:
         return frozenset((self.arrays, self.config, self.card))
 
 
-LAYOUT = Layout()
+LAYOUT = FileNames()
 
 
 @dataclass(frozen=True, eq=False)

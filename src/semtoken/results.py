@@ -27,6 +27,8 @@ Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
 one of an engine that does not say."""
 Source = Literal["cluster", "prefix", "neutral", "other"]
+SLACK = 1e-6
+"""An answer in progress exceeds a limit only this far above it: sums of its steps are rounded."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,19 @@ class Running:
     log_score_bounds: tuple[float, float]
     """The same bounds as log scores, for long answers: their uncertainty is 1 to all digits. The upper one never rises
     as the answer goes on."""
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether the answer can only end above a limit.
+
+        The lower bound of its uncertainty is never taken back, so no answer that would end at or below the limit is
+        said to exceed it.
+
+        Parameters
+        ----------
+        limit
+            In units of -log_score, such as `Threshold.uncertainty`.
+        """
+        return -self.log_score_bounds[1] > limit + SLACK
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ CUT_OFF = "cut off by the token limit"
 
 
 @dataclass(frozen=True)
-class Segment:
+class ColouredSpan:
     """A stretch of the answer that is shown in one colour: one token, or several that share a character."""
 
     text: str
@@ -54,18 +54,18 @@ class Segment:
         return self.uncertainty >= PLAIN_BELOW
 
 
-def segments(response: ScoredResponse) -> list[Segment]:
+def segments(response: ScoredResponse) -> list[ColouredSpan]:
     """The answer cut where its tokens begin and end, every character once, terminators made visible."""
-    cut: list[Segment] = []
+    cut: list[ColouredSpan] = []
     position = 0
     for start, end, tokens in _groups(response.tokens):
         if start > position:
-            cut.append(Segment(visible(response.text[position:start]), ()))
+            cut.append(ColouredSpan(visible(response.text[position:start]), ()))
         text = response.text[max(start, position) : end]
-        cut.append(Segment(visible(text) if text else END, tokens))
+        cut.append(ColouredSpan(visible(text) if text else END, tokens))
         position = max(position, end)
     if position < len(response.text):
-        cut.append(Segment(visible(response.text[position:]), ()))
+        cut.append(ColouredSpan(visible(response.text[position:]), ()))
     return _with_last_newline_marked(cut)
 
 
@@ -81,14 +81,14 @@ def _groups(tokens: Sequence[ScoredToken]) -> list[tuple[int, int, tuple[ScoredT
     return groups
 
 
-def _with_last_newline_marked(cut: list[Segment]) -> list[Segment]:
+def _with_last_newline_marked(cut: list[ColouredSpan]) -> list[ColouredSpan]:
     """A newline that ends the answer would not be seen: show a sign for it."""
     for i in range(len(cut) - 1, -1, -1):
         text = cut[i].text
         if text.strip(f" \n{END}"):
             break
         if "\n" in text:
-            cut[i] = Segment(text.replace("\n", NEWLINE), cut[i].tokens)
+            cut[i] = ColouredSpan(text.replace("\n", NEWLINE), cut[i].tokens)
     return cut
 
 
@@ -228,7 +228,7 @@ def shaded_html(response: ScoredResponse) -> str:
     )
 
 
-def _span(segment: Segment) -> str:
+def _span(segment: ColouredSpan) -> str:
     text = html.escape(segment.text, quote=True)
     if not segment.tokens:
         return text

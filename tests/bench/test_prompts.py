@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.almanac import load_questions
-from semtoken.bench.prompts import PROMPTS, PromptFormat, prompt_format
-from semtoken.cli.models import how_to_ask
+from semtoken.bench.prompts import PROMPTS, PromptFormat, how_to_ask, prompt_format
 from semtoken.errors import InvalidInput
 
 NQ = """Answer these questions:

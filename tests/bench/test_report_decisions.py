@@ -16,7 +16,7 @@ import semtoken as st
 from semtoken.bench.answers_table import METADATA_KEY
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.chances import CellChances, cell_chances, ranks
-from semtoken.bench.report.content import Report, build_report
+from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.writing import html_page, markdown_text
 from semtoken.bench.results import Cell
 from semtoken.calibration import Calibrator, Threshold
@@ -58,7 +58,7 @@ def calibrator(one: Cell, alpha: float = 0.2, **origin: str) -> Calibrator:
     return replace(made, threshold=threshold)
 
 
-def lines(made: Report, section: str) -> tuple[str, ...]:
+def lines(made: BenchReport, section: str) -> tuple[str, ...]:
     return next((one.lines for one in made.sections if one.name == section), ())
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from semtoken.bench.report import writing
 from semtoken.bench.report.cell_figures import measure
-from semtoken.bench.report.content import Report, build_report
+from semtoken.bench.report.content import BenchReport, build_report
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
 from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInput
@@ -29,7 +29,7 @@ VARIANTS = ("n_clusters=8000", "linkage=single")
 
 
 @cache
-def report(*, paper: bool = True) -> Report:
+def report(*, paper: bool = True) -> BenchReport:
     run = results(
         cell(variants=VARIANTS),
         cell(HOSTILE, "TQA", seed=1),
@@ -272,4 +272,4 @@ def test_a_notebook_shows_the_headline_and_every_table() -> None:
     card = report()._repr_html_()
     assert "<script" not in card and "\x1b" not in card and html.escape(HOSTILE[:10]) in card
     assert all(html.escape(table.title) in card for one in report().sections for table in one.tables)
-    assert repr(report()).startswith("Report(Benchmark run") and len(repr(report())) < 400
+    assert repr(report()).startswith("BenchReport(Benchmark run") and len(repr(report())) < 400

@@ -15,7 +15,7 @@ import pytest
 from semtoken import STC, TokenClusters
 from semtoken.almanac import almanac_path, load_questions
 from semtoken.backends.vllm import load_vllm
-from semtoken.bench.answering import Answering
+from semtoken.bench.answering import RunAnswerer
 from semtoken.errors import BackendError
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules
@@ -28,18 +28,18 @@ PROMPTS = [question.prompt() for question in QUESTIONS]
 
 
 @pytest.fixture(scope="module")
-def backend() -> Answering:
+def backend() -> RunAnswerer:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     options = {"max_model_len": 400, "enforce_eager": True, "distributed_executor_backend": "uni"}
-    return Answering(load_vllm(str(almanac_path()), dtype="float32", **options), batch_size=4)
+    return RunAnswerer(load_vllm(str(almanac_path()), dtype="float32", **options), batch_size=4)
 
 
 @pytest.fixture(scope="module")
-def twin(stc: STC) -> Answering:
-    return Answering(stc.backend, batch_size=4)
+def twin(stc: STC) -> RunAnswerer:
+    return RunAnswerer(stc.backend, batch_size=4)
 
 
-def test_greedy_answers_and_their_alternatives(backend: Answering, twin: Answering) -> None:
+def test_greedy_answers_and_their_alternatives(backend: RunAnswerer, twin: RunAnswerer) -> None:
     mine, theirs = (one.greedy(PROMPTS, DECODING, Timings()) for one in (backend, twin))
     for a, b in zip(mine, theirs, strict=True):
         assert (a.text, list(a.token_ids), a.token_texts) == (b.text, list(b.token_ids), b.token_texts)
@@ -50,7 +50,7 @@ def test_greedy_answers_and_their_alternatives(backend: Answering, twin: Answeri
         np.testing.assert_allclose(a.top_log_probs, b.top_log_probs, atol=TOLERANCE)
 
 
-def test_samples_depend_on_seed_and_prompt_only(backend: Answering, twin: Answering, stc: STC) -> None:
+def test_samples_depend_on_seed_and_prompt_only(backend: RunAnswerer, twin: RunAnswerer, stc: STC) -> None:
     all_at_once = backend.samples(PROMPTS, DECODING, Timings())
     alone = backend.samples(PROMPTS[5:6], DECODING, Timings())
     assert all_at_once[5].sample_texts == alone[0].sample_texts
@@ -64,7 +64,7 @@ def test_samples_depend_on_seed_and_prompt_only(backend: Answering, twin: Answer
             np.testing.assert_allclose(log_probs, [t.log_probability for t in answer.tokens], atol=TOLERANCE)
 
 
-def test_clustered_scores_and_p_true(backend: Answering, twin: Answering, clusters: TokenClusters) -> None:
+def test_clustered_scores_and_p_true(backend: RunAnswerer, twin: RunAnswerer, clusters: TokenClusters) -> None:
     rules = {"stc": ScoringRules(), "prefix off": ScoringRules(prefix_matching=False), "paper": ScoringRules("paper")}
     scorers = {name: scorer_for(clusters, one) for name, one in rules.items()}
     answers = [one.token_ids for one in twin.greedy(PROMPTS, DECODING, Timings())]
@@ -78,10 +78,10 @@ def test_clustered_scores_and_p_true(backend: Answering, twin: Answering, cluste
         np.testing.assert_allclose(backend.p_true(questions, texts, spelling), expected, atol=TOLERANCE)
 
 
-def test_processed_log_probabilities_are_refused(backend: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processed_log_probabilities_are_refused(backend: RunAnswerer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend.backend.model.model_config, "logprobs_mode", "processed_logprobs")
     with pytest.raises(BackendError, match="needs raw log-probabilities"):
-        Answering(backend.backend, batch_size=4)
+        RunAnswerer(backend.backend, batch_size=4)
 
 
 def test_a_run_with_either_backend_gives_the_same_table(tmp_path: Path) -> None:

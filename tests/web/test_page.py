@@ -18,7 +18,7 @@ import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration.apply import Applied
-from semtoken.calibration.records import Answer
+from semtoken.calibration.records import AnswerRecord
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from tests.web.conftest import proxy_of
@@ -79,7 +79,7 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
     applied = Applied(replace(calibrator, threshold=threshold))
     rows = []
     for answer, score in zip(json.loads(json.dumps(answers)), scores, strict=True):
-        known = Answer("here", {}, float(score), None)
+        known = AnswerRecord("here", {}, float(score), None)
         rows.append(answer | {"calibration": applied.block(known), "correct": bool(score > -1)})  # type: ignore[arg-type]
     text = '{"city": "Lima", "open": true}'
     part = {"kind": "string", "present": True, "closing": 0.5, "flags": [], "negation": [], "choices": None}
@@ -105,7 +105,8 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
         ],
     }
     card = calibrator_card(applied.calibrator) | reliability_card(
-        applied.calibrator, [Answer("here", {}, float(one), bool(r)) for one, r in zip(labelled, correct, strict=True)]
+        applied.calibrator,
+        [AnswerRecord("here", {}, float(one), bool(r)) for one, r in zip(labelled, correct, strict=True)],
     )
     others = [{"prompt": a["prompt"], "text": a["text"].upper(), "uncertainty": 0.5} for a in answers[:10]]
     others += [{"prompt": a["prompt"], "text": "something else", "uncertainty": 0.9} for a in answers[10:20]]

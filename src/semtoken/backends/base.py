@@ -144,6 +144,12 @@ class Observer:
         """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
 
 
+def finish(answer: int, completion: Completion, observers: Sequence[Observer]) -> None:
+    """Tell all observers that an answer is complete."""
+    for observer in observers:
+        observer.finish(answer, completion)
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A model with its tokenizer. Prompts go in, answers come out, observers see every step."""

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from semtoken.backends.base import Observer, Step
-from semtoken.calibration.threshold import beyond
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer, normalized_rows
@@ -84,7 +83,7 @@ class StoppingScores(AnswerScores):
         self.stopped.difference_update(step.answers)  # of an engine that goes on nevertheless
         ends = step.ends or [False] * len(step.answers)
         going_on = [answer for answer, ended in zip(step.answers, ends, strict=True) if not ended]
-        found = {answer for answer in going_on if beyond(self.running(answer), self.limit)}
+        found = {answer for answer in going_on if self.running(answer).exceeds(self.limit)}
         self.stopped |= found
         return found
 

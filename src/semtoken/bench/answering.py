@@ -21,7 +21,7 @@ Answered = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Answering:
+class RunAnswerer:
     """Answers the prompts of a run. Log-probabilities are raw: temperature 1, before any processing."""
 
     backend: Backend

@@ -17,7 +17,7 @@ TRIAL = 8
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunEstimate:
     """Of a whole run."""
 
     questions: int
@@ -29,7 +29,7 @@ class Estimate:
     """On disk."""
 
 
-def estimate(settings: RunSettings, counts: dict[str, int]) -> Estimate:
+def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
     """Run a few questions in a temporary folder and scale up what they took.
 
     Parameters
@@ -58,4 +58,4 @@ def estimate(settings: RunSettings, counts: dict[str, int]) -> Estimate:
     questions = sum(counts[cell.dataset] for cell in cells)
     recording = sum(sum(cell.steps.values()) for cell in cells)
     scale = questions / max(tried, 1)
-    return Estimate(questions, recording * scale, max(elapsed - recording, 0.0), int(once + (whole - once) * scale))
+    return RunEstimate(questions, recording * scale, max(elapsed - recording, 0.0), int(once + (whole - once) * scale))

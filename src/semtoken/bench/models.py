@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from safetensors import SafetensorError
 
 from semtoken.backends.load import load_backend
-from semtoken.bench.answering import Answering
+from semtoken.bench.answering import RunAnswerer
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.errors import ModelError
 from semtoken.models.gguf import load_tokenizer
@@ -40,7 +40,7 @@ class Models:
         self._failed: dict[str, str] = {}
         self._tokenizers: dict[str, Any] = {}
 
-    def answering(self, label: str) -> Answering:
+    def answering(self, label: str) -> RunAnswerer:
         """The model of that label."""
         choice = self.choice(label)
         return self._take(f"model {label}", lambda: _load(choice))
@@ -104,7 +104,7 @@ class Models:
         return found
 
 
-def _load(choice: ModelSettings) -> Answering:
+def _load(choice: ModelSettings) -> RunAnswerer:
     backend = load_backend(
         choice.backend,
         choice.source,
@@ -114,4 +114,4 @@ def _load(choice: ModelSettings) -> Answering:
         trust_remote_code=choice.trust_remote_code,
         **(choice.engine if choice.backend == "vllm" else {}),
     )
-    return Answering(backend, choice.batch_size)
+    return RunAnswerer(backend, choice.batch_size)

@@ -33,7 +33,7 @@ VERSIONS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedStep:
     """One set of files of one model on one data set."""
 
     name: str
@@ -72,7 +72,7 @@ class CellPlan:
     shard_size: int
     format: Mapping[str, Any]
     """Of the prompts: arguments of `PromptFormat`."""
-    steps: Mapping[str, Step]
+    steps: Mapping[str, PlannedStep]
     """By name, inputs first."""
     clusterings: tuple[PlannedClustering, ...]
     """The main one first, then those of the sensitivity study."""
@@ -97,7 +97,7 @@ class CellPlan:
         """Where the questions lie."""
         return run / "questions" / f"{self.questions[:16]}-{self.shard_size}"
 
-    def steps_of(self, work: str) -> tuple[Step, ...]:
+    def steps_of(self, work: str) -> tuple[PlannedStep, ...]:
         """Those that one work computes."""
         return tuple(step for step in self.steps.values() if step.work == work)
 
@@ -159,7 +159,7 @@ def _cell(
     model: ModelSettings,
     dataset: Dataset,
     clusterings: tuple[PlannedClustering, ...],
-    steps: Sequence[Step],
+    steps: Sequence[PlannedStep],
 ) -> CellPlan:
     return CellPlan(
         model=model.label,
@@ -183,7 +183,7 @@ class _Steps:
     identities: Mapping[str, Mapping[str, Any]]
     """Of the model that answers ("model"), "nli" and "similarity"."""
 
-    def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[Step]:
+    def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """Those that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
         steps = {name: step for name, step in self._answers().items() if name in wanted}
@@ -201,7 +201,7 @@ class _Steps:
             steps[name] = self._step(name, name, facts, [steps["greedy"]])
         return list(steps.values())
 
-    def _step(self, name: str, work: str, facts: Mapping[str, Any], inputs: Sequence[Step] = ()) -> Step:
+    def _step(self, name: str, work: str, facts: Mapping[str, Any], inputs: Sequence[PlannedStep] = ()) -> PlannedStep:
         whole = {
             **facts,
             "work": work.partition(":")[0],
@@ -209,9 +209,9 @@ class _Steps:
             "shard_size": self.settings.shard_size,
         }
         keys = [step.key for step in inputs]
-        return Step(name, work, digest([whole, keys]), tuple(step.name for step in inputs), whole)
+        return PlannedStep(name, work, digest([whole, keys]), tuple(step.name for step in inputs), whole)
 
-    def _answers(self) -> dict[str, Step]:
+    def _answers(self) -> dict[str, PlannedStep]:
         decoding = self.settings.decoding
         shared = {
             "asked": self.dataset.asked_hash,
@@ -230,7 +230,7 @@ class _Steps:
         rules = ScoringRules(self.settings.preset, self.settings.function_words)
         return {"preset": rules.preset, "function_words": rules.function_words}
 
-    def _clustered(self, greedy: Step, clusterings: Sequence[PlannedClustering]) -> list[Step]:
+    def _clustered(self, greedy: PlannedStep, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         rules = self._rules
         main, *variants = clusterings
         steps = []
@@ -253,7 +253,7 @@ class _Steps:
             facts |= {"seed": controls.seed, "n_bins": controls.n_bins, "counts": _counts_hash(controls.token_counts)}
         return facts
 
-    def _others(self, answers: Mapping[str, Step]) -> list[Step]:
+    def _others(self, answers: Mapping[str, PlannedStep]) -> list[PlannedStep]:
         spelling = {"spelling": self.settings.p_true_spelling}
         steps = [self._step("p_true", "p_true", spelling, [answers["greedy"]])]
         for step in PAIR_STEPS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from semtoken.almanac import ALMANAC
 from semtoken.almanac.questions import PROMPT as ALMANAC_TEMPLATE
 from semtoken.errors import InvalidInput
 
@@ -69,6 +70,20 @@ PROMPTS: Mapping[str, PromptFormat] = {
     "chat": PromptFormat(f"Answer with the name, date or phrase alone.\n\n{BLANK}", chat=True, stop_at_newline=False),
 }
 """The built-in formats. The first three are the paper's, character for character; "chat" is for tuned models."""
+
+BARE = PromptFormat(BLANK, stop_at_newline=False, normalization=None)
+"""The question as it stands."""
+
+
+def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
+    """The prompt format of a model: its own for the almanac, its chat template, or the paper's; `raw`: none."""
+    if raw:
+        return BARE
+    if model == ALMANAC:
+        return replace(PROMPTS["almanac"], normalization=None)
+    if getattr(tokenizer, "chat_template", None):
+        return replace(BARE, chat=True)
+    return replace(PROMPTS["tqa"], normalization=None)
 
 
 def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bool = True) -> PromptFormat:

@@ -13,7 +13,7 @@ import numpy as np
 from semtoken.bench.answers_table import LOG_SCORE, read_answers
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
-from semtoken.bench.plan import CellPlan, Plan, Step, make_plan
+from semtoken.bench.plan import CellPlan, Plan, PlannedStep, make_plan
 from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
@@ -151,7 +151,7 @@ class _Reader:
             self._note_usage(self.plan.steps[f"judge:{name}"])
         return found
 
-    def _note_usage(self, step: Step) -> None:
+    def _note_usage(self, step: PlannedStep) -> None:
         """What the replies behind a judge's verdicts took, where it is a language model."""
         usage: Counter[str] = Counter()
         for shard in self._shards(step, CORRECT) or ():
@@ -182,7 +182,7 @@ class _Reader:
             if all(values is not None for values in found)
         }
 
-    def _stc(self, step: Step) -> FloatArray | None:
+    def _stc(self, step: PlannedStep) -> FloatArray | None:
         """The uncertainties of STC by the clusters and rules of a step."""
         shards = self._shards(step, LOG_SCORE)
         if shards is None:
@@ -226,7 +226,7 @@ class _Reader:
                 total.update(shard.seconds)
         return total
 
-    def _shards(self, step: Step, *columns: str) -> list[Shard] | None:
+    def _shards(self, step: PlannedStep, *columns: str) -> list[Shard] | None:
         """All shards of a step, some columns of them; None, with a note, where one is missing."""
         folder, plan = step.folder(self.run), self.plan
         found = [read_shard(folder, i, step.key, plan.rows(i), columns) for i in range(plan.n_shards)]

@@ -14,10 +14,10 @@ from semtoken.bench import manifest
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, Plan, Step, clustering_of, make_plan
+from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
-from semtoken.bench.stages import Work
+from semtoken.bench.stages import CellWork
 from semtoken.bench.stages.parts import store_questions
 from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
@@ -49,7 +49,7 @@ class Failure:
     where: str
     """Model, or model and data set."""
     what: str
-    """Work or clustering."""
+    """A cell's work or clustering."""
     reason: str
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Failure:
 class Pending:
     """A work and the shards of it that are not there."""
 
-    work: Work
+    work: CellWork
     shards: tuple[int, ...]
 
     @property
@@ -108,7 +108,7 @@ def _read(choice: DatasetSettings, settings: RunSettings) -> Dataset:
     )
 
 
-def works(run: Path, settings: RunSettings, plan: Plan) -> list[Work]:
+def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
     """Everything that a plan consists of, in the order in which it is done."""
     found = []
     for label in dict.fromkeys(cell.model for cell in plan.cells):
@@ -118,7 +118,7 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[Work]:
             for cell in cells:
                 for name in phase:
                     if steps := cell.steps_of(name):
-                        found.append(Work(run, settings, cell, name, steps))
+                        found.append(CellWork(run, settings, cell, name, steps))
     return found
 
 
@@ -224,7 +224,7 @@ class _Session:
         log.info("Finished with %d failures", len(self._failures))
         return self._failures
 
-    def _possible(self, work: Work) -> tuple[Step, ...]:
+    def _possible(self, work: CellWork) -> tuple[PlannedStep, ...]:
         """The steps of a work whose inputs are there, clusterings too, which are made now if need be."""
         main, *_ = work.cell.clusterings
         if work.name == "stc" and not self._has(main, work.cell):  # nothing else reads clusters
@@ -254,7 +254,7 @@ class _Session:
         self._prepared.add(clustering.key)
         return True
 
-    def _do(self, work: Work, pending: Pending) -> None:
+    def _do(self, work: CellWork, pending: Pending) -> None:
         """The possible steps of a work."""
         cell, done, shown = work.cell, 0, 0  # questions of whole shards, and those that the watcher knows of
 

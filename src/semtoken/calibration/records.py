@@ -13,7 +13,7 @@ from semtoken.record_files import VERDICTS, read_rows
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnswerRecord:
     """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
 
     where: str
@@ -64,7 +64,7 @@ class Answer:
         return self.record.get("distribution") or None
 
 
-def read_answers(path: Path, label: str = "correct") -> list[Answer]:
+def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     """The answers of a `.jsonl` or `.csv` file.
 
     Parameters
@@ -86,12 +86,12 @@ def read_answers(path: Path, label: str = "correct") -> list[Answer]:
     return answers
 
 
-def _answer(where: str, record: Mapping[str, Any], label: str) -> Answer:
+def _answer(where: str, record: Mapping[str, Any], label: str) -> AnswerRecord:
     bounds = record.get("log_score_bounds")
     if isinstance(bounds, list) and len(bounds) == 2:
         ends = tuple(-math.inf if end is None else float(end) for end in bounds)
-        return Answer(where, record, _score(where, record), _label(where, record.get(label)), (ends[0], ends[1]))
-    return Answer(where, record, _score(where, record), _label(where, record.get(label)))
+        return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), (ends[0], ends[1]))
+    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)))
 
 
 def _score(where: str, record: Mapping[str, Any]) -> float | None:

@@ -16,16 +16,13 @@ from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scor
 from semtoken.calibration.promises import Test
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.results import Decision, Running
+from semtoken.results import Decision
 
 if TYPE_CHECKING:
     from semtoken.calibration.calibrator import Calibrator
 
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""
-
-SLACK = 1e-6
-"""An answer in progress counts as rejected only this far beyond a threshold: sums of its steps are rounded."""
 
 SAME = "as long as model, prompts, questions and judging stay the same"
 
@@ -163,22 +160,6 @@ class Threshold:
             chance=None if blank or calibrator is None else float(calibrator.chance(answer)),
             statement=self.statement,
         )
-
-
-def beyond(running: Running, limit: float) -> bool:
-    """Whether an answer in progress can only end above a limit.
-
-    The running lower bound of the uncertainty is never taken back, so no answer that would end at or below the limit
-    is called beyond it.
-
-    Parameters
-    ----------
-    running
-        What is known of the answer so far.
-    limit
-        In units of -log_score, such as `Threshold.uncertainty`.
-    """
-    return -running.log_score_bounds[1] > limit + SLACK
 
 
 def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) -> list[int]:

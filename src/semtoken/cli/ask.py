@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import PartKind
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import out
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.models import how_to_ask
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.console import counting, err, out, still, tell
+from semtoken._quiet import quiet_libraries
+from semtoken.cli.console import counting, err, out, tell
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def judge(
         items = read_answers(readable)
     chosen = _judges(judges, options, [item.question.id for item in items])
     if any(isinstance(one, SimilarityJudge) for one in chosen):
-        still(verbose=False)
+        quiet_libraries()
     verdicts: dict[str, list[Verdict]] = {}
     for one in chosen:
         with counting(f"judging: {one.name}", len(items)) as progress:

@@ -15,7 +15,7 @@ from semtoken.cli.console import counting, out, tell
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.bench.report.content import Report
+    from semtoken.bench.report.content import BenchReport
 
 OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC of STC", "Overhead, %")
 """Columns that fit a terminal."""
@@ -101,7 +101,7 @@ def quiet_metrics() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _show(made: Report) -> None:
+def _show(made: BenchReport) -> None:
     """Headline and overview, and with the paper beside it what came of that."""
     from rich.table import Table
     from rich.text import Text

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken._quiet import quiet_libraries
 from semtoken.choices import BackendName
-from semtoken.cli.console import err, out, still, tell
+from semtoken.cli.console import err, out, tell
 from semtoken.cli.executor_options import (
     ExecutorOption,
     RayAddressOption,
@@ -111,7 +112,8 @@ def run(
     if controls:
         flags["controls"] = True
     resolved = resolve(settings, flags)
-    still(verbose)
+    if not verbose:
+        quiet_libraries()
     if estimate:
         show_estimate(resolved)
         return

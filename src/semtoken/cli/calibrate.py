@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.models import how_to_ask
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption
 from semtoken.errors import InvalidInput
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from semtoken.calibration import Calibrator, Report
     from semtoken.calibration.fingerprint import Fingerprint
-    from semtoken.calibration.records import Answer
+    from semtoken.calibration.records import AnswerRecord
 
 
 ALMANAC_DEV = "almanac-dev"
@@ -126,18 +126,18 @@ def _check_target(output: Path, *, overwrite: bool) -> None:
         raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --overwrite.")
 
 
-def _can_be_labelled(answer: Answer) -> bool:
+def _can_be_labelled(answer: AnswerRecord) -> bool:
     return answer.correct is not None or bool(answer.references)
 
 
 def _answered(
-    answers: Sequence[Answer],
+    answers: Sequence[AnswerRecord],
     choice: ModelChoice,
     output: Path,
     batch_size: int,
     max_new_tokens: int,
     known: Fingerprint,
-) -> tuple[list[Answer], Fingerprint]:
+) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken._files import dump_json, replacing_file
     from semtoken.calibration.apply import origin_of
@@ -176,9 +176,9 @@ def _answered(
     return read_answers(output / "answers.jsonl"), known
 
 
-def _first_of_each(answers: Sequence[Answer]) -> list[Answer]:
+def _first_of_each(answers: Sequence[AnswerRecord]) -> list[AnswerRecord]:
     """One answer for each question: repeated ones count as evidence that is not there."""
-    first: dict[str, Answer] = {}
+    first: dict[str, AnswerRecord] = {}
     for i, answer in enumerate(answers):
         first.setdefault(answer.question or f"line {i}", answer)
     if left_out := len(answers) - len(first):
@@ -186,7 +186,7 @@ def _first_of_each(answers: Sequence[Answer]) -> list[Answer]:
     return list(first.values())
 
 
-def _judged(answers: Sequence[Answer], judge: str, known: Fingerprint) -> tuple[list[Answer], Fingerprint]:
+def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> tuple[list[AnswerRecord], Fingerprint]:
     """Labels for answers that have accepted ones and no label."""
     from semtoken.almanac import Question
 
@@ -207,7 +207,11 @@ def _judged(answers: Sequence[Answer], judge: str, known: Fingerprint) -> tuple[
 
 
 def _fitted(
-    answers: Sequence[Answer], further: Sequence[Answer], known: Fingerprint, method: Any, settings: dict[str, Any]
+    answers: Sequence[AnswerRecord],
+    further: Sequence[AnswerRecord],
+    known: Fingerprint,
+    method: Any,
+    settings: dict[str, Any],
 ) -> tuple[Calibrator, Report]:
     from semtoken.calibration import Calibrator, Threshold
     from semtoken.calibration.threshold import FEWEST_UNLABELLED
@@ -224,7 +228,7 @@ def _fitted(
     return replace(calibrator, threshold=threshold), report
 
 
-def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[Answer], said: str) -> None:
+def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], said: str) -> None:
     """The report first: a calibrator is there only when all is."""
     from semtoken.calibration.labels import labelled
     from semtoken.calibration.report_page import write_report

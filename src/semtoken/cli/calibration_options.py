@@ -38,11 +38,9 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
     """
     if directory is None:
         return applied(None, None, abstain_text)
-    from semtoken.calibration.apply import origin_of
+    from semtoken.calibration.apply import Applied
 
-    signature = f"{stc.clusters.signature}|{stc.rules.signature}"
-    known = origin_of(stc.model, model)
-    return applied(directory, stc.clusters, abstain_text, signature=signature, scores="exact", **known)
+    return Applied.to_model(stc, directory, model, abstain_text)
 
 
 def applied(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from semtoken._quiet import quiet_libraries
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
-from semtoken.cli.console import err, out, phases, still, tell
+from semtoken.cli.console import err, out, phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import RevisionOption, VerboseOption
 from semtoken.errors import InvalidInput
@@ -65,7 +66,8 @@ def cluster(
     check_there(model, revision)
     from semtoken.clusters import ClusterSettings
 
-    still(verbose)
+    if not verbose:
+        quiet_libraries()
     wanted = ClusterSettings(n_clusters[0], algorithm, linkage, metric, embedding, seed)
     for k, target in targets.items():
         with phases("clustering") as progress:

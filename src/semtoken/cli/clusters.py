@@ -9,9 +9,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken.cli.console import out, still, tell
+from semtoken._quiet import quiet_libraries
+from semtoken.almanac import ALMANAC
+from semtoken.cli.console import out, tell
 from semtoken.cli.help import ShortHelp
-from semtoken.cli.models import ALMANAC, check_there
+from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption
 from semtoken.errors import InvalidInput
 
@@ -70,7 +72,7 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
     from semtoken.tables import read_table
 
     check_there(model, revision)
-    still(verbose=False)
+    quiet_libraries()
     for entry in list_cached():
         kept = TokenClusters.from_pretrained(entry.path)
         table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken._files import finite
+from semtoken._quiet import quiet_libraries
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_report import quiet_metrics
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
-from semtoken.cli.console import out, still, tell
+from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import MaxNewTokensOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.bench.report.cell_figures import CellFigures
-    from semtoken.bench.report.content import Report
+    from semtoken.bench.report.content import BenchReport
     from semtoken.bench.report.table import Table
     from semtoken.bench.settings import RunSettings
     from semtoken.calibration import Calibrator
@@ -101,7 +102,8 @@ def compare(
     """
     from semtoken.bench.settings import check_settings
 
-    still(choice.verbose)
+    if not choice.verbose:
+        quiet_libraries()
     for path in (csv, markdown, json):
         _check_writable(path)
     of_model = {
@@ -152,7 +154,7 @@ def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | N
     return found
 
 
-def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -> Report:
+def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -> BenchReport:
     """A run in a temporary folder and its report.
 
     Raises
@@ -182,7 +184,7 @@ def _check_writable(path: Path | None) -> None:
         raise InvalidInput(f"{path} cannot be written: there is no directory {path.absolute().parent}.")
 
 
-def _show(made: Report) -> None:
+def _show(made: BenchReport) -> None:
     """What came out in sentences, and the table of the methods where there are answers enough for one."""
     from rich.text import Text
 
@@ -206,7 +208,7 @@ def _summary(cell: CellFigures) -> str:
     )
 
 
-def _table(made: Report, cell: CellFigures) -> Table:
+def _table(made: BenchReport, cell: CellFigures) -> Table:
     """The tests of the report by AUROC, with the seconds of each method."""
     from dataclasses import replace
 
@@ -241,7 +243,7 @@ def rich_table(table: Table, width: int) -> Any:
     return shown
 
 
-def _markdown(made: Report) -> str:
+def _markdown(made: BenchReport) -> str:
     """The tables of the report."""
     from semtoken.bench.report.markdown import markdown_table
 
@@ -250,7 +252,7 @@ def _markdown(made: Report) -> str:
     return "\n\n".join([_summary(cell), "\n".join(lines), *map(markdown_table, made.tables)]).rstrip() + "\n"
 
 
-def _json(made: Report) -> str:
+def _json(made: BenchReport) -> str:
     """Everything. What a second run repeats is under "figures" and "tests", what it does not under "seconds"."""
     (cell,) = made.cells
     content = {

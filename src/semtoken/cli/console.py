@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from semtoken._extras import require
 from semtoken._text import visible
 
 if TYPE_CHECKING:
@@ -34,25 +33,6 @@ def json_line(value: Any) -> str:
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
     err.print(visible(message), style=style, markup=False, soft_wrap=True)
-
-
-def still(verbose: bool) -> None:
-    """Silence the warnings and progress bars of the libraries underneath, unless they are wanted."""
-    if verbose:
-        return
-    import logging
-    import os
-    import warnings
-
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore", module=r"(transformers|torch|huggingface_hub)\b")
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    transformers_logging = require("transformers.utils", extra="transformers").logging
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
 
 
 def _bar(*, count: bool) -> Progress:

@@ -23,7 +23,7 @@ INSTRUCTION = "Answer in a few words."
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemoQuestion:
     """A question of the demo."""
 
     question: str
@@ -32,15 +32,15 @@ class Asked:
 
 
 QUESTIONS = (
-    Asked("What is the capital of Australia?", ("Canberra",)),
-    Asked("What is the chemical symbol for gold?", ("Au",)),
-    Asked("What is the capital of Turkey?", ("Ankara",)),
-    Asked("Which element has the atomic number 6?", ("carbon",)),
+    DemoQuestion("What is the capital of Australia?", ("Canberra",)),
+    DemoQuestion("What is the chemical symbol for gold?", ("Au",)),
+    DemoQuestion("What is the capital of Turkey?", ("Ankara",)),
+    DemoQuestion("Which element has the atomic number 6?", ("carbon",)),
 )
 """Chosen to show both: what a small model knows, and what it gets wrong but doubts."""
 
 
-def run(stc: STC, name: str, console: Console, questions: Sequence[Asked] = QUESTIONS) -> list[ScoredResponse]:
+def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = QUESTIONS) -> list[ScoredResponse]:
     """Ask, mark, and say what else the model considered."""
     console.print(Text(f"{name} answers. The redder a word, the less sure the model is of it.", style="bold"))
     answers = []
@@ -62,7 +62,7 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[Asked] = QUES
     return answers
 
 
-def show(asked: Asked, answer: ScoredResponse, disputes: Sequence[Dispute], console: Console) -> None:
+def show(asked: DemoQuestion, answer: ScoredResponse, disputes: Sequence[Dispute], console: Console) -> None:
     """Question, marked answer, number, and the greatest dispute in one line."""
     right = any(word.lower() in answer.text.lower() for word in asked.accepted)
     mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")

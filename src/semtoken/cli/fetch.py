@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from semtoken._quiet import quiet_libraries
 from semtoken.choices import ModelOrigin
-from semtoken.cli.console import err, out, still, tell
+from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel
@@ -46,7 +47,8 @@ def fetch(
 
     if name not in CATALOGUE:
         raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
-    still(verbose)
+    if not verbose:
+        quiet_libraries()
     entry = CATALOGUE[name]
     if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):
         accept_terms = _ask(entry)

@@ -13,7 +13,7 @@ from semtoken.cli.console import err, out, tell
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.calibration.records import Answer
+    from semtoken.calibration.records import AnswerRecord
 
 KEYS = {"y": True, "n": False}
 
@@ -55,7 +55,7 @@ def label(
     tell(f"{_progress(labels, len(order))} Saved in {target}.")
 
 
-def _labels_so_far(answers: Sequence[Answer], target: Path) -> dict[int, bool]:
+def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
     """Labels of the input, and those of an earlier run."""
     from semtoken.calibration.records import read_answers
 
@@ -70,7 +70,7 @@ def _labels_so_far(answers: Sequence[Answer], target: Path) -> dict[int, bool]:
 
 
 def _ask_all(
-    answers: Sequence[Answer], order: Sequence[int], labels: dict[int, bool], target: Path, limit: int | None
+    answers: Sequence[AnswerRecord], order: Sequence[int], labels: dict[int, bool], target: Path, limit: int | None
 ) -> None:
     from rich.prompt import Prompt
 
@@ -99,7 +99,7 @@ def _ask_all(
             _save(answers, labels, target)
 
 
-def _show(answer: Answer) -> None:
+def _show(answer: AnswerRecord) -> None:
     from rich.text import Text
 
     out.print()
@@ -109,7 +109,7 @@ def _show(answer: Answer) -> None:
         out.print(Text(f"  accepted: {visible('; '.join(map(str, answer.references)))}", style="dim"), soft_wrap=True)
 
 
-def _save(answers: Sequence[Answer], labels: Mapping[int, bool], target: Path) -> None:
+def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:
     from semtoken._files import dump_json, replacing_file
 
     with replacing_file(target) as file:
@@ -117,7 +117,7 @@ def _save(answers: Sequence[Answer], labels: Mapping[int, bool], target: Path) -
             file.write(dump_json(_record(answer, labels.get(i))) + b"\n")
 
 
-def _record(answer: Answer, correct: bool | None) -> dict[str, Any]:
+def _record(answer: AnswerRecord, correct: bool | None) -> dict[str, Any]:
     score = answer.log_score
     plain = {"log_score": None if score is None or score == float("-inf") else score}
     return {**answer.record, **plain, "correct": correct}

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken._quiet import quiet_libraries
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
-from semtoken.cli.console import out, still, tell, untrusted
+from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def lm_eval(
     from semtoken._files import check_writable, finite, replace_text
     from semtoken.integrations.lm_eval import SemtokenLM, evaluate
 
-    still(choice.verbose)
+    if not choice.verbose:
+        quiet_libraries()
     if json is not None:
         check_writable(json)
     stc = choice.load()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from semtoken._quiet import quiet_libraries
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
-from semtoken.cli.console import still
 from semtoken.cli.model_options import ModelChoice, model_options
 
 
@@ -20,6 +20,7 @@ def mcp(*, choice: ModelChoice, calibrator: CalibratorOption = None) -> None:
     """
     from semtoken.integrations.mcp import server
 
-    still(choice.verbose)
+    if not choice.verbose:
+        quiet_libraries()
     stc = choice.load()
     server(stc, choice.model, applied_to(stc, calibrator, choice.model)).run("stdio")

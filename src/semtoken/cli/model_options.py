@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from semtoken._quiet import quiet_libraries
 from semtoken.almanac import ALMANAC
 from semtoken.choices import BackendName, DType
-from semtoken.cli.console import phases, still
+from semtoken.cli.console import phases
 from semtoken.cli.models import check_there
 from semtoken.cli.options import DeviceOption, FunctionWordsOption, PresetOption, RevisionOption, VerboseOption
 from semtoken.errors import ModelError, SemtokenError
@@ -87,8 +88,8 @@ class ModelChoice:
         check_there(self.model, self.revision)
         from semtoken import STC
 
-        if self.backend == "transformers":
-            still(self.verbose)
+        if self.backend == "transformers" and not self.verbose:
+            quiet_libraries()
         with phases("clustering the vocabulary") as progress:
             try:
                 stc = STC.from_pretrained(

@@ -1,18 +1,13 @@
-"""Is there a model of this name, and what does a prompt for it look like?"""
+"""Is there a model of this name?"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from semtoken.almanac import ALMANAC as ALMANAC
-from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import ModelError
 from semtoken.models.sources import resolve
 
 HUB_TIMEOUT = 10.0
-_BARE = PromptFormat("{question}", stop_at_newline=False, normalization=None)
 
 
 def check_there(model: str, revision: str | None = None) -> None:
@@ -53,14 +48,3 @@ def _check_on_hub(model: str, revision: str | None) -> None:
         raise ModelError(
             f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})."
         ) from error
-
-
-def how_to_ask(model: str, tokenizer: Any, *, raw: bool) -> PromptFormat:
-    """The prompt format of a model: its own for the almanac, its chat template, or the paper's; `raw`: none."""
-    if raw:
-        return _BARE
-    if model == ALMANAC:
-        return replace(PROMPTS["almanac"], normalization=None)
-    if getattr(tokenizer, "chat_template", None):
-        return replace(_BARE, chat=True)
-    return replace(PROMPTS["tqa"], normalization=None)

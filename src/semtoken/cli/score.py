@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.cli.calibration_options import CalibratorOption, applied_to, calibrator_settings
 from semtoken.cli.console import counting, tell
 from semtoken.cli.executor_options import (
@@ -19,7 +20,6 @@ from semtoken.cli.executor_options import (
     ray_executor,
 )
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.models import how_to_ask
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.models import how_to_ask
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
 if TYPE_CHECKING:

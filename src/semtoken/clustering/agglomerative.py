@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from semtoken.choices import Linkage
 from semtoken.clustering import memory
-from semtoken.clustering.complete import Found, SparsePathEnds, complete_merges
+from semtoken.clustering.complete import FoundMerges, SparsePathEnds, complete_merges
 from semtoken.clustering.device import resolve, tiles_on
 from semtoken.clustering.merges import Merges
 from semtoken.clustering.monitor import Monitor
@@ -80,7 +80,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """How the memory that may be taken is shared out."""
 
     tile: int
@@ -119,7 +119,7 @@ def agglomerate(
     needed = rows.n - fewest - len(distinct.equal)
     passes: list[dict[str, float]] = []
     engine, fallback = f"no distances needed on {tiles.name}", None
-    found = Found(np.empty((0, 2), np.int64), np.empty(0, np.float32))
+    found = FoundMerges(np.empty((0, 2), np.int64), np.empty(0, np.float32))
     options: dict[str, Any] = {"late": len(distinct.zeros), "threads": threads, "monitor": monitor}
     with tiles.running():
         if needed <= 0:
@@ -151,7 +151,7 @@ def _told(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
 
 def make_plan(
     rows: Rows, linkage: Linkage, *, allowed: int, threads: int, tile: int | None, on_cpu: bool = True
-) -> Plan:
+) -> MemoryPlan:
     """Share out the memory, with smaller tiles where it is scarce.
 
     Raises
@@ -175,7 +175,7 @@ def make_plan(
     )
     # The sample is gone when pairs are kept.
     room = (min(allowed - fixed, MOST_PAIR_BYTES) + rows.n * BYTES_PER_ROW[linkage]) // BYTES_PER_PAIR
-    plan = Plan(size, fixed, room)
+    plan = MemoryPlan(size, fixed, room)
     log.info(
         "%s linkage of %d rows: %s for tiles of %d rows and %s for pairs, of %s allowed",
         linkage, rows.n, memory.gigabytes(fixed), size, memory.gigabytes(room * BYTES_PER_PAIR),
@@ -197,7 +197,7 @@ def _average(tiles: CpuTiles, distinct: Distinct) -> Rounds:
     return Rounds(WholeRows(tiles, distinct.nodes, "mean"), tiles, distinct.nodes, distinct.weight)
 
 
-def assemble(rows: Rows, distinct: Distinct, found: Found) -> Merges:
+def assemble(rows: Rows, distinct: Distinct, found: FoundMerges) -> Merges:
     """All merges in the order of their heights: equal rows, what the engine found, rows of zeros in between."""
     at = int(np.searchsorted(found.gap, np.float32(1))) if len(distinct.zeros) else len(found.gap)
     pair = np.concatenate([distinct.equal, found.pair[:at], distinct.zeros, found.pair[at:]])

@@ -48,7 +48,7 @@ CLOSE_UP_TO = {"cosine": 2.0**-10, "euclidean": 2.0**-6}
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundMerges:
     """Merges of clusters named by their lowest rows, in the order in which they are applied."""
 
     pair: NDArray[np.int64]
@@ -68,7 +68,7 @@ def complete_merges(
     room: int,
     threads: int,
     monitor: Monitor,
-) -> tuple[Found, list[dict[str, float]]]:
+) -> tuple[FoundMerges, list[dict[str, float]]]:
     """At least `needed` merges from the bottom of the dendrogram of the rows `nodes`.
 
     Parameters
@@ -96,7 +96,7 @@ def complete_merges(
     """
     cluster = np.arange(len(nodes))
     reached = np.float32(0)
-    stages: list[Found] = []
+    stages: list[FoundMerges] = []
     passes: list[dict[str, float]] = []
     width = tiles.rows.width
     least = max(FEWEST_PAIRS * len(nodes), SMALL)
@@ -121,7 +121,7 @@ def complete_merges(
     pairs = np.concatenate([s.pair for s in stages] or [np.empty((0, 2), np.int64)])
     gaps = np.concatenate([s.gap for s in stages] or [np.empty(0)])
     order = np.argsort(gaps, kind="stable")  # a pass may find a merge a little below the threshold of that before
-    return Found(pairs[order], gaps[order].astype(np.float32)), passes
+    return FoundMerges(pairs[order], gaps[order].astype(np.float32)), passes
 
 
 def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
@@ -132,7 +132,7 @@ def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
 
 def chain_merges(
     graph: Graph, exact: ExactGaps, limit: np.float32, monitor: Monitor
-) -> tuple[Found, NDArray[np.int32]]:
+) -> tuple[FoundMerges, NDArray[np.int32]]:
     """All merges that the graph of near pairs allows, in no order, and how many parts each result has.
 
     Clusters are named by their lowest parts. Whatever the errors of the gaps leave open is decided by exact ones.
@@ -159,14 +159,14 @@ def chain_merges(
             state[4] = exact.nearest(int(state[3]), before, graph, members, low)
         monitor.advance(min(1.0, float(state[1]) / (m + state[2])))
     done = int(state[2])
-    return Found(np.sort(pair[:done], axis=1), exact.heights(parts[:done], members)), size[m : m + done]
+    return FoundMerges(np.sort(pair[:done], axis=1), exact.heights(parts[:done], members)), size[m : m + done]
 
 
 def _stage(
     tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor
-) -> tuple[Found, np.float32, int]:
+) -> tuple[FoundMerges, np.float32, int]:
     """One pass and the merges it leads to, with its threshold and the number of pairs."""
-    none = Found(np.empty((0, 2), np.int64), np.empty(0))
+    none = FoundMerges(np.empty((0, 2), np.int64), np.empty(0))
     exact = ExactGaps(tiles, level, close=close)
     try:
         near = near_pairs(tiles, level, room, close=close, threads=threads, monitor=monitor, error=exact.error)
@@ -179,16 +179,16 @@ def _stage(
         found, parts = chain_merges(graph, exact, near.limit, monitor)
     order = np.lexsort((found.pair[:, 0], parts, found.gap))  # a merge stands after those it is built from
     reached = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
-    return Found(found.pair[order], found.gap[order]), reached, kept
+    return FoundMerges(found.pair[order], found.gap[order]), reached, kept
 
 
-def _named_by_row(stage: Found, level: Level) -> Found:
+def _named_by_row(stage: FoundMerges, level: Level) -> FoundMerges:
     """Name clusters by their lowest rows."""
     lowest = level.order[level.starts[:-1]]
-    return Found(lowest[stage.pair], stage.gap)
+    return FoundMerges(lowest[stage.pair], stage.gap)
 
 
-def _merge(cluster: NDArray[np.int64], stage: Found, m: int) -> NDArray[np.int64]:
+def _merge(cluster: NDArray[np.int64], stage: FoundMerges, m: int) -> NDArray[np.int64]:
     """Clusters after the merges, numbered by their lowest rows."""
     parent = np.arange(m)
     parent[stage.pair[:, 1]] = stage.pair[:, 0]

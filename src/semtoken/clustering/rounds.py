@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.complete import Found
+from semtoken.clustering.complete import FoundMerges
 from semtoken.clustering.monitor import Did, Job, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
@@ -320,7 +320,7 @@ class Rounds:
         self.slot_of[self.name] = np.arange(len(used))
 
 
-def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monitor: Monitor) -> Found:
+def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monitor: Monitor) -> FoundMerges:
     """At least the `needed` lowest merges of the dendrogram (`late` others are known to happen at gap 1)."""
     pairs: list[NDArray[np.int64]] = []
     sizes: list[Ints] = []
@@ -354,7 +354,7 @@ def rounds_merges(state: Rounds, needed: int, *, late: int, threads: int, monito
     # Merges above the lowest that is left are part of the tree, but others may come between them.
     left = state.lists.near_gap[state.used, 0]
     known_up_to = left.min() if len(left) > 1 else np.float32(np.inf)
-    return Found(found.pair[found.gap <= known_up_to], found.gap[found.gap <= known_up_to])
+    return FoundMerges(found.pair[found.gap <= known_up_to], found.gap[found.gap <= known_up_to])
 
 
 def _runs(cost: Ints, size: int) -> list[slice]:
@@ -374,9 +374,9 @@ def _smallest(values: Gaps, rank: int) -> np.float32:
     return np.float32(np.partition(values, rank - 1)[rank - 1])
 
 
-def _sorted(pairs: list[NDArray[np.int64]], gaps: list[Gaps], sizes: list[Ints]) -> Found:
+def _sorted(pairs: list[NDArray[np.int64]], gaps: list[Gaps], sizes: list[Ints]) -> FoundMerges:
     pair = np.concatenate(pairs or [np.empty((0, 2), np.int64)])
     gap = np.concatenate(gaps or [np.empty(0, np.float32)])
     size = np.concatenate(sizes or [np.empty(0, np.int64)])
     order = np.lexsort((pair[:, 0], size, gap))
-    return Found(pair[order], gap[order])
+    return FoundMerges(pair[order], gap[order])

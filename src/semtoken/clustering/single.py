@@ -13,7 +13,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.complete import Found
+from semtoken.clustering.complete import FoundMerges
 from semtoken.clustering.monitor import Monitor
 from semtoken.clustering.near import EVERYTHING, Level, distance_pass, sampled_gaps
 from semtoken.clustering.rows import compiled_loops
@@ -27,7 +27,7 @@ SAMPLED_ROWS = 512
 
 def single_merges(
     tiles: CpuTiles, nodes: NDArray[np.int64], needed: int, *, late: int, threads: int, monitor: Monitor
-) -> Found:
+) -> FoundMerges:
     """At least `needed` merges from the bottom of the dendrogram (`late` others are known to happen at gap 1)."""
     m = len(nodes)
     wanted = min(needed, m - 1)
@@ -43,7 +43,7 @@ def single_merges(
         pair = np.empty((len(forest.gap), 2), np.int64)
         compiled_loops().forest_merges(m, forest.one, forest.other, pair)
         known = forest.gap <= forest.limit  # longer edges might give way to others
-        return Found(nodes[pair][known], forest.gap[known])
+        return FoundMerges(nodes[pair][known], forest.gap[known])
 
 
 def _upper_bound(tiles: CpuTiles, level: Level, wanted: int) -> np.float32:

@@ -16,9 +16,9 @@ from contextlib import redirect_stdout, suppress
 from functools import cache
 from typing import Any
 
+from semtoken._quiet import quiet_libraries
 from semtoken._text import visible
 from semtoken.choices import Preset
-from semtoken.cli.console import still
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
@@ -57,7 +57,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         """Answer a prompt."""
         if conversation is not None and conversation.responses:
             raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
-        from semtoken.cli.models import how_to_ask
+        from semtoken.bench.prompts import how_to_ask
 
         stc = _loaded(self.name, prompt.options.preset)
         asking = how_to_ask(self.name, stc.tokenizer, raw=False)
@@ -82,7 +82,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
 def _loaded(name: str, preset: Preset) -> Any:
     from semtoken.stc import STC
 
-    still(verbose=False)
+    quiet_libraries()
     return STC.from_pretrained(name, preset=preset)
 
 

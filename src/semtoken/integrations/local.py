@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.calibration.apply import Applied
-from semtoken.cli.calibration_options import applied_to
-from semtoken.cli.models import how_to_ask
 from semtoken.errors import InvalidInput
 from semtoken.stc import STC
 from semtoken.web.serve.engine import Engine
@@ -41,7 +40,7 @@ class LocalChat:
     def load(cls, model: str = "almanac", *, calibrator: str | Path | None = None, **options: Any) -> LocalChat:
         """Load a model; options as for `STC.from_pretrained`, `calibrator` is a directory."""
         stc = STC.from_pretrained(model, **options)
-        return cls(stc, model, applied_to(stc, None if calibrator is None else Path(calibrator), model))
+        return cls(stc, model, None if calibrator is None else Applied.to_model(stc, calibrator, model))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The whole reply to a chat request.

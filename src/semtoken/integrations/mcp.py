@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from semtoken.bench.prompts import how_to_ask
 from semtoken.calibration.apply import Applied
-from semtoken.cli.models import how_to_ask
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.results import ScoredResponse

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from semtoken._inputs import whole
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
-    Answers,
     FloatArray,
+    JudgedAnswers,
     Prepared,
     evaluate,
     require_binary,
@@ -69,7 +69,7 @@ def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike,
     return Prepared(answers, weighted, "" if answers.target.size else "there is no judged answer")
 
 
-def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> Answers:
+def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> JudgedAnswers:
     score, labels = vector(confidence, "confidence"), vector(correct, "correct")
     same_length(score, labels, "confidence", "correct")
     if not ((score >= 0) & (score <= 1)).all():
@@ -77,4 +77,4 @@ def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> Answe
         raise InvalidInput(f"'confidence' must lie in [0, 1], got {bad:g}; only a probability can be calibrated.")
     judged = ~np.isnan(labels)
     require_binary(labels[judged], "correct")
-    return Answers(score[judged], labels[judged], n_left_out=int((~judged).sum()), n_non_finite=0)
+    return JudgedAnswers(score[judged], labels[judged], n_left_out=int((~judged).sum()), n_non_finite=0)

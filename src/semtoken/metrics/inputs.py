@@ -27,7 +27,7 @@ class UndefinedMetric(RuntimeWarning):
 
 
 @dataclass(frozen=True)
-class Answers:
+class JudgedAnswers:
     """The judged answers, ready to be ranked."""
 
     score: FloatArray
@@ -44,7 +44,7 @@ class Answers:
 class Prepared:
     """A metric on given answers, as a function of how often each answer counts."""
 
-    answers: Answers
+    answers: JudgedAnswers
     weighted: Callable[[FloatArray], FloatArray]
     """Multiplicities [b, n] -> the metric [b], NaN where it is undefined. Row of ones: the data as given."""
     undefined: str
@@ -78,7 +78,7 @@ def judged_answers(
     *,
     target_name: str,
     non_finite: str = "worst",
-) -> Answers:
+) -> JudgedAnswers:
     """Check the two arrays, leave out unjudged answers, give NaN and +inf the worst rank.
 
     `non_finite="lm_polygraph"` reproduces that library instead: NaN and -inf become -1e7, the MOST
@@ -100,7 +100,7 @@ def judged_answers(
     n_missing = int(missing.sum())
     if n_missing:
         logger.warning("%d of %d uncertainties are NaN or +inf (non_finite=%r)", n_missing, score.size, non_finite)
-    return Answers(score, labels, n_left_out=int((~judged).sum()), n_non_finite=n_missing)
+    return JudgedAnswers(score, labels, n_left_out=int((~judged).sum()), n_non_finite=n_missing)
 
 
 def vector(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from semtoken._inputs import one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
-    Answers,
     FloatArray,
+    JudgedAnswers,
     Prepared,
     evaluate,
     judged_answers,
@@ -260,7 +260,7 @@ def tied_groups(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[n
 
 
 def _areas(
-    answers: Answers, max_rejection: float, ties: str, random: str, weights: FloatArray
+    answers: JudgedAnswers, max_rejection: float, ties: str, random: str, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Area, oracle area and random area for every row of multiplicities."""
     quality = answers.target
@@ -319,22 +319,22 @@ def _shuffled_area(quality: FloatArray, max_rejection: float) -> float:
     return float(np.mean(areas))
 
 
-def _graded(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, non_finite: str) -> Answers:
+def _graded(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, non_finite: str) -> JudgedAnswers:
     answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
     require_within_unit(answers.target, "correct")
     return answers
 
 
-def _rescaled(answers: Answers) -> Answers | None:
+def _rescaled(answers: JudgedAnswers) -> JudgedAnswers | None:
     """Quality moved to [0, 1]; None when there is nothing to tell apart."""
     quality = answers.target
     if quality.size == 0 or quality.min() == quality.max():
         return None
     unit = (quality - quality.min()) / (quality.max() - quality.min())
-    return Answers(answers.score, unit, answers.n_left_out, answers.n_non_finite)
+    return JudgedAnswers(answers.score, unit, answers.n_left_out, answers.n_non_finite)
 
 
-def _why_auroc_is_undefined(answers: Answers) -> str:
+def _why_auroc_is_undefined(answers: JudgedAnswers) -> str:
     if answers.target.size == 0:
         return NO_ANSWER
     if answers.target.all():

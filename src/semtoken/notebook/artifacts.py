@@ -10,7 +10,7 @@ from semtoken.notebook.elements import Html, card, element, folded, joined, note
 from semtoken.view import number
 
 if TYPE_CHECKING:
-    from semtoken.bench.report.content import Report as BenchReport
+    from semtoken.bench.report.content import BenchReport
     from semtoken.bench.report.table import Entry, Table
     from semtoken.calibration.calibrator import Calibrator
     from semtoken.calibration.measures import Interval

@@ -15,7 +15,7 @@ LONGEST_CUT = 64  # characters of a token that may stand before a stop string
 
 
 @dataclass(frozen=True)
-class Piece:
+class SpelledText:
     """What a step adds to the text; a character that several steps spell belongs to the last of them."""
 
     text: str | None
@@ -26,21 +26,21 @@ class Piece:
     """It ends inside a character."""
 
 
-def pieces_of(steps: Iterable[TopStep]) -> list[Piece]:
+def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
     """What each step adds to the text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    pieces: list[Piece] = []
+    pieces: list[SpelledText] = []
     for step in steps:
         spelled = spelling(step.chosen)
         if spelled is None:
             decoder.reset()
-            pieces.append(Piece(None, _width(step.chosen)))
+            pieces.append(SpelledText(None, _width(step.chosen)))
             continue
         text = decoder.decode(spelled)
         goes_on = bool(decoder.getstate()[0])
-        pieces.append(Piece(None, len(text) + 1) if REPLACEMENT in text else Piece(text, goes_on=goes_on))
+        pieces.append(SpelledText(None, len(text) + 1) if REPLACEMENT in text else SpelledText(text, goes_on=goes_on))
     if pieces and pieces[-1].goes_on:  # engines write U+FFFD for such an end, or nothing
-        pieces[-1] = Piece(None, len(pieces[-1].text or "") + 1)
+        pieces[-1] = SpelledText(None, len(pieces[-1].text or "") + 1)
     return pieces
 
 
@@ -48,12 +48,12 @@ def _width(token: TopToken) -> float:
     return math.inf if token.text is None else len(token.text) + 1
 
 
-def joined(pieces: Iterable[Piece]) -> str:
+def joined(pieces: Iterable[SpelledText]) -> str:
     """The text of some steps; U+FFFD for what is unknown."""
     return "".join(REPLACEMENT if piece.text is None else piece.text for piece in pieces)
 
 
-def find_text(pieces: Sequence[Piece], text: str, *, last: bool = True) -> tuple[int, int] | None:
+def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) -> tuple[int, int] | None:
     """Start and end of the steps that spell a text: the last such steps, or the first.
 
     Blanks at both ends of the text may be missing, as engines strip them. Where nothing else fits, the last step may
@@ -91,7 +91,7 @@ class Matcher:
         self._end = 1 << len(target)
         self._places: dict[str, int] = {}
 
-    def starts(self, pieces: Sequence[Piece]) -> list[int]:
+    def starts(self, pieces: Sequence[SpelledText]) -> list[int]:
         """Every step from which on the pieces spell the text, and then whatever; blank ones left out."""
         found = []
         after = self._end
@@ -109,7 +109,7 @@ class Matcher:
             after = before | self._end
         return found[::-1]
 
-    def end(self, pieces: Sequence[Piece], start: int) -> int:
+    def end(self, pieces: Sequence[SpelledText], start: int) -> int:
         """One past the last step up to which the pieces from `start` spell the text."""
         end, at = start, 1
         for i in range(start, len(pieces)):
@@ -148,7 +148,7 @@ class Matcher:
         shortest = max(length - min(len(text) - 1, LONGEST_CUT), 0)
         return sum(1 << at for at in range(shortest, length) if text.startswith(self._target[at:]))
 
-    def _width(self, piece: Piece) -> int:
+    def _width(self, piece: SpelledText) -> int:
         return int(min(piece.at_most, len(self._target)))
 
 
@@ -162,7 +162,7 @@ def _shifted(places: int, by: int) -> int:
     return places
 
 
-def _from_first_byte(pieces: Sequence[Piece], start: int) -> int:
+def _from_first_byte(pieces: Sequence[SpelledText], start: int) -> int:
     """`start` moved back over the steps that begin its first character."""
     head = pieces[start].text
     unknown = head is None or not head[:1].isascii()
@@ -171,7 +171,7 @@ def _from_first_byte(pieces: Sequence[Piece], start: int) -> int:
     return start
 
 
-def _past_blanks(pieces: Sequence[Piece], end: int) -> int:
+def _past_blanks(pieces: Sequence[SpelledText], end: int) -> int:
     """`end` moved past the steps of blanks that follow."""
     while end < len(pieces) and (text := pieces[end].text) and not text.strip():
         end += 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed
-from semtoken.payloads.align import Piece, find_text, joined, pieces_of
+from semtoken.payloads.align import SpelledText, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
@@ -118,7 +118,7 @@ def divide(raw: RawChoice) -> Division:
     return _around_answer(steps, start, end, texts)
 
 
-def _from_blanks(pieces: Sequence[Piece], start: int, answer: str) -> int:
+def _from_blanks(pieces: Sequence[SpelledText], start: int, answer: str) -> int:
     """`start` moved back over the blanks that the answer begins with."""
     blanks = len(answer) - len(answer.lstrip())
     while start and (text := pieces[start - 1].text) and not text.strip() and len(text) <= blanks:

@@ -8,7 +8,7 @@ Enter by these three functions, or by `STC.disputed`.
 
 from __future__ import annotations
 
-from semtoken.probing.branches import disputed, doubtful_steps, followed, only_in_form
+from semtoken.probing.branches import disputed, doubtful_steps, only_in_form
 from semtoken.probing.choices import with_choices
 from semtoken.probing.competing import competing, competing_in_record
 from semtoken.probing.records import Competitor, Dispute
@@ -20,7 +20,6 @@ __all__ = [
     "competing_in_record",
     "disputed",
     "doubtful_steps",
-    "followed",
     "only_in_form",
     "with_choices",
 ]

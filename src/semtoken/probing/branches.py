@@ -33,12 +33,13 @@ def disputed(
     max_steps: int = MAX_STEPS,
     doubtful: float = DOUBTFUL,
     branch_tokens: int = BRANCH_TOKENS,
+    with_agreed: bool = False,
 ) -> list[Dispute]:
     """Where the model could have said something else, the greatest disagreement first.
 
     At each doubtful step the n most probable meanings are forced in turn, and the answer goes on greedily to the end
     of the phrase. Branches that have the same content words count as one. Steps whose branches all say the same are
-    left out.
+    left out unless you ask for them.
 
     Parameters
     ----------
@@ -56,24 +57,8 @@ def disputed(
         Only steps where the chosen token has less than this probability.
     branch_tokens
         Length of a branch.
-    """
-    found = followed(stc, prompt, answer, n=n, max_steps=max_steps, doubtful=doubtful, branch_tokens=branch_tokens)
-    return sorted((one for one in found if one.disagreement > 0), key=lambda one: (-one.disagreement, one.step))
-
-
-def followed(
-    stc: Any,
-    prompt: Any,
-    answer: ScoredResponse,
-    *,
-    n: int = 4,
-    max_steps: int = MAX_STEPS,
-    doubtful: float = DOUBTFUL,
-    branch_tokens: int = BRANCH_TOKENS,
-) -> list[Dispute]:
-    """Every doubtful step with its branches, in the order of the answer: those whose branches agree are there too.
-
-    Parameters are those of `disputed`, which leaves out the steps where all branches say the same.
+    with_agreed
+        Return the steps whose branches all say the same too; `only_in_form` needs them.
     """
     steps = doubtful_steps(answer, max_steps, doubtful)
     if not steps:
@@ -83,7 +68,9 @@ def followed(
     competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.clusters, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
     phrases = parts_of(answer, "phrase")
-    return [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
+    found = [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
+    wanted = [one for one in found if with_agreed or one.disagreement > 0]
+    return sorted(wanted, key=lambda one: (-one.disagreement, one.step))
 
 
 def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], agreed: float = AGREED) -> bool:
@@ -99,7 +86,7 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], a
     answer
         The answer.
     found
-        Its steps by `followed`.
+        Its steps, by `disputed(..., with_agreed=True)`.
     agreed
         Share of the probability, in [0, 1].
     """

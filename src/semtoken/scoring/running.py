@@ -20,7 +20,7 @@ from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
 
 
-class Step(Protocol):
+class TakenStep(Protocol):
     """What a running answer must know of a step."""
 
     @property
@@ -52,7 +52,7 @@ class OpenStep:
 if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.10 has none of its own
 
-S = TypeVar("S", bound=Step)
+S = TypeVar("S", bound=TakenStep)
 O = TypeVar("O", bound=OpenStep)  # noqa: E741
 
 

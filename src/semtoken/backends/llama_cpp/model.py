@@ -17,7 +17,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, log_normalizers
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
@@ -195,7 +195,9 @@ class LlamaCppBackend:
             stopped = ended or ends or (text is not None and text.stopped)
             if stopped or len(ids) >= limit:
                 break
-        return self._finish(answer, Completion(ids, truncated=not stopped), observers)
+        completion = Completion(ids, truncated=not stopped)
+        finish(answer, completion, observers)
+        return completion
 
     @cached_property
     def _newlines(self) -> set[int]:
@@ -206,11 +208,6 @@ class LlamaCppBackend:
         step = Step([answer], [token], self.model.n_vocab(), self._logits()[None], [0], ends=[ends])
         ended = {stopped for observer in observers for stopped in observer.observe(step) or ()}
         return answer in ended
-
-    def _finish(self, answer: int, completion: Completion, observers: Sequence[Observer]) -> Completion:
-        for observer in observers:
-            observer.finish(answer, completion)
-        return completion
 
     def read(
         self,
@@ -237,7 +234,7 @@ class LlamaCppBackend:
                 self._show(number, token, observers)
                 if step + 1 < len(reply):
                     self.model.eval([token])
-            self._finish(number, Completion(reply, truncated=None), observers)
+            finish(number, Completion(reply, truncated=None), observers)
 
     def next_log_probs(
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8

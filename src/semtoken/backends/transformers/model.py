@@ -25,7 +25,7 @@ from semtoken.backends.prompts import (
 )
 from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
 from semtoken.backends.transformers.draws import Sampling
-from semtoken.backends.transformers.observe import Row, StepWatch, middle_layer
+from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
@@ -184,15 +184,15 @@ class TransformersBackend:
             members = groups[length]
             yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
 
-    def _row(self, answer: int, decoding: Decoding) -> Row:
+    def _row(self, answer: int, decoding: Decoding) -> BatchRow:
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
-        return Row(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
+        return BatchRow(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
 
     def _generate(
         self,
         prompts: list[list[int]],
         decodings: list[Decoding],
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         watch: StepWatch,
         prefix: SharedPrefix | None,
     ) -> None:
@@ -241,7 +241,7 @@ class TransformersBackend:
         if options.get("assistant_model") is not None or options.get("prompt_lookup_num_tokens"):
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
 
-    def _options(self, decoding: Decoding, rows: Sequence[Row]) -> dict[str, Any]:
+    def _options(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         """Keyword arguments of transformers' `generate`."""
         given = {name: value for name, value in decoding.options.items() if name != "stopping_criteria"}
         options: dict[str, Any] = {"do_sample": False} | given

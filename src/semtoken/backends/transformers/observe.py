@@ -63,7 +63,7 @@ def middle_layer(model: Any) -> Any:
 
 
 @dataclass(eq=False)
-class Row:
+class BatchRow:
     """One row of a batch: an answer that is being written."""
 
     answer: int
@@ -106,7 +106,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
     def __init__(
         self,
         vocabulary: Vocabulary,
-        rows: Sequence[Row],
+        rows: Sequence[BatchRow],
         observers: Sequence[Observer],
         criteria: Sequence[Any] = (),
     ) -> None:

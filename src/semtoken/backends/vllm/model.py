@@ -11,7 +11,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
@@ -158,7 +158,7 @@ class VLLMBackend:
                 completion = Completion([int(t) for t in answer.token_ids], answer.finish_reason == "length")
                 stopped = not completion.truncated and not isinstance(answer.stop_reason, str)
                 self._show(i, completion.token_ids, answer.logprobs, 0, observers, whole=best is None, stopped=stopped)
-                self._finish(i, completion, observers)
+                finish(i, completion, observers)
                 completions.append(completion)
         return completions
 
@@ -230,10 +230,6 @@ class VLLMBackend:
         for observer in observers:
             observer.observe(step)
 
-    def _finish(self, answer: int, completion: Completion, observers: Sequence[Observer]) -> None:
-        for observer in observers:
-            observer.finish(answer, completion)
-
     def read(
         self,
         prompts: Sequence[Prompt],
@@ -267,7 +263,7 @@ class VLLMBackend:
             for i, output in zip(read, outputs, strict=True):
                 self._show(i, answers[i], output.prompt_logprobs, len(encoded[i]), observers, whole=False)
         for i, ids in enumerate(answers):
-            self._finish(i, Completion(ids, truncated=None), observers)
+            finish(i, Completion(ids, truncated=None), observers)
 
     def _rows(self, prompts: list[list[int]], answers: list[list[int]]) -> Iterator[Step]:
         """Step after step of each answer."""

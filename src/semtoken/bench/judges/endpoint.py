@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from semtoken import cluster_cache
 from semtoken._extras import require
-from semtoken.bench.judges.replies import Reply, Usage, opened
+from semtoken.bench.judges.replies import JudgeReply, Usage, opened
 from semtoken.errors import BackendError, InvalidInput
 
 OPENAI = "https://api.openai.com/v1"
@@ -33,7 +33,7 @@ _HOPELESS = (401, 403, 404)
 class Replies:
     """What became of some requests."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[JudgeReply, ...]
     """One for each request, in their order."""
     spent: Usage
     """Of the replies that were not on disk."""
@@ -110,7 +110,7 @@ class Endpoint:
             missing = {key: request for key, request in zip(keys, requests, strict=True) if key not in replies}
             on_reply(len(replies))
 
-            def keep(key: str, reply: Reply) -> None:
+            def keep(key: str, reply: JudgeReply) -> None:
                 kept.write(key, reply)
                 replies[key] = reply
                 on_reply(len(replies))
@@ -149,7 +149,7 @@ class _Asking:
     """One round of requests."""
 
     endpoint: Endpoint
-    keep: Callable[[str, Reply], None]
+    keep: Callable[[str, JudgeReply], None]
     failures: list[str] = field(default_factory=list)
     kept: int = 0
     in_a_row: int = 0
@@ -211,7 +211,7 @@ class _Asking:
         self.failures.append(text[:400])
 
 
-async def _asked(client: Any, request: Mapping[str, Any], key: str | None) -> Reply:
+async def _asked(client: Any, request: Mapping[str, Any], key: str | None) -> JudgeReply:
     """One reply. What a content filter stops is a reply without text: to ask again would change nothing."""
     openai = require("openai", extra="bench")
     named = ("model", "messages")
@@ -221,11 +221,11 @@ async def _asked(client: Any, request: Mapping[str, Any], key: str | None) -> Re
     except openai.BadRequestError as error:
         if error.code != "content_filter":
             raise
-        return Reply("", Usage(replies=1))
+        return JudgeReply("", Usage(replies=1))
     choices = getattr(completion, "choices", None)
     if not choices or choices[0].message is None:
         raise BackendError(f"A reply without an answer came: {str(completion)[:200]}.")
-    return Reply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
+    return JudgeReply(_without(key, choices[0].message.content or ""), _usage(completion.usage))
 
 
 def _usage(usage: Any) -> Usage:

@@ -37,7 +37,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Reply:
+class JudgeReply:
     """What the endpoint said."""
 
     text: str
@@ -54,12 +54,12 @@ class KeptReplies:
     def __contains__(self, key: str) -> bool:
         return key in self.disk
 
-    def read(self, key: str) -> Reply:
+    def read(self, key: str) -> JudgeReply:
         """The reply to the request with this hash."""
         record = self.disk[key]
-        return Reply(record["text"], Usage(**record["usage"]))
+        return JudgeReply(record["text"], Usage(**record["usage"]))
 
-    def write(self, key: str, reply: Reply) -> None:
+    def write(self, key: str, reply: JudgeReply) -> None:
         """Keep a reply."""
         self.disk.set(key, asdict(reply), retry=True)
 

@@ -58,7 +58,7 @@ class Section:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class BenchReport:
     """Everything that is written."""
 
     title: str
@@ -77,7 +77,7 @@ class Report:
     """See `semtoken.bench.answers_table`."""
 
     def __repr__(self) -> str:
-        return f"Report({self.title}: {self.subtitle})"
+        return f"BenchReport({self.title}: {self.subtitle})"
 
     def _repr_html_(self) -> str:
         from semtoken.notebook.artifacts import bench_report_card
@@ -104,7 +104,7 @@ def build_report(
     texts: bool = True,
     calibrator: Calibrator | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> BenchReport:
     """Measure a run and put it into tables, figures and sentences.
 
     Parameters
@@ -162,7 +162,7 @@ def build_report(
         lines = (*beside.summary, *beside.caveats)
         sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))
-    return Report(
+    return BenchReport(
         title=f"Benchmark run {results.path.resolve().name}",
         subtitle=_subtitle(cells, used),
         opening=opening(cells),

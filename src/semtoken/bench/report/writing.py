@@ -11,7 +11,7 @@ from typing import Any
 from semtoken._extras import require
 from semtoken._files import replacing_folder
 from semtoken.bench.answers_table import FILE as ANSWERS
-from semtoken.bench.report.content import Report, Section
+from semtoken.bench.report.content import BenchReport, Section
 from semtoken.bench.report.latex import latex_document, latex_table
 from semtoken.bench.report.markdown import escaped, markdown_table
 from semtoken.errors import InvalidInput
@@ -20,7 +20,7 @@ FORMAT = "semtoken.report"
 INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"
 
 
-def write_report(report: Report, folder: str | Path) -> Path:
+def write_report(report: BenchReport, folder: str | Path) -> Path:
     """Write all files of a report; returns the page.
 
     Parameters
@@ -71,7 +71,7 @@ def _former_files(target: Path) -> set[str]:
     return {str(name) for name in index["files"]} if known else set()
 
 
-def _files(report: Report) -> Iterator[tuple[str, bytes]]:
+def _files(report: BenchReport) -> Iterator[tuple[str, bytes]]:
     """Name and content of each."""
     yield PAGE, html_page(report).encode()
     yield MARKDOWN, markdown_text(report).encode()
@@ -87,7 +87,7 @@ def _files(report: Report) -> Iterator[tuple[str, bytes]]:
         yield f"figures/{plot.name}.svg", plot.svg
 
 
-def markdown_text(report: Report) -> str:
+def markdown_text(report: BenchReport) -> str:
     """The whole report as Markdown; figures are links to the files beside it."""
     parts = [f"# {escaped(report.title)}", f"**{escaped(report.opening)}**", escaped(report.subtitle)]
     parts += [part for section in report.sections for part in _markdown_parts(section)]
@@ -111,7 +111,7 @@ def _code_block(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def html_page(report: Report) -> str:
+def html_page(report: BenchReport) -> str:
     """The whole report as one page that asks for nothing else: styles and figures are in it, all text is escaped."""
     jinja2 = require("jinja2", extra="bench")
     environment = jinja2.Environment(

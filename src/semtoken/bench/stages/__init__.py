@@ -1,7 +1,7 @@
 """What computes the files of a run: one work for each pass over the questions of a model and a data set.
 
-A `Work` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it makes
-the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
+A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
+makes the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
 
 ========================================== ===========================================================================
 work                                       steps
@@ -18,6 +18,6 @@ judge:NAME                                 of the same name
 
 from __future__ import annotations
 
-from semtoken.bench.stages.work import Work
+from semtoken.bench.stages.work import CellWork
 
-__all__ = ["Work"]
+__all__ = ["CellWork"]

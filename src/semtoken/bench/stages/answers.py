@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.backends.prompts import Prompt
-from semtoken.bench.answering import Answering
+from semtoken.bench.answering import RunAnswerer
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
-from semtoken.bench.plan import Step, clustering_of
+from semtoken.bench.plan import PlannedStep, clustering_of
 from semtoken.bench.records import columns_of, table_of
-from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.clusters import TokenClusters
 from semtoken.generation import Generation
 from semtoken.scoring.rules import ScoringRules
@@ -27,7 +27,7 @@ from semtoken.statistics.steps import STEP
 Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
 
 
-def _backend(context: Context) -> Answering:
+def _backend(context: Context) -> RunAnswerer:
     return context.models.answering(context.cell.model)
 
 
@@ -45,7 +45,7 @@ def samples(context: Context) -> Recorder:
 def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
     """One row of the named fields for each answer."""
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded]:
         timings = Timings()
         found = generate(part.prompts, decoding, timings, context.answered)
         fields = [{name: getattr(one, name) for name in columns} for one in found]
@@ -58,7 +58,7 @@ def p_true(context: Context) -> Recorder:
     """What the model says when it is asked whether its answer is true."""
     backend = _backend(context)
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded]:
         timings = Timings()
         questions = [question.question for question in part.questions]
         texts = [one.text for one in part.generations]
@@ -79,7 +79,7 @@ def clustered(context: Context) -> Recorder:
     backend = _backend(context)
     scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded]:
         timings = Timings()
         scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [one.token_ids for one in part.generations]
@@ -100,7 +100,7 @@ def clustered(context: Context) -> Recorder:
 _ROW_MEANS = f"{PREFIX}{ROW_MEANS}"
 
 
-def _row_means(context: Context, part: Part, step: Step) -> Recorded:
+def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> Recorded:
     """The control that needs no pass of the model."""
     clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
     fields = []

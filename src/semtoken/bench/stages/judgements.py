@@ -10,7 +10,7 @@ from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.records import Judged, correctness
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import judge_name
-from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 
 CORRECT = "correct"
 
@@ -20,7 +20,7 @@ def recorder(name: str, context: Context) -> Recorder:
     choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
     judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded]:
         pyarrow = require("pyarrow", extra="bench")
         items = [Judged(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)]
         before = judge.relied_on if isinstance(judge, LLMJudge) else None

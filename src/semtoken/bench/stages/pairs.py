@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semtoken.bench.records import table_of
-from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder
+from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.statistics import Timings, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.steps import RecordingStep, Tokens
@@ -21,7 +21,7 @@ def recorder(step: RecordingStep, context: Context) -> Recorder:
     tokenizer = models.tokenizer(context.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
-    def record(part: Part) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded]:
         timings = Timings()
         generations = part.generations
         with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own

@@ -13,7 +13,7 @@ from semtoken.almanac import Question
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, Step
+from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.prompts import PromptFormat
 from semtoken.bench.records import generations_of
 from semtoken.bench.settings import RunSettings
@@ -43,18 +43,18 @@ class Context:
             batch_size=self.models.choice(self.cell.model).batch_size,
         )
 
-    def read(self, step: Step, shard: int) -> Shard | None:
+    def read(self, step: PlannedStep, shard: int) -> Shard | None:
         """A shard of a step, if it is there."""
         return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardInputs:
     """The questions of one shard with what earlier steps recorded of them."""
 
     context: Context
     shard: int
-    missing: tuple[Step, ...]
+    missing: tuple[PlannedStep, ...]
     """Steps whose records are wanted, each key once."""
 
     @cached_property
@@ -101,7 +101,7 @@ def _gone(path: Path) -> InvalidInput:
 class Recorded:
     """The records of one step."""
 
-    step: Step
+    step: PlannedStep
     table: Any
     """`pyarrow.Table`, one row a question."""
     seconds: Mapping[str, float]
@@ -114,11 +114,11 @@ class Recorded:
 class Unrecorded:
     """One of several steps of a work could not be recorded; the others go on."""
 
-    step: Step
+    step: PlannedStep
     reason: str
 
 
-Recorder: TypeAlias = Callable[[Part], Iterator[Recorded | Unrecorded]]
+Recorder: TypeAlias = Callable[[ShardInputs], Iterator[Recorded | Unrecorded]]
 """Records what is missing of one shard; each step is written as soon as it comes."""
 
 

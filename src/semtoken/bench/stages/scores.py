@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken._extras import require
-from semtoken.bench.stages.parts import Context, Part, Recorded, Recorder, Unrecorded
+from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
 from semtoken.errors import SemtokenError
 from semtoken.generation import Generation
 from semtoken.methods import score
@@ -28,7 +28,7 @@ def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[Float
 def recorder(context: Context) -> Recorder:
     """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
 
-    def record(part: Part) -> Iterator[Recorded | Unrecorded]:
+    def record(part: ShardInputs) -> Iterator[Recorded | Unrecorded]:
         pyarrow = require("pyarrow", extra="bench")
         generations = part.generations
         for step in part.missing:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semtoken.bench.models import Models
-from semtoken.bench.plan import CellPlan, Step
+from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.stages.parts import Context, Part, Recorder, Unrecorded
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, Unrecorded
 from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
 from semtoken.statistics.steps import STEP
 
 
 @dataclass(frozen=True)
-class Work:
+class CellWork:
     """The steps of one cell that share a pass over its questions."""
 
     run: Path
@@ -23,7 +23,7 @@ class Work:
     cell: CellPlan
     name: str
     """See `semtoken.bench.stages`."""
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     """What it is to compute, of the steps of that name."""
 
     @property
@@ -31,7 +31,7 @@ class Work:
         """For people."""
         return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
 
-    def missing(self, shard: int) -> tuple[Step, ...]:
+    def missing(self, shard: int) -> tuple[PlannedStep, ...]:
         """Steps whose file of a shard is not there or not whole, each key once."""
         by_key = {step.key: step for step in reversed(self.steps)}
         rows = self.cell.rows(shard)
@@ -39,7 +39,7 @@ class Work:
             step for step in reversed(by_key.values()) if not is_shard(step.folder(self.run), shard, step.key, rows)
         )
 
-    def resolved(self) -> Work:
+    def resolved(self) -> CellWork:
         """The same with an absolute path of the run."""
         return replace(self, run=self.run.resolve())
 
@@ -69,7 +69,7 @@ class Work:
             missing = self.missing(shard)
             if not missing:
                 return
-            for found in record(Part(context, shard, missing)):
+            for found in record(ShardInputs(context, shard, missing)):
                 folder = found.step.folder(self.run)
                 if isinstance(found, Unrecorded):
                     write_json(problem_path(folder, shard), {"reason": found.reason})

@@ -7,7 +7,7 @@ A `Shape` detects its replies, writes the request that asks for them, and reads 
 
 from __future__ import annotations
 
-from semtoken.payloads.formats.base import Delta, Question, Shape
+from semtoken.payloads.formats.base import Delta, ProbeQuestion, Shape
 from semtoken.payloads.formats.registry import FORMATS, SHAPES, Format
 
-__all__ = ["FORMATS", "SHAPES", "Delta", "Format", "Question", "Shape"]
+__all__ = ["FORMATS", "SHAPES", "Delta", "Format", "ProbeQuestion", "Shape"]

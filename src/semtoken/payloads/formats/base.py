@@ -19,7 +19,7 @@ Engine = Literal["openai", "vllm", "sglang", "llama-cpp", "llama-cpp-python"]
 
 
 @dataclass(frozen=True)
-class Question:
+class ProbeQuestion:
     """What a request asks a server for."""
 
     prompt: str
@@ -138,7 +138,7 @@ class Shape:
         raise NotImplementedError
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """The body of a request that asks in this shape, without the model's name."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.values import as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, Shape, index_of
+from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape, index_of
 from semtoken.payloads.segments import RawChoice
 from semtoken.results import Distribution
 
@@ -40,7 +40,7 @@ class LlamaCppCompletion(Shape):
         return "content" in chunk and "stop" in chunk
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
         body: dict[str, Any] = {"prompt": question.prompt, "n_predict": question.max_tokens}
         if question.temperature is not None:

@@ -9,7 +9,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.values import as_id, as_list, as_object, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, end_of, ids_of
+from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, end_of, ids_of
 from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
 
 TEXT_FIELDS: Mapping[str, SegmentKind] = {
@@ -51,7 +51,7 @@ class OpenAIChat(Choices):
         return bool(choices) and "delta" in first_choice(choices or ())
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one message."""
         body: dict[str, Any] = {"messages": [{"role": "user", "content": question.prompt}]}
         body["max_tokens"] = question.max_tokens

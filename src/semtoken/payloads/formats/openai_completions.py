@@ -10,7 +10,7 @@ from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.values import as_id, as_object, optional, text_or_empty
 from semtoken.payloads.align import joined, pieces_of
-from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, end_of, ids_of
+from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, end_of, ids_of
 from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
 from semtoken.payloads.segments import RawChoice
 
@@ -51,7 +51,7 @@ class OpenAICompletions(Choices):
         return "text" in first_choice(choices_of([chunk]) or ())
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
         body: dict[str, Any] = {"prompt": question.prompt, "max_tokens": question.max_tokens}
         return body if question.top is None else body | {"logprobs": question.top}

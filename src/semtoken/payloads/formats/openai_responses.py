@@ -10,7 +10,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import ChoiceSum, Delta, Engine, Question, Reply, Shape, only
+from semtoken.payloads.formats.base import ChoiceSum, Delta, Engine, ProbeQuestion, Reply, Shape, only
 from semtoken.payloads.formats.openai_chat import call_of
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
 from semtoken.payloads.segments import RawChoice
@@ -60,7 +60,7 @@ class OpenAIResponses(Shape):
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one input."""
         body: dict[str, Any] = {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
         if question.top is None:

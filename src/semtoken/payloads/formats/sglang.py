@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_triples
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, Question, Reply, Shape, index_of
+from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape, index_of
 from semtoken.payloads.segments import RawChoice
 
 LISTS = ("output_token_logprobs", "output_top_logprobs")
@@ -49,7 +49,7 @@ class SGLangGenerate(Shape):
         return "meta_info" in chunk
 
     @classmethod
-    def body(cls, question: Question) -> dict[str, Any]:
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
         sampling: dict[str, Any] = {"max_new_tokens": question.max_tokens}
         if question.temperature is not None:

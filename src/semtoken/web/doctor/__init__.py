@@ -11,6 +11,6 @@ Enter by `semtoken doctor` or `examine(base_url)`.
 from __future__ import annotations
 
 from semtoken.web.doctor.examination import examine
-from semtoken.web.doctor.records import Diagnosis, Verdict
+from semtoken.web.doctor.records import Diagnosis, Finding
 
-__all__ = ["Diagnosis", "Verdict", "examine"]
+__all__ = ["Diagnosis", "Finding", "examine"]

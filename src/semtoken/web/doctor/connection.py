@@ -20,7 +20,7 @@ MISSING_PAGE = (404, 405, 501)
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpReply:
     """What came back."""
 
     status: int
@@ -108,21 +108,21 @@ class Connection:
         """The address without `/v1`, where engines have pages of their own."""
         return self.base_url.removesuffix("/v1")
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> HttpReply:
         """The answer to a GET of a path below `base_url`."""
         return self._answer("GET", self.base_url + path, None)
 
-    def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> Answer:
+    def post(self, path: str, body: Mapping[str, Any], *, at_root: bool = False) -> HttpReply:
         """The answer to a POST of JSON; `at_root`: of a page of the engine's own."""
         return self._answer("POST", (self.root if at_root else self.base_url) + path, body)
 
-    def stream(self, path: str, body: Mapping[str, Any]) -> tuple[Answer, list[bytes]]:
+    def stream(self, path: str, body: Mapping[str, Any]) -> tuple[HttpReply, list[bytes]]:
         """The same, with the pieces in which the body came."""
         with self._failures_told(), self._opened("POST", self.base_url + path, body) as reply:
             pieces = list(self._pieces(reply))
         return self._shown(reply.status_code, b"".join(pieces)), pieces
 
-    def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> Answer:
+    def _answer(self, method: str, url: str, body: Mapping[str, Any] | None) -> HttpReply:
         with self._failures_told(), self._opened(method, url, body) as reply:
             return self._shown(reply.status_code, b"".join(self._pieces(reply)))
 
@@ -137,9 +137,9 @@ class Connection:
                 raise BackendError(f"{self.base_url} sent more than {LONGEST_REPLY // 2**20} MiB for one short reply.")
             yield piece
 
-    def _shown(self, status: int, body: bytes) -> Answer:
+    def _shown(self, status: int, body: bytes) -> HttpReply:
         """An answer in which the key does not stand, whatever the server sends back."""
-        return Answer(status, body.replace(self._key.encode(), b"[key]") if self._key else body)
+        return HttpReply(status, body.replace(self._key.encode(), b"[key]") if self._key else body)
 
     @contextmanager
     def _failures_told(self) -> Iterator[None]:

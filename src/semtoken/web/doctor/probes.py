@@ -10,12 +10,12 @@ from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
-from semtoken.payloads.formats import Question, Shape
+from semtoken.payloads.formats import ProbeQuestion, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
 from semtoken.vocabulary import Vocabulary
-from semtoken.web.doctor.records import Page, Streaming, Tokenizer, Tokens, Trial, Tried
-from semtoken.web.doctor.requests import Asker, Reply
+from semtoken.web.doctor.records import Page, Streaming, Tokenizer, TokenNaming, Trial, Tried
+from semtoken.web.doctor.requests import Asker, ProbeReply
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
@@ -30,7 +30,7 @@ ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"r
 
 def look_at(asker: Asker, shape: type[Shape]) -> Page:
     """Whether a page answers, and how many log-probabilities a token it gives."""
-    plain = asker.ask(shape, Question(SHORT_PROMPT))
+    plain = asker.ask(shape, ProbeQuestion(SHORT_PROMPT))
     if plain.payload is None:
         reason = "no such endpoint" if plain.answer.missing else plain.reason
         return Page(shape.name, shape.path, answers=False, reason=reason)
@@ -39,7 +39,7 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
 
 
 def _tried(asker: Asker, shape: type[Shape], top: int) -> Tried:
-    reply = asker.ask(shape, Question(SHORT_PROMPT, top=top))
+    reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top))
     if reply.payload is None:
         return Tried(top, None, reply.reason)
     return Tried(top, max((len(step.top) for step in reply.steps), default=0))
@@ -66,19 +66,19 @@ def find_most(trying: Callable[[int], Tried]) -> Iterable[Tried]:
         good, bad = (middle.asked, bad) if middle.given else (good, middle.asked)
 
 
-def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Tokens, Reply]:
+def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
     """How tokens are named; the reply with the most names."""
-    question = Question(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
+    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
     plain = asker.ask(shape, question)
     named = [token for step in plain.steps for token in (step.chosen, *step.top)]
     spelled = any(token.bytes is not None for token in named)
     if named and all(token.id is not None for token in named):
-        return Tokens(spelled, "always"), plain
+        return TokenNaming(spelled, "always"), plain
     for fields in ID_FIELDS:
-        reply = asker.ask(shape, Question(question.prompt, 24, question.top, 0.0, fields))
+        reply = asker.ask(shape, ProbeQuestion(question.prompt, 24, question.top, 0.0, fields))
         if reply.steps and all(step.chosen.id is not None for step in reply.steps):
-            return Tokens(spelled, "on request", tuple(fields)), plain
-    return Tokens(spelled, None), plain
+            return TokenNaming(spelled, "on request", tuple(fields)), plain
+    return TokenNaming(spelled, None), plain
 
 
 def only_zeros(steps: Sequence[TopStep]) -> bool:
@@ -97,7 +97,7 @@ def asked_for(page: Page) -> int:
 def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
     """Whether the log-probabilities follow the temperature, seen at the first token after one prompt."""
     replies = [
-        asker.ask(shape, Question(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
+        asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
         for temperature in (1.0, 0.5)
     ]
     if not asker.takes_temperature:
@@ -134,7 +134,7 @@ def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]
 
 def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
     """Whether streams come, with log-probabilities, with all of them."""
-    question = Question(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
+    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
     streamed = asker.stream(shape, question)
     if streamed.payload is None:
         return Streaming(False, reason=streamed.reason)
@@ -147,12 +147,12 @@ def look_at_prompt_log_probs(asker: Asker, answers: bool) -> tuple[str, ...]:
     if not answers:
         return ()
     found = []
-    echoed = asker.ask(OpenAICompletions, Question(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
+    echoed = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
     lists = _first_choice(echoed).get("logprobs")
     numbers = lists.get("token_logprobs") if isinstance(lists, dict) else None
     if isinstance(numbers, list) and len(numbers) > 2:
         found.append("echo")
-    asked = asker.ask(OpenAICompletions, Question(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
+    asked = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
     if _first_choice(asked).get("prompt_logprobs"):
         found.append("prompt_logprobs")
     return tuple(found)
@@ -171,7 +171,7 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 
 
 def try_prompts(
-    asker: Asker, page: Page, shape: type[Shape], tokens: Tokens, clusters: TokenClusters
+    asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, clusters: TokenClusters
 ) -> tuple[list[Trial], list[TopStep]]:
     """Scores of a few answers, and all their steps."""
     trials: list[Trial] = []
@@ -179,13 +179,13 @@ def try_prompts(
     fields = dict.fromkeys(tokens.id_fields, True)
     for prompt in TRIAL_PROMPTS:
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
-        reply = asker.ask(shape, Question(asked, 24, asked_for(page), 0.0, fields))
+        reply = asker.ask(shape, ProbeQuestion(asked, 24, asked_for(page), 0.0, fields))
         steps += reply.steps
         trials.append(_trial(prompt, reply, clusters))
     return trials, steps
 
 
-def _trial(prompt: str, reply: Reply, clusters: TokenClusters) -> Trial:
+def _trial(prompt: str, reply: ProbeReply, clusters: TokenClusters) -> Trial:
     if reply.payload is None:
         return Trial(prompt, reason=reply.reason)
     try:

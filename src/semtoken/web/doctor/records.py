@@ -49,7 +49,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenNaming:
     """How tokens are named."""
 
     bytes: bool
@@ -103,7 +103,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Finding:
     """What follows for semtoken."""
 
     level: Level
@@ -121,7 +121,7 @@ class Diagnosis:
     pages: tuple[Page, ...]
     best: str | None
     """Name of the page that serves semtoken best, None if none does."""
-    tokens: Tokens | None
+    tokens: TokenNaming | None
     only_zeros: bool
     """Every token of an answer is said to be certain."""
     distribution: Distribution
@@ -134,7 +134,7 @@ class Diagnosis:
     trials: tuple[Trial, ...]
     requests: int
     """How many were sent."""
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[Finding, ...] = ()
 
     @property
     def usable(self) -> bool:

@@ -9,17 +9,17 @@ from typing import Any
 from semtoken.engine_tokens import TopStep
 from semtoken.errors import SemtokenError
 from semtoken.payloads import Payload, PayloadStream, read_payload
-from semtoken.payloads.formats import Question, Shape
-from semtoken.web.doctor.connection import Answer, Connection
+from semtoken.payloads.formats import ProbeQuestion, Shape
+from semtoken.web.doctor.connection import Connection, HttpReply
 
 REFUSALS = (400, 422)
 
 
 @dataclass(frozen=True)
-class Reply:
+class ProbeReply:
     """What came: read, or the reason why not."""
 
-    answer: Answer
+    answer: HttpReply
     payload: Payload | None
     reason: str | None = None
 
@@ -40,7 +40,7 @@ class Asker:
         self.requests = 0
         self._renamed: dict[str, str | None] = {}
 
-    def ask(self, shape: type[Shape], question: Question) -> Reply:
+    def ask(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """The reply to a question.
 
         Raises
@@ -55,22 +55,22 @@ class Asker:
             if not self._learns(answer, body):
                 return _read(answer, question.temperature)
 
-    def stream(self, shape: type[Shape], question: Question) -> Reply:
+    def stream(self, shape: type[Shape], question: ProbeQuestion) -> ProbeReply:
         """The reply to a question, streamed."""
         body = self._taken(self._body(shape, question)) | {"stream": True}
         self.requests += 1
         answer, pieces = self.connection.stream(shape.path, body)
         if not answer.ok:
-            return Reply(answer, None, answer.reason)
+            return ProbeReply(answer, None, answer.reason)
         stream = PayloadStream(temperature=question.temperature)
         try:
             for piece in pieces:
                 stream.feed(piece)
-            return Reply(answer, stream.finish())
+            return ProbeReply(answer, stream.finish())
         except SemtokenError as error:
-            return Reply(answer, None, str(error))
+            return ProbeReply(answer, None, str(error))
 
-    def _body(self, shape: type[Shape], question: Question) -> dict[str, Any]:
+    def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
         body = shape.body(question) | dict(question.extra)
         if shape.below_v1:
             body["model"] = self.model
@@ -83,7 +83,7 @@ class Asker:
         names = {name: self._renamed.get(name, name) for name in body}
         return {new: body[name] for name, new in names.items() if new is not None}
 
-    def _learns(self, answer: Answer, body: Mapping[str, Any]) -> bool:
+    def _learns(self, answer: HttpReply, body: Mapping[str, Any]) -> bool:
         """Whether a refusal names a field that can be left out or spelled otherwise."""
         if answer.status not in REFUSALS:
             return False
@@ -103,10 +103,10 @@ class Asker:
         return "temperature" not in self._renamed
 
 
-def _read(answer: Answer, temperature: float | None) -> Reply:
+def _read(answer: HttpReply, temperature: float | None) -> ProbeReply:
     if not answer.ok:
-        return Reply(answer, None, answer.reason)
+        return ProbeReply(answer, None, answer.reason)
     try:
-        return Reply(answer, read_payload(answer.body, temperature=temperature))
+        return ProbeReply(answer, read_payload(answer.body, temperature=temperature))
     except SemtokenError as error:
-        return Reply(answer, None, str(error))
+        return ProbeReply(answer, None, str(error))

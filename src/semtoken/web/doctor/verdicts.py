@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from semtoken.view import number
-from semtoken.web.doctor.records import Diagnosis, Level, Page, Verdict
+from semtoken.web.doctor.records import Diagnosis, Finding, Level, Page
 
 FEW = 20  # log-probabilities a token below which intervals are wide
 WIDE = 0.2
@@ -29,7 +29,7 @@ NO_NAMES = (
 )
 
 
-def verdicts(found: Diagnosis) -> tuple[Verdict, ...]:
+def verdicts(found: Diagnosis) -> tuple[Finding, ...]:
     """One sentence each, what matters most first."""
     best = found.page(found.best)
     if best is None:
@@ -41,106 +41,106 @@ def verdicts(found: Diagnosis) -> tuple[Verdict, ...]:
     )
 
 
-def _without_log_probs(found: Diagnosis) -> Iterator[Verdict]:
+def _without_log_probs(found: Diagnosis) -> Iterator[Finding]:
     if not any(page.answers for page in found.pages):
         told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
-        yield Verdict("bad", f"No endpoint of this address answers for the model {found.model!r} ({told}).")
+        yield Finding("bad", f"No endpoint of this address answers for the model {found.model!r} ({told}).")
         return
     yield from _silence(found, "bad")
     for page in found.pages:
         if page.answers and not page.silent:
             reasons = [one.reason for one in page.tried if one.reason]
             told = f" ({reasons[0]})" if reasons else ""
-            yield Verdict("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
-    yield Verdict("bad", NOTHING)
+            yield Finding("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
+    yield Finding("bad", NOTHING)
 
 
-def _counts(best: Page, found: Diagnosis) -> Iterator[Verdict]:
+def _counts(best: Page, found: Diagnosis) -> Iterator[Finding]:
     number = f"{best.most:,} log-probabilities a token"
     whole = any(one.asked == -1 and one.given for one in best.tried)
     said = f"{best.path} gives {number}" + (", the whole vocabulary if asked for -1" if whole else "")
     if best.most >= FEW:
-        yield Verdict("good", f"{said}: semtoken can score its answers, with an interval.")
+        yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
     else:
         change = MORE.get((best.format or "").rpartition("-")[0], "")
-        yield Verdict("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
+        yield Finding("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
     yield from _silence(found, "note")
     if found.only_zeros:
-        yield Verdict("bad", ZEROS)
+        yield Finding("bad", ZEROS)
 
 
-def _silence(found: Diagnosis, level: Level) -> Iterator[Verdict]:
+def _silence(found: Diagnosis, level: Level) -> Iterator[Finding]:
     paths = [page.path for page in found.pages if page.silent]
     if paths:
-        yield Verdict(level, SILENT.format(paths=", ".join(paths)))
+        yield Finding(level, SILENT.format(paths=", ".join(paths)))
 
 
-def _tokenizer(found: Diagnosis) -> Iterator[Verdict]:
+def _tokenizer(found: Diagnosis) -> Iterator[Finding]:
     if found.tokenizer is None:
-        yield Verdict("note", "Give --clusters to see whether they fit and how wide the intervals are.")
+        yield Finding("note", "Give --clusters to see whether they fit and how wide the intervals are.")
     elif not found.tokenizer.fits:
         misfits = ", ".join(found.tokenizer.misfits[:3])
-        yield Verdict(
+        yield Finding(
             "bad",
             f"The tokenizer is another one: {misfits} are not in the vocabulary given. Make clusters for the model "
             "that is served: `semtoken cluster MODEL`.",
         )
     elif found.tokenizer.enough:
-        yield Verdict("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")
+        yield Finding("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")
     else:
-        yield Verdict(
+        yield Finding(
             "note",
             f"All {found.tokenizer.n_tokens} tokens seen are in the vocabulary, too few to be sure that it is the same "
             "tokenizer.",
         )
 
 
-def _trials(found: Diagnosis) -> Iterator[Verdict]:
+def _trials(found: Diagnosis) -> Iterator[Finding]:
     widths = [trial.width for trial in found.trials if trial.width is not None]
     reasons = [trial.reason for trial in found.trials if trial.reason is not None]
     if reasons and not widths:
-        yield Verdict("bad", f"None of {len(reasons)} trial answers could be scored: {reasons[0]}")
+        yield Finding("bad", f"None of {len(reasons)} trial answers could be scored: {reasons[0]}")
     elif reasons:
-        yield Verdict("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
+        yield Finding("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
     if widths:
         width = median(widths)
         said = f"The intervals of {len(widths)} trial answers are {number(width)} wide (median)"
         if width <= WIDE:
-            yield Verdict("good", f"{said}.")
+            yield Finding("good", f"{said}.")
         else:
-            yield Verdict("note", f"{said}: the exact uncertainty may be far below the one given.")
+            yield Finding("note", f"{said}: the exact uncertainty may be far below the one given.")
 
 
-def _names(found: Diagnosis) -> Iterator[Verdict]:
+def _names(found: Diagnosis) -> Iterator[Finding]:
     tokens = found.tokens
     if tokens is None:
         return
     if tokens.ids == "always":
-        yield Verdict("good", "Tokens come with their ids.")
+        yield Finding("good", "Tokens come with their ids.")
     elif tokens.ids == "on request":
         fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
-        yield Verdict("good", f"Token ids come on request ({fields}; `semtoken proxy --token-ids`): ask for them.")
+        yield Finding("good", f"Token ids come on request ({fields}; `semtoken proxy --token-ids`): ask for them.")
     elif tokens.bytes:
-        yield Verdict("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
+        yield Finding("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
     else:
-        yield Verdict("note", NO_NAMES)
+        yield Finding("note", NO_NAMES)
 
 
-def _numbers(found: Diagnosis) -> Iterator[Verdict]:
+def _numbers(found: Diagnosis) -> Iterator[Finding]:
     if found.distribution == "raw":
-        yield Verdict("good", "Log-probabilities are the model's own, before the temperature.")
+        yield Finding("good", "Log-probabilities are the model's own, before the temperature.")
     elif found.distribution == "processed":
-        yield Verdict("note", "Log-probabilities follow the temperature: ask at temperature 1 for the model's own.")
+        yield Finding("note", "Log-probabilities follow the temperature: ask at temperature 1 for the model's own.")
     else:
-        yield Verdict("note", f"Whether log-probabilities follow the temperature is open: {found.distribution_reason}.")
+        yield Finding("note", f"Whether log-probabilities follow the temperature is open: {found.distribution_reason}.")
     streaming = found.streaming
     if streaming is None:
         return
     if not streaming.streams:
-        yield Verdict("note", f"Streams do not work: {streaming.reason}")
+        yield Finding("note", f"Streams do not work: {streaming.reason}")
     elif not streaming.log_probs:
-        yield Verdict("note", "Streams come without log-probabilities: ask without streaming to have answers scored.")
+        yield Finding("note", "Streams come without log-probabilities: ask without streaming to have answers scored.")
     elif not streaming.complete:
-        yield Verdict("note", "Streams come with fewer log-probabilities than the same replies unstreamed.")
+        yield Finding("note", "Streams come with fewer log-probabilities than the same replies unstreamed.")
     else:
-        yield Verdict("good", "Streams come with log-probabilities.")
+        yield Finding("good", "Streams come with log-probabilities.")

@@ -12,7 +12,7 @@ import numpy as np
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.records import Answer
+from semtoken.calibration.records import AnswerRecord
 
 POINTS = 41
 FEWEST_LABELS = 20
@@ -105,7 +105,7 @@ def _expected(calibrator: Calibrator) -> list[list[float]]:
     return [[(i + 1) / chances.size, float(wrong[i])] for i in shown.tolist()]
 
 
-def reliability_card(calibrator: Calibrator, answers: Sequence[Answer]) -> dict[str, Any]:
+def reliability_card(calibrator: Calibrator, answers: Sequence[AnswerRecord]) -> dict[str, Any]:
     """How often labelled answers of similar chance were right, as fields of the card; nothing for too few of them.
 
     `reliability` holds (chance, share right, lower, upper) of each group. On the answers that the calibrator was fitted

@@ -25,7 +25,7 @@ Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
 
 
 @dataclass(frozen=True)
-class Work:
+class GenerationBatch:
     """What to generate: one answer for each row."""
 
     prompts: Sequence[Sequence[int]]
@@ -45,7 +45,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Step:
+class RowToken:
     """One token of one row."""
 
     row: int
@@ -70,15 +70,15 @@ class Ended:
     finish_reason: FinishReason
     result: ScoredResponse
     told: Any = None
-    """What `Work.ask` returned."""
+    """What `GenerationBatch.ask` returned."""
 
 
 @dataclass(frozen=True)
 class Order:
     """Work that somebody waits for."""
 
-    work: Work
-    emit: Callable[[Step | Ended], None]
+    work: GenerationBatch
+    emit: Callable[[RowToken | Ended], None]
     """Called with every step, and with the end of every row."""
     cancelled: Event
     """Set by whoever no longer wants the answer."""
@@ -99,7 +99,7 @@ class Engine:
     def warm_up(self) -> None:
         """Generate a token, so that the first request finds everything ready."""
         token = int(np.argmin(self.stc.clusters.vocabulary.special))
-        self.run([Order(Work([[token]], max_tokens=1), lambda _: None, Event())])
+        self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, Event())])
 
     @property
     def room(self) -> int | None:
@@ -127,7 +127,7 @@ class Engine:
                 row.order.emit(replace(ended, told=row.order.work.ask(self.stc, prompt, ended.result)))
 
 
-def _rows(work: Work) -> range:
+def _rows(work: GenerationBatch) -> range:
     return range(len(work.prompts))
 
 
@@ -184,12 +184,12 @@ class _Emitter(Observer):
                 continue
             top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
             gained = text.add(token) if not end or self._holds_newline(token, work) else ""
-            row.order.emit(Step(row.number, token, log_prob, top, gained, self._scores.running(answer)))
+            row.order.emit(RowToken(row.number, token, log_prob, top, gained, self._scores.running(answer)))
             if text.stopped:
                 ended.add(answer)
         return ended
 
-    def _holds_newline(self, token: int, work: Work) -> bool:
+    def _holds_newline(self, token: int, work: GenerationBatch) -> bool:
         """Whether a token that ends the answer may have text of the answer before its newline."""
         return work.stop_at_newline and "\n" in self._vocabulary.texts[token]
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from semtoken.vocabulary import Vocabulary
-from semtoken.web.serve.engine import Ended, Step
+from semtoken.web.serve.engine import Ended, RowToken
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
 
@@ -18,7 +18,7 @@ Block = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class TokenNames:
+class TokenSpelling:
     """How tokens are spelled in log-probabilities."""
 
     vocabulary: Vocabulary
@@ -48,7 +48,7 @@ class Row:
     """One choice as far as it has come."""
 
     index: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RowToken] = field(default_factory=list)
     text: str = ""
     ended: Ended | None = None
 
@@ -74,7 +74,7 @@ class Reply(Protocol):
     def opening(self, index: int) -> dict[str, Any] | None:
         """The first chunk of a choice, if there is one."""
 
-    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
+    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
 
     def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class _Form:
     object = ""
     chunk_object = ""
 
-    def __init__(self, model: str, names: TokenNames, shown: Shown) -> None:
+    def __init__(self, model: str, names: TokenSpelling, shown: Shown) -> None:
         self.names = names
         self.shown = shown
         self._usage_later = {"usage": None} if shown.usage else {}
@@ -106,7 +106,7 @@ class _Form:
     def _chunk(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._head, "object": self.chunk_object, "choices": [choice], **self._usage_later}
 
-    def _ids(self, steps: Sequence[Step]) -> dict[str, Any]:
+    def _ids(self, steps: Sequence[RowToken]) -> dict[str, Any]:
         return {"token_ids": [step.token for step in steps]} if self.shown.token_ids else {}
 
     def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class ChatReply(_Form):
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 
-    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
+    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
         choice = {
             "index": row.index,
@@ -165,7 +165,7 @@ class ChatReply(_Form):
         ]
         return {**self._head, "object": self.object, "choices": choices, "usage": usage}
 
-    def _logprobs(self, steps: Sequence[Step]) -> dict[str, Any] | None:
+    def _logprobs(self, steps: Sequence[RowToken]) -> dict[str, Any] | None:
         if not self.shown.logprobs:
             return None
         item = self.names.item
@@ -184,7 +184,7 @@ class CompletionReply(_Form):
     def opening(self, index: int) -> None:
         """There is no such chunk in this form."""
 
-    def chunk(self, row: Row, step: Step, block: Block) -> dict[str, Any]:
+    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
         """The chunk of a token."""
         offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1])
         choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
@@ -214,7 +214,7 @@ class CompletionReply(_Form):
     def _choice(index: int, text: str, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def _logprobs(self, steps: Sequence[Step], offset: int) -> dict[str, Any] | None:
+    def _logprobs(self, steps: Sequence[RowToken], offset: int) -> dict[str, Any] | None:
         """Lists, one entry a token. Of tokens with one name the most probable is shown, the chosen one always."""
         if not self.shown.logprobs:
             return None

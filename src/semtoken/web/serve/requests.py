@@ -68,7 +68,7 @@ Prompts: TypeAlias = Annotated[
 ]
 
 
-class Part(BaseModel):
+class ContentPart(BaseModel):
     """A part of a message; this server reads text only."""
 
     type: Literal["text"]
@@ -82,7 +82,8 @@ class Message(BaseModel):
 
     role: str
     content: (
-        Annotated[Text | Annotated[list[Part], Field(fail_fast=True), Tag("list")], Discriminator(_one_or_list)] | None
+        Annotated[Text | Annotated[list[ContentPart], Field(fail_fast=True), Tag("list")], Discriminator(_one_or_list)]
+        | None
     ) = None
 
     @property

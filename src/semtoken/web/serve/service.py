@@ -12,12 +12,12 @@ from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
-from semtoken.probing import followed, with_choices
+from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block, score_block
-from semtoken.web.serve.engine import Ended, Step, Work
-from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenNames
+from semtoken.web.serve.engine import Ended, GenerationBatch, RowToken
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenSpelling
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
@@ -50,7 +50,7 @@ class Offer:
 class Job:
     """A request that can be run."""
 
-    work: Work
+    work: GenerationBatch
     reply: Reply
     request: GenerationRequest
 
@@ -94,9 +94,9 @@ class Service:
         work = self._work(request, prompts, request.max_tokens, COMPLETION_TOKENS, request.top)
         return Job(work, CompletionReply(self._offer.name, self._names(request), shown_of(request)), request)
 
-    def _names(self, request: GenerationRequest) -> TokenNames:
+    def _names(self, request: GenerationRequest) -> TokenSpelling:
         vocabulary = self._stc.clusters.vocabulary
-        return TokenNames(vocabulary, self._special, as_ids=request.return_tokens_as_token_ids)
+        return TokenSpelling(vocabulary, self._special, as_ids=request.return_tokens_as_token_ids)
 
     def _rendered(self, request: ChatRequest) -> str | list[dict[str, Any]]:
         """The conversation for the tokenizer's template; without one, the last message of the user in ours."""
@@ -131,7 +131,7 @@ class Service:
 
     def _work(
         self, request: GenerationRequest, prompts: list[list[int]], limit: int | None, default: int, top: int | None
-    ) -> Work:
+    ) -> GenerationBatch:
         if top is not None and top > self._offer.max_logprobs:
             raise ApiError(
                 400,
@@ -147,7 +147,7 @@ class Service:
                 param="messages" if isinstance(request, ChatRequest) else "prompt",
                 code="context_length_exceeded",
             )
-        return Work(
+        return GenerationBatch(
             prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
             max_tokens=limit or min(default, left),
             sampling=sampling(request),
@@ -181,7 +181,7 @@ class Service:
             yield event(chunk)
         try:
             async for item in self._watched(job, rows):
-                if isinstance(item, Step):
+                if isinstance(item, RowToken):
                     if whole:
                         continue
                     chunk = job.reply.chunk(rows[item.row], item, running_block(item.running))
@@ -204,13 +204,13 @@ class Service:
                 yield event(job.reply.usage_chunk(usage(job, rows)))
         yield DONE
 
-    async def _watched(self, job: Job, rows: Sequence[Row]) -> AsyncIterator[Step | Ended]:
+    async def _watched(self, job: Job, rows: Sequence[Row]) -> AsyncIterator[RowToken | Ended]:
         """What the engine emits, kept in the rows too."""
         async with aclosing(self._worker.steps(job.work)) as steps:
             async for item in steps:
                 row = rows[item.row]
                 row.text += item.text
-                if isinstance(item, Step):
+                if isinstance(item, RowToken):
                     row.steps.append(item)
                 else:
                     row.ended = item
@@ -242,7 +242,8 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 def probe(options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse) -> Probed:
     """Ask the model what else it could have meant in an answer, as the options of a block want it."""
     try:
-        disputes = followed(stc, list(prompt), answer, n=options.disputes)
+        found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
+        disputes = sorted(found, key=lambda one: one.step)
         parts = None if options.parts is None else parts_wanted(answer, options.parts)
         if parts is not None and any(part.path is not None for part in parts):
             parts = with_choices(stc, list(prompt), answer, parts)

@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.web.serve.engine import Ended, Engine, Order, Step, Work
+from semtoken.web.serve.engine import Ended, Engine, GenerationBatch, Order, RowToken
 
 logger = logging.getLogger("semtoken.serve")
 
@@ -86,7 +86,7 @@ class Worker:
         except Empty:
             return found
 
-    async def steps(self, work: Work) -> AsyncGenerator[Step | Ended, None]:
+    async def steps(self, work: GenerationBatch) -> AsyncGenerator[RowToken | Ended, None]:
         """What the engine emits, as it comes. Closing the iterator gives the answer up.
 
         Raises
@@ -95,10 +95,10 @@ class Worker:
             The generation failed.
         """
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[Step | Ended | SemtokenError | None] = asyncio.Queue()
+        queue: asyncio.Queue[RowToken | Ended | SemtokenError | None] = asyncio.Queue()
         cancelled = Event()
 
-        def put(item: Step | Ended | SemtokenError | None) -> None:
+        def put(item: RowToken | Ended | SemtokenError | None) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(queue.put_nowait, item)
 
