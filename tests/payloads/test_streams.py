@@ -30,7 +30,7 @@ def numbers(payload: Payload) -> list[float]:
 
 def without_numbers(payload: Payload) -> Payload:
     def step(s: TopStep) -> TopStep:
-        return TopStep(replace(s.chosen, log_prob=0.0), tuple(replace(token, log_prob=0.0) for token in s.top))
+        return TopStep(s.chosen._replace(log_prob=0.0), tuple(token._replace(log_prob=0.0) for token in s.top))
 
     choices = tuple(
         replace(c, segments=tuple(replace(g, steps=tuple(map(step, g.steps))) for g in c.segments))
@@ -113,7 +113,7 @@ def test_events_are_the_segments_in_pieces(name: str) -> None:
 
 
 def without_bytes(step: TopStep) -> TopStep:
-    return TopStep(replace(step.chosen, bytes=None), tuple(replace(token, bytes=None) for token in step.top))
+    return TopStep(step.chosen._replace(bytes=None), tuple(token._replace(bytes=None) for token in step.top))
 
 
 def chunks_of(name: str) -> list[dict[str, Any]]:

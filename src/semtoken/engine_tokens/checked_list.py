@@ -1,15 +1,14 @@
-"""One step of an engine's list, read: which tokens are listed with which probability, and what is wrong with it."""
+"""An engine's lists, read: which tokens are listed with which probability, and what is wrong with it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
 from semtoken.engine_tokens.token_names import Meant, TokenNames, token_names
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
@@ -18,11 +17,12 @@ from semtoken.vocabulary import Vocabulary
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 ALL_DECIMALS = 7
+MANY_HALVES = 4  # so many numbers do not fit a format of half precision by chance
 BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class ListedStep:
     """What a list of the best tokens says of one step, in probabilities."""
 
@@ -30,118 +30,169 @@ class ListedStep:
     """The chosen token."""
     log_prob: float
     """Its log-probability, <= 0; -inf where the engine does not tell it."""
-    ids: IdArray
-    """Ascending ids of the listed tokens that are clear, the chosen one included where its probability is known."""
-    probabilities: FloatArray
+    ids: Sequence[int]
+    """The listed tokens that are clear, each once, the chosen one included where its probability is known."""
+    probabilities: Sequence[float]
     """Theirs."""
-    ambiguous: tuple[tuple[tuple[int, ...], float], ...]
-    """Tokens that each entry may mean, and its probability."""
-    unmapped: float
-    """Probability of entries whose name fits no token."""
+    total: float
+    """Probability that is listed, that of unclear entries included."""
     smallest: float
     """What a token that is not listed has at most; 1 where the list does not tell."""
     complete: bool
     """Every token of the vocabulary is listed."""
     listed: int
     """Entries beside the chosen token that have a probability."""
-    numbers: int
-    """Log-probabilities in it."""
-    decimals: int
-    """Decimals that they are written with, `ALL_DECIMALS` at most."""
-    relative: float
-    """By what share of itself each of them may be off, if they all fit a format of half precision; 0 if they do not."""
+    log_probs: Sequence[float]
+    """Log-probabilities as the engine wrote them, those of 0 left out."""
     with_blank: int
     """Entries whose name begins with a blank."""
     without_blank: int
     """Entries whose name is another token's, too, if the engine leaves out the blank that a token begins with."""
-    opening: bool = True
-    """Only blanks come before."""
-    neutral: bool = False
-    """The chosen token is neutral where it stands."""
+    ambiguous: tuple[tuple[tuple[int, ...], float], ...] = ()
+    """Tokens that each entry may mean, and its probability."""
+    unmapped: float = 0.0
+    """Probability of entries whose name fits no token."""
     stands_for: tuple[int, ...] = ()
     """The chosen token is one of these, the special ones, and its name does not say which; `token` is the first."""
 
-    @cached_property
-    def total(self) -> float:
-        """Probability that is listed."""
-        return math.fsum([*self.probabilities.tolist(), *(p for _, p in self.ambiguous), self.unmapped])
 
+class ListReader:
+    """Reads the steps of one answer one by one: finds their tokens in a vocabulary and checks their numbers."""
 
-def read_step(step: TopStep, vocabulary: Vocabulary, position: int, *, blanks_left_out: bool = False) -> ListedStep:
-    """Find the tokens of a step in the vocabulary and check its numbers.
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._names = token_names(vocabulary)
+        self._blanks_left_out = False
+        """The engine is known to name tokens without the blank that they begin with."""
 
-    Parameters
-    ----------
-    step
-        As the engine gave it.
-    vocabulary
-        That of the clusters.
-    position
-        Number of the step, for messages.
-    blanks_left_out
-        The engine is known to name tokens without the blank that they begin with.
+    def read(self, step: TopStep, position: int) -> ListedStep:
+        """What a step says; `position` is its number, for messages.
 
-    Raises
-    ------
-    InvalidInput
-        The chosen token is unknown or not clear.
-    InvalidLogits
-        A log-probability is NaN or above 0, or the probabilities add up to more than 1.
-    VocabularyMismatch
-        The id and the name of a token disagree.
-    """
-    names = token_names(vocabulary)
-    for token in (step.chosen, *step.top):
-        _check_number(token, position)
-    top, shift = _inside(step.top, vocabulary, position)
-    meant = [
-        names.meant(token.id, token.text, token.bytes, blanks_left_out=blanks_left_out) for token in (step.chosen, *top)
-    ]
-    for token, found in zip((step.chosen, *top), meant, strict=True):
-        if not found.fits:
-            raise _misnamed(token, names, position)
-    may_be = _chosen(step.chosen, meant[0], top, position)
-    chosen = may_be[0]
-    entries = _Entries(step.chosen, chosen, shift)
-    for token, found in zip(top, meant[1:], strict=True):
-        entries.add(token, found)
-    if is_given(step.chosen.log_prob):
-        entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
-    named = [found.blanks for found in meant]
-    ids = np.array(sorted(entries.found), dtype=np.int64)
-    probabilities = np.array([entries.found[i] for i in ids.tolist()], dtype=np.float64)
-    complete = len(ids) == vocabulary.size
-    if complete and len(top) < len(step.top):  # the padding of a model's head had its share
-        probabilities /= probabilities.sum()
-    numbers = [token.log_prob for token in (step.chosen, *step.top) if is_given(token.log_prob) and token.log_prob < 0]
-    listed = ListedStep(
-        token=chosen,
-        log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
-        ids=ids,
-        probabilities=probabilities,
-        ambiguous=tuple(entries.ambiguous),
-        unmapped=entries.unmapped,
-        smallest=1.0 if any(found.shared for found in meant[1:]) else _smallest(entries.others, shift),
-        complete=complete,
-        listed=sum(is_given(token.log_prob) for token in entries.others),
-        numbers=len(numbers),
-        decimals=decimals_of(numbers),
-        relative=half_precision_of(numbers),
-        with_blank=named.count("begins"),
-        without_blank=0 if blanks_left_out else named.count("lacks"),
-        stands_for=may_be if meant[0].any_special else (),
-    )
-    if listed.total > OVERFULL:
-        raise InvalidLogits(
-            f"The probabilities listed at step {position} add up to {listed.total:.3g}: these are no "
-            "log-probabilities of the next token (logits?)."
+        Raises
+        ------
+        InvalidInput
+            The chosen token is unknown or not clear.
+        InvalidLogits
+            A log-probability is NaN or above 0, or the probabilities add up to more than 1.
+        VocabularyMismatch
+            The id and the name of a token disagree.
+        """
+        if self._names.meant[(*step.chosen[1:], False)].blanks == "left_out":
+            self._blanks_left_out = True
+        return self._clear_list(step) or self._any_list(step, position)
+
+    def _clear_list(self, step: TopStep) -> ListedStep | None:
+        """A list of which every name and number is clear, as in nearly all; None for any other.
+
+        What `_any_list` says of it, in a tenth of the time.
+        """
+        if not step.top:
+            return None
+        log_probs, *names = zip(step.chosen, *step.top, strict=True)
+        kept = self._names.meant
+        meant = [kept[name] for name in zip(*names, repeat(self._blanks_left_out))]
+        chosen, *ids = [one.clear for one in meant]
+        if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
+            return None
+        if not is_given(min(log_probs)) or max(log_probs) > 0:
+            return None
+        own, *probabilities = map(math.exp, log_probs)
+        others = list(log_probs[1:])
+        if chosen in ids:
+            place = ids.index(chosen)
+            own = probabilities[place]
+            del others[place]
+        else:
+            ids.append(chosen)
+            probabilities.append(own)
+        total = math.fsum(probabilities)
+        if not total <= OVERFULL:  # or NaN
+            return None
+        blanks = [one.blanks for one in meant]
+        return ListedStep(
+            token=chosen,
+            log_prob=math.log(own) if own else -math.inf,
+            ids=ids,
+            probabilities=probabilities,
+            total=total,
+            smallest=math.exp(min(others)) if others else 1.0,
+            complete=len(ids) == self._vocabulary.size,
+            listed=len(others),
+            log_probs=[number for number in log_probs if number < 0],
+            with_blank=blanks.count("begins"),
+            without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
         )
-    return listed
+
+    def _any_list(self, step: TopStep, position: int) -> ListedStep:
+        vocabulary, names = self._vocabulary, self._names
+        for token in (step.chosen, *step.top):
+            _check_number(token, position)
+        top, shift = _inside(step.top, vocabulary, position)
+        meant = [names.meant[(*token[1:], self._blanks_left_out)] for token in (step.chosen, *top)]
+        for token, found in zip((step.chosen, *top), meant, strict=True):
+            if not found.fits:
+                raise _misnamed(token, names, position)
+        may_be = _chosen(step.chosen, meant[0], top, position)
+        chosen = may_be[0]
+        entries = _Entries(step.chosen, chosen, shift)
+        for token, found in zip(top, meant[1:], strict=True):
+            entries.add(token, found)
+        if is_given(step.chosen.log_prob):
+            entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
+        blanks = [found.blanks for found in meant]
+        probabilities = list(entries.found.values())
+        complete = len(probabilities) == vocabulary.size
+        if complete and len(top) < len(step.top):  # the padding of a model's head had its share
+            whole = math.fsum(probabilities)
+            probabilities = [probability / whole for probability in probabilities]
+        total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped])
+        if total > OVERFULL:
+            raise InvalidLogits(
+                f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities "
+                "of the next token (logits?)."
+            )
+        numbers = [token.log_prob for token in (step.chosen, *step.top)]
+        return ListedStep(
+            token=chosen,
+            log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
+            ids=list(entries.found),
+            probabilities=probabilities,
+            total=total,
+            smallest=1.0 if any(found.shared for found in meant[1:]) else _smallest(entries.others, shift),
+            complete=complete,
+            listed=sum(is_given(token.log_prob) for token in entries.others),
+            log_probs=[number for number in numbers if is_given(number) and number < 0],
+            with_blank=blanks.count("begins"),
+            without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
+            ambiguous=tuple(entries.ambiguous),
+            unmapped=entries.unmapped,
+            stands_for=may_be if meant[0].any_special else (),
+        )
 
 
-def leaves_out_blank(chosen: TopToken, vocabulary: Vocabulary) -> bool:
-    """Whether the engine names a token whose id is known without the blank that it begins with."""
-    return token_names(vocabulary).about_blanks(chosen.id, chosen.text, chosen.bytes) == "left_out"
+class Precision:
+    """How exactly the numbers of an answer are written, as far as they have come."""
+
+    def __init__(self) -> None:
+        self.numbers = 0
+        self.decimals = 0
+        """That they are written with, `ALL_DECIMALS` at most."""
+        self._relative = math.inf
+
+    def add(self, log_probs: Sequence[float]) -> None:
+        """Take in the log-probabilities of a step."""
+        if not log_probs:
+            return
+        self.numbers += len(log_probs)
+        if self.decimals < ALL_DECIMALS:
+            self.decimals = max(self.decimals, decimals_of(log_probs))
+        if self._relative:
+            self._relative = min(self._relative, half_precision_of(log_probs))
+
+    @property
+    def relative(self) -> float:
+        """By what share of itself each number may be off, if they all fit a format of half precision; 0 if not."""
+        return self._relative if self.numbers >= MANY_HALVES else 0.0
 
 
 class _Entries:

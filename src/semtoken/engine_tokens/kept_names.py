@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
+Name = tuple[Any, ...]
+"""The arguments that name a token: ids, strings, bytes, switches."""
 
 NAMES_KEPT = 2**17
 LONGEST_KEPT = 100
 """Characters or bytes of the longest name that is kept; what upstreams send must not fill the memory."""
 
 
-def kept_by_name(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with its results kept for arguments without a long string. The arguments come by position."""
-    kept = lru_cache(maxsize=NAMES_KEPT)(function)
+class KeptByName(dict[Name, T]):
+    """What a function says of each name, so that a name that comes again costs one look into a dictionary.
 
-    @wraps(function)
-    def found(*args: P.args, **kwargs: P.kwargs) -> T:
-        for value in args:
-            if isinstance(value, (str, bytes)) and len(value) > LONGEST_KEPT:
-                return function(*args, **kwargs)
-        return kept(*args, **kwargs)  # type: ignore[arg-type]  # ids, strings and bytes, all of which can be hashed
+    Parameters
+    ----------
+    function
+        Gets the parts of a name as its arguments. Names with a long string are computed each time.
+    """
 
-    return found
+    def __init__(self, function: Callable[..., T]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, name: Name) -> T:
+        found = self._function(*name)
+        if not any(isinstance(part, str | bytes) and len(part) > LONGEST_KEPT for part in name):
+            if len(self) >= NAMES_KEPT:
+                self.clear()  # simpler than to forget the oldest, and as good: the usual names are back at once
+            self[name] = found
+        return found

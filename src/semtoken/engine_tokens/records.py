@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NOT_GIVEN = -9999.0
 """Stands for a log-probability that the engine did not give; vLLM and SGLang write it themselves."""
@@ -16,9 +17,11 @@ def is_given(log_prob: float) -> bool:
     return log_prob > NOT_GIVEN + 1
 
 
-@dataclass(frozen=True)
-class TopToken:
-    """One token of a step, named as its engine named it: by id, by bytes, by text, or by several of them."""
+class TopToken(NamedTuple):
+    """One token of a step, named as its engine named it: by id, by bytes, by text, or by several of them.
+
+    A tuple, since an answer has twenty of them for every token and a tuple is made in a moment.
+    """
 
     log_prob: float
     """Natural log of its next-token probability."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, TypeVar
@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
-from semtoken.engine_tokens.kept_names import kept_by_name
+from semtoken.engine_tokens.kept_names import KeptByName
 from semtoken.vocabulary import Vocabulary
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
@@ -31,7 +31,7 @@ def is_markup(name: str | bytes | None) -> bool:
     return text is not None and MARKUP.fullmatch(text) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Meant:
     """What a name may mean."""
 
@@ -47,6 +47,8 @@ class Meant:
     """It is a string alone, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
     """See `TokenNames.about_blanks`."""
+    clear: int
+    """The token, if the name can mean no other one and nothing has to be said about it but its blank; -1 if not."""
 
 
 @lru_cache(maxsize=4)
@@ -75,24 +77,24 @@ class TokenNames:
         return tuple(np.flatnonzero(self.vocabulary.special).tolist())
 
     @cached_property
-    def _kept(self) -> Callable[[int | None, str | None, bytes | None, bool], Meant]:
-        return kept_by_name(self._meant)
-
-    def meant(
-        self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
-    ) -> Meant:
-        """All that is known of a name (kept, since the best tokens of many steps are few). See `candidates`."""
-        return self._kept(token, text, spelled, blanks_left_out)
+    def meant(self) -> KeptByName[Meant]:
+        """What the name (id, text, bytes, blanks_left_out) may mean; see `candidates` for the four."""
+        return KeptByName(self._meant)
 
     def _meant(self, token: int | None, text: str | None, spelled: bytes | None, blanks_left_out: bool) -> Meant:
         candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)
+        likely = self.likely(candidates)
+        any_special = token is None and candidates == self.specials and is_markup(spelled or text)
+        fits = token is None or self.fits(token, text, spelled)
+        shared = token is None and spelled is None and self.shares(text)
         return Meant(
             candidates,
-            self.likely(candidates),
-            any_special=token is None and candidates == self.specials and is_markup(spelled or text),
-            fits=token is None or self.fits(token, text, spelled),
-            shared=token is None and spelled is None and self.shares(text),
+            likely,
+            any_special=any_special,
+            fits=fits,
+            shared=shared,
             blanks=self.about_blanks(token, text, spelled),
+            clear=likely[0] if len(likely) == 1 and fits and not (any_special or shared) else -1,
         )
 
     def candidates(

@@ -83,7 +83,7 @@ class RunningAnswer(ABC, Generic[S, O]):
         """An open step without what can no longer matter, now that the text that follows begins with a head."""
 
     @abstractmethod
-    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
+    def _masses_at(self, positions: range) -> list[LogMass]:
         """The masses of steps whose prefix sets are decided, or as far as they are known."""
 
     # --- taking in steps ---

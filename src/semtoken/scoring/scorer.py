@@ -177,19 +177,20 @@ class Scorer:
         return np.asarray(self.index.lengths[prefixes] >= self.rules.shortest_prefix)
 
     @cached_property
-    def _related(self) -> Callable[[int], IdArray]:
-        return lru_cache(maxsize=TOKENS_KEPT)(self._related_ids)
+    def related_count(self) -> Callable[[int, bool, bool], int]:
+        """How many tokens count beside the prefix set of a token: its cluster, and those that are spelled as it is.
 
-    def _related_ids(self, token: int) -> IdArray:
+        Takes the token, whether only blanks come before it, and whether neutral tokens count; then these are all of
+        the neutral tokens there, and the related ones that are not neutral (cached).
+        """
+        return lru_cache(maxsize=TOKENS_KEPT)(self._related_count)
+
+    def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
-        return np.union1d(self.cluster_of(token), alike)
-
-    def consistent_ids(self, token: int, prefixes: IdArray) -> IdArray:
-        """All tokens that count, neutral ones only where they are in the cluster, alike or a beginning."""
-        if not (self.rules.prefix_matching and len(prefixes)):
-            return self._related(token)
-        related, beginnings = self._related(token), prefixes[self.in_prefix_set(prefixes)]
-        return np.concatenate([related, beginnings[~among(beginnings, related)]])
+        related = np.union1d(self.cluster_of(token), alike)
+        if not neutrality:
+            return len(related)
+        return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + len(self.neutral_ids(opening))
 
     def kinds(
         self,

@@ -8,6 +8,7 @@ uncertainty. Engines round their numbers; the interval is wider for that (`topk_
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,18 +22,25 @@ from semtoken._inputs import text as checked_text
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
-from semtoken.engine_tokens.checked_list import ListedStep, leaves_out_blank, not_in_vocabulary, read_step
+from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vocabulary
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.flags import Flag
-from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken, ValueEnds
-from semtoken.scoring.endings import endings_of
+from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
-from semtoken.scoring.scorer import Scorer, among, scorer_for
-from semtoken.scoring.topk_bounds import MANY_HALVES, StepBounds, rounding, step_bounds
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.topk_bounds import (
+    Bounds,
+    Lists,
+    PlacedStep,
+    StepBounds,
+    lists_of,
+    rounding,
+    step_bounds,
+)
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 
 
@@ -118,16 +126,19 @@ def score_top_logprobs(
     return scored if text is None else replace(scored, flags=(*scored.flags, *text_flags(scored.text, text)))
 
 
-class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
-    """One answer in progress of which only the best tokens of each step are known."""
+class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
+    """One answer in progress of which only the best tokens of each step are known.
+
+    A step that goes in is read and kept; what it adds to the score is computed for many steps together, when somebody
+    asks: at the end, or while the answer is being written.
+    """
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__(scorer)
-        self._prefixes: dict[int, IdArray] = {}
-        self._blanks_left_out = False
-        self._numbers = 0
-        self._decimals = 0
-        self._relative = math.inf
+        self._reader = ListReader(scorer.vocabulary)
+        self._precision = Precision()
+        self._prefixes: list[IdArray] = []
+        """The prefix set of each step, without ids as long as it is open."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -140,21 +151,21 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
             See `score_top_logprobs`.
         """
         position = len(self.ids)
-        vocabulary = self.scorer.vocabulary
-        left_out = self._blanks_left_out or leaves_out_blank(step.chosen, vocabulary)
-        listed = read_step(step, vocabulary, position, blanks_left_out=left_out)
-        if self._ended_by is not None and not vocabulary.blank[listed.token]:
+        listed = self._reader.read(step, position)
+        if self._ended_by is not None and not self.scorer.vocabulary.blank[listed.token]:
             raise not_in_vocabulary(*self._ended_by)
         if listed.stands_for and self._ended_by is None:
             self._ended_by = step.chosen, position
         opening = self._opens(position)
-        listed = replace(listed, opening=opening, neutral=bool(self.scorer.neutral_mask(opening)[listed.token]))
-        self._blanks_left_out = left_out
-        self._numbers += listed.numbers
-        self._decimals = max(self._decimals, listed.decimals)
-        self._relative = min(self._relative, listed.relative) if listed.numbers else self._relative
-        self._take_in(listed, OpenStep(position, position + 2))
+        neutral = bool(self.scorer.neutral_masks[0 if opening else 1, listed.token])
+        self._precision.add(listed.log_probs)
+        self._prefixes.append(NO_IDS)
+        self._take_in(PlacedStep(listed, opening, neutral), OpenStep(position, position + 2))
+
+    def running(self) -> Running:
+        """See `RunningAnswer.running`."""
         self.advance()
+        return super().running()
 
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)
@@ -162,19 +173,25 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _bounds(self, position: int) -> StepBounds:
-        return self._bounds_under(self.scorer, position, neutrality=self._neutrality)
+    def _lists(self, steps: slice) -> Lists:
+        return lists_of(self._steps[steps], self._prefixes[steps], self.scorer.vocabulary.size)
 
-    def _bounds_under(self, scorer: Scorer, position: int, *, neutrality: bool) -> StepBounds:
-        prefixes = self._prefixes.get(position)
-        off = rounding(self._decimals, self._numbers)
-        relative = self._relative if self._numbers >= MANY_HALVES and self._relative < 1 else 0.0
-        step = self._steps[position]
-        return step_bounds(scorer, step, prefixes, neutrality=neutrality, off=off, relative=relative)
+    def _bounds(self, scorer: Scorer, steps: slice, lists: Lists, *, neutrality: bool) -> Bounds:
+        """Bounds of some steps under the rules of a scorer."""
+        return step_bounds(
+            scorer,
+            self._steps[steps],
+            self._prefixes[steps],
+            lists,
+            neutrality=neutrality,
+            off=rounding(self._precision.decimals, self._precision.numbers),
+            relative=self._precision.relative,
+        )
 
-    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
-        bounds = map(self._bounds, positions)
-        return [LogMass(found.lower, found.estimate, found.upper) for found in bounds]
+    def _masses_at(self, positions: range) -> list[LogMass]:
+        steps = slice(positions.start, positions.stop)
+        found = self._bounds(self.scorer, steps, self._lists(steps), neutrality=self._neutrality)
+        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
         """The result, once the answer is complete.
@@ -185,66 +202,94 @@ class TopkAnswer(RunningAnswer[ListedStep, OpenStep]):
             All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
         """
         self._advance(complete=True)
-        vocabulary = self.scorer.vocabulary
-        offsets = vocabulary.offsets(self.ids)
-        bounds = [self._bounds(position) for position in range(len(self.ids))]
+        vocabulary, every = self.scorer.vocabulary, slice(None)
+        lists = self._lists(every)
+        bounds = self._bounds(self.scorer, every, lists, neutrality=self._neutrality)
         blank = not vocabulary.decode(self.ids).strip()
-        totals = [math.fsum(getattr(step, name) for step in bounds) for name in ("lower", "estimate", "upper")]
+        totals = [math.fsum(logs.tolist()) for logs in (bounds.lower, bounds.estimate, bounds.upper)]
         low, estimate, high = [-math.inf] * 3 if blank else totals
+        listed, steps = [step.listed for step in self._steps], bounds.steps()
         return self._response(
             distribution,
             estimate,
-            flags=(*listed_flags(self._steps, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
-            tokens=tuple(
-                self._scored(position, found, span)
-                for position, (found, span) in enumerate(zip(bounds, offsets, strict=True))
-            ),
+            flags=(*listed_flags(listed, steps, vocabulary.special), *_proxy_flags(proxy_for)),
+            tokens=self._tokens(lists, steps),
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
         )
 
-    def _scored(self, position: int, found: StepBounds, span: tuple[int, int]) -> ScoredToken:
-        """The record of one step."""
-        step = self._steps[position]
-        surface = self._bounds_under(self.scorer.surface, position, neutrality=False)
-        meaning = self._bounds_under(self.scorer.paper, position, neutrality=True)
-        return ScoredToken(
-            id=step.token,
-            text=self.scorer.vocabulary.texts[step.token],
-            start=span[0],
-            end=span[1],
-            log_probability=step.log_prob,
-            log_clustered_probability=found.estimate,
-            log_surface_probability=surface.estimate,
-            log_meaning_probability=meaning.estimate,
-            neutral=found.certain,
-            cluster_probability=found.cluster,
-            prefix_probability=found.prefix,
-            neutral_probability=found.neutral,
-            alternatives=self._alternatives(position),
-            function_word=bool(self.scorer.vocabulary.neutral[step.token]),
-            value_ends=self._value_ends(position),
-            log_clustered_bounds=(found.lower, found.upper),
-            log_surface_bounds=(surface.lower, surface.upper),
-            log_meaning_bounds=(meaning.lower, meaning.upper),
-            ambiguous_probability=found.ambiguous,
-            unmapped_probability=step.unmapped,
+    def _tokens(self, lists: Lists, bounds: Sequence[StepBounds]) -> tuple[ScoredToken, ...]:
+        """The records of all steps."""
+        every, vocabulary = slice(None), self.scorer.vocabulary
+        under_surface = self._bounds(self.scorer.surface, every, lists, neutrality=False).steps()
+        under_paper = self._bounds(self.scorer.paper, every, lists, neutrality=True).steps()
+        columns = (
+            self._steps,
+            vocabulary.offsets(self.ids),
+            bounds,
+            under_surface,
+            under_paper,
+            self._alternatives(lists),
+            self._value_ends(lists),
+            vocabulary.neutral[lists.tokens].tolist(),
+        )
+        return tuple(
+            ScoredToken(
+                id=step.token,
+                text=vocabulary.texts[step.token],
+                start=start,
+                end=end,
+                log_probability=step.listed.log_prob,
+                log_clustered_probability=found.estimate,
+                log_surface_probability=surface.estimate,
+                log_meaning_probability=meaning.estimate,
+                neutral=found.certain,
+                cluster_probability=found.cluster,
+                prefix_probability=found.prefix,
+                neutral_probability=found.neutral,
+                alternatives=alternatives,
+                function_word=function_word,
+                value_ends=value_ends,
+                log_clustered_bounds=(found.lower, found.upper),
+                log_surface_bounds=(surface.lower, surface.upper),
+                log_meaning_bounds=(meaning.lower, meaning.upper),
+                ambiguous_probability=found.ambiguous,
+                unmapped_probability=step.listed.unmapped,
+            )
+            for step, (start, end), found, surface, meaning, alternatives, value_ends, function_word in zip(
+                *columns, strict=True
+            )
         )
 
-    def _value_ends(self, position: int) -> ValueEnds | None:
-        step = self._steps[position]
-        endings = endings_of(self.scorer.vocabulary)
-        request = endings.request(self.ids[position - 1] if position else None, step.token)
-        unseen = 0.0 if step.complete else max(0.0, 1.0 - float(step.probabilities.sum()))
-        return endings.from_list(request, step.ids, step.probabilities, unseen)
+    def _value_ends(self, lists: Lists) -> list[ValueEnds | None]:
+        """What values may end at each step."""
+        endings = self.scorer.endings
+        before = np.concatenate([[-1], lists.tokens[:-1]])
+        found: list[ValueEnds | None] = [None] * lists.size
+        for i in np.flatnonzero(endings.asked(before, lists.tokens)).tolist():
+            step = self._steps[i].listed
+            request = endings.request(int(before[i]) if i else None, step.token)
+            probabilities = np.array(step.probabilities)
+            unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
+            found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
+        return found
 
-    def _alternatives(self, position: int) -> tuple[Alternative, ...]:
-        step = self._steps[position]
-        listed = zip(step.ids.tolist(), step.probabilities.tolist(), strict=True)
-        others = sorted((pair for pair in listed if pair[0] != step.token), key=lambda pair: (-pair[1], pair[0]))
-        likely = {token: probability for token, probability in others[:LISTED] if probability >= LEAST_LISTED}
-        begins = among(np.array(list(likely), dtype=np.int64), self._prefixes.get(position, NO_IDS))
-        return self.scorer.alternatives(step.token, likely, begins, opening=step.opening, neutrality=self._neutrality)
+    def _alternatives(self, lists: Lists) -> list[tuple[Alternative, ...]]:
+        """The most probable other tokens of each step."""
+        steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
+        likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
+        likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
+        places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
+        likely = likely[places < LISTED]
+        found = self.scorer.alternatives(
+            lists.tokens[steps[likely]],
+            list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
+            lists.begins[likely],
+            opening=lists.opening[steps[likely]],
+            neutrality=self._neutrality,
+        )
+        ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
+        return [found[first:last] for first, last in itertools.pairwise(ends)]
 
 
 def _proxy_flags(proxy_for: str | None) -> list[Flag]:

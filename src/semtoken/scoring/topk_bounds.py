@@ -1,27 +1,51 @@
-"""The mass consistent with a chosen token where only the best tokens are listed: at least and at most."""
+"""The mass consistent with a chosen token where only the best tokens are listed: at least and at most.
+
+The lists of all steps stand one after the other in one array, and all of them are summed together.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import IdArray
+from semtoken._arrays import FloatArray, IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer, among
+from semtoken.vocabulary import BoolArray
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 1  # so few may be chance where the numbers are few, too
 MANY_NUMBERS = 10
-MANY_HALVES = 4  # so many numbers do not fit a format of half precision by chance
 
 
-@dataclass(frozen=True)
-class StepBounds:
+def rounding(decimals: int, numbers: int) -> float:
+    """By how much each of so many log-probabilities may be off that are written with so many decimals at most."""
+    rounded = decimals < ALL_DECIMALS and (decimals > FEW_DECIMALS or numbers >= MANY_NUMBERS)
+    return ROUNDING + (10.0**-decimals if rounded else 0.0)  # a whole unit: they may have been cut off
+
+
+class PlacedStep(NamedTuple):
+    """A list, and where in the answer it stands."""
+
+    listed: ListedStep
+    opening: bool
+    """Only blanks come before."""
+    neutral: bool
+    """The chosen token is neutral there under the rules."""
+
+    @property
+    def token(self) -> int:
+        """The chosen token."""
+        return self.listed.token
+
+
+class StepBounds(NamedTuple):
     """Natural logs of a step's clustered probability, and what it is made of (probabilities)."""
 
     lower: float
@@ -36,31 +60,140 @@ class StepBounds:
     """Mass of entries that may be consistent or not."""
 
 
-def rounding(decimals: int, numbers: int) -> float:
-    """By how much each of so many log-probabilities may be off that are written with so many decimals at most."""
-    rounded = decimals < ALL_DECIMALS and (decimals > FEW_DECIMALS or numbers >= MANY_NUMBERS)
-    return ROUNDING + (10.0**-decimals if rounded else 0.0)  # a whole unit: they may have been cut off
+class Bounds(NamedTuple):
+    """The `StepBounds` of n steps in columns [n]."""
+
+    lower: FloatArray
+    estimate: FloatArray
+    upper: FloatArray
+    certain: BoolArray
+    cluster: FloatArray
+    prefix: FloatArray
+    neutral: FloatArray
+    ambiguous: FloatArray
+
+    def steps(self) -> list[StepBounds]:
+        """Those of each step."""
+        return list(map(StepBounds, *(column.tolist() for column in self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Tokens that stand in the lists of n steps, or in their prefix sets, step after step."""
+
+    steps: IdArray
+    """The step of each."""
+    ids: IdArray
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[int]]) -> Entries:
+        """The ids of some lists."""
+        return cls(_numbers(lists), np.fromiter(chain.from_iterable(lists), dtype=np.int64))
+
+    @classmethod
+    def of_arrays(cls, arrays: Sequence[IdArray]) -> Entries:
+        """The ids of some arrays."""
+        return cls(_numbers(arrays), np.concatenate([NO_IDS, *arrays]))
+
+
+def _numbers(lists: Sequence[Sequence[int]] | Sequence[IdArray]) -> IdArray:
+    """The number of the list for each of its entries."""
+    return np.repeat(np.arange(len(lists)), np.fromiter(map(len, lists), dtype=np.int64, count=len(lists)))
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """The lists of n steps in columns, and their prefix sets."""
+
+    tokens: IdArray
+    """[n] the chosen tokens."""
+    opening: BoolArray
+    """[n]"""
+    listed: Entries
+    """The tokens that are clear."""
+    probabilities: FloatArray
+    """Theirs."""
+    begins: BoolArray
+    """Which of them are in the prefix set of their step."""
+    beginnings: Entries
+    """The prefix sets."""
+    log_probs: FloatArray
+    """[n] of the chosen tokens."""
+    totals: FloatArray
+    """[n]"""
+    smallest: FloatArray
+    """[n]"""
+    unmapped: FloatArray
+    """[n]"""
+    complete: BoolArray
+    """[n]"""
+    unclear: Entries
+    """Tokens that the unclear entries may mean, by the number of the entry instead of the step."""
+    unclear_steps: IdArray
+    """The step of each unclear entry."""
+    unclear_probabilities: FloatArray
+    """Theirs."""
+
+    @property
+    def size(self) -> int:
+        """How many steps."""
+        return len(self.tokens)
+
+
+def lists_of(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> Lists:
+    """The columns of some steps.
+
+    Parameters
+    ----------
+    steps
+        The lists.
+    prefixes
+        The prefix set of each; without ids while it is open, which leaves the upper bound too low.
+    size
+        V.
+    """
+    found = [step.listed for step in steps]
+    listed, beginnings = Entries.of([one.ids for one in found]), Entries.of_arrays(prefixes)
+    columns = np.array(
+        [(one.log_prob, one.total, one.smallest, one.unmapped, one.complete) for one in found], dtype=np.float64
+    ).reshape(-1, 5)
+    unclear = [(i, candidates, probability) for i, one in enumerate(found) for candidates, probability in one.ambiguous]
+    return Lists(
+        tokens=np.array([one.token for one in found], dtype=np.int64),
+        opening=np.array([step.opening for step in steps], dtype=bool),
+        listed=listed,
+        probabilities=np.fromiter(chain.from_iterable(one.probabilities for one in found), np.float64, len(listed.ids)),
+        begins=among(listed.steps * size + listed.ids, beginnings.steps * size + beginnings.ids),
+        beginnings=beginnings,
+        log_probs=columns[:, 0],
+        totals=columns[:, 1],
+        smallest=columns[:, 2],
+        unmapped=columns[:, 3],
+        complete=columns[:, 4] > 0,
+        unclear=Entries.of([candidates for _, candidates, _ in unclear]),
+        unclear_steps=np.array([i for i, _, _ in unclear], dtype=np.int64),
+        unclear_probabilities=np.array([probability for _, _, probability in unclear], dtype=np.float64),
+    )
 
 
 def step_bounds(
     scorer: Scorer,
-    step: ListedStep,
-    prefixes: IdArray | None,
+    steps: Sequence[PlacedStep],
+    prefixes: Sequence[IdArray],
+    lists: Lists,
     *,
     neutrality: bool,
     off: float = ROUNDING,
     relative: float = 0.0,
-) -> StepBounds:
-    """Bounds of one step.
+) -> Bounds:
+    """Bounds of some steps.
 
     Parameters
     ----------
     scorer
         Clusters and rules.
-    step
-        The list.
-    prefixes
-        Prefix set of the step; None while it is open, which leaves the upper bound too low.
+    steps, prefixes, lists
+        See `lists_of`.
     neutrality
         Whether neutral tokens count as consistent.
     off
@@ -68,19 +201,23 @@ def step_bounds(
     relative
         By what share of itself it may be off besides: numbers in half precision.
     """
-    if not step.stands_for or (neutrality and scorer.neutral_mask(step.opening)[step.token]):
-        return _bounds(scorer, step, prefixes, neutrality=neutrality, off=off, relative=relative)
-    found = [
-        _bounds(scorer, _as_if(step, token), prefixes, neutrality=neutrality, off=off, relative=relative)
-        for token in _one_a_cluster(scorer, step.stands_for)
-    ]
-    cautious = min(found, key=lambda bounds: bounds.estimate)
-    return replace(cautious, lower=min(b.lower for b in found), upper=max(b.upper for b in found))
+    bounds = _bounds(scorer, lists, neutrality=neutrality, off=off, relative=relative)
+    for i, step in enumerate(steps):
+        if step.listed.stands_for and not bounds.certain[i]:
+            each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
+            sets = [prefixes[i]] * len(each)
+            columns = lists_of(each, sets, scorer.vocabulary.size)
+            found = _bounds(scorer, columns, neutrality=neutrality, off=off, relative=relative)
+            cautious = int(found.estimate.argmin())
+            for values, others in zip(bounds, found, strict=True):
+                values[i] = others[cautious]
+            bounds.lower[i], bounds.upper[i] = found.lower.min(), found.upper.max()
+    return bounds
 
 
-def _one_a_cluster(scorer: Scorer, tokens: Sequence[int]) -> list[int]:
-    """Tokens that differ in what they count: one of each cluster, and one of all that are alone in theirs."""
-    members = ((token, scorer.cluster_of(token)) for token in tokens)
+def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
+    """Tokens that it may be and that differ in what they count: one a cluster, and one of all that are alone in it."""
+    members = ((token, scorer.cluster_of(token)) for token in step.stands_for)
     return list({int(ids[0]) if len(ids) > 1 else None: token for token, ids in members}.values())
 
 
@@ -90,86 +227,89 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
     return replace(
         step,
         token=token,
-        ids=np.where(step.ids == step.token, token, step.ids),
+        ids=[token if listed == step.token else listed for listed in step.ids],
         ambiguous=tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in step.ambiguous),
     )
 
 
-def _bounds(
-    scorer: Scorer, step: ListedStep, prefixes: IdArray | None, *, neutrality: bool, off: float, relative: float
-) -> StepBounds:
-    union = _Union(scorer, step, NO_IDS if prefixes is None else prefixes, neutrality)
-    kinds = union.kinds_of(step.ids)
-    _, cluster, prefix, neutral = np.bincount(kinds, step.probabilities, minlength=4).tolist()
-    certain = bool(neutrality and scorer.neutral_mask(step.opening)[step.token])
-    inside, ambiguous = union.unclear_mass()
-    lower = math.fsum([cluster, prefix, neutral, inside])
-    smallest = step.smallest
-    slack = off
+def _bounds(scorer: Scorer, lists: Lists, *, neutrality: bool, off: float, relative: float) -> Bounds:
+    n, steps, probabilities = lists.size, lists.listed.steps, lists.probabilities
+    kinds = _kinds(scorer, lists, lists.listed, steps, lists.begins, neutrality=neutrality)
+    masses = np.bincount(4 * steps + kinds, probabilities, minlength=4 * n).reshape(n, 4)
+    _, cluster, prefix, neutral = masses.T
+    certain = scorer.are_neutral(lists.tokens, lists.opening) & neutrality
+    inside, ambiguous = _unclear_masses(scorer, lists, neutrality=neutrality)
+    lower = cluster + prefix + neutral + inside
+    smallest, slack, missed = lists.smallest, np.full(n, off), np.full(n, off)
     if relative:
-        whole = _share_off(step.probabilities, relative)
-        slack += max(_share_off(step.probabilities[kinds > 0], relative), whole if ambiguous or step.unmapped else 0.0)
-        smallest = min(1.0, smallest * math.exp(-relative * math.log(smallest))) if smallest else 0.0
-        off += whole * step.total
-    missing = 0.0 if step.complete else max(0.0, 1.0 - step.total) + off
-    unseen = union.size - int(np.count_nonzero(kinds)) if missing else 0
-    most = min(missing, max(unseen, 0) * smallest)
-    upper = lower + ambiguous + step.unmapped + most
-    logs = (0.0, 0.0, 0.0) if certain else _logs(lower, upper, 0.0 if step.complete and slack <= ROUNDING else slack)
-    return StepBounds(
-        *logs,
+        whole = _shares_off(probabilities, steps, n, relative)
+        counted = kinds > 0
+        own = _shares_off(probabilities[counted], steps[counted], n, relative)
+        slack += np.maximum(own, np.where((ambiguous > 0) | (lists.unmapped > 0), whole, 0.0))
+        smallest = np.minimum(smallest ** (1.0 - relative), 1.0)
+        missed += whole * lists.totals
+    missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
+    unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
+    upper = lower + ambiguous + lists.unmapped + np.minimum(missing, np.maximum(unseen, 0) * smallest)
+    slack = np.where(lists.complete & (slack <= ROUNDING), 0.0, slack)
+    low, high = _logs(lower), _logs(upper)
+    return Bounds(
+        lower=np.where(certain, 0.0, low - slack),
+        estimate=np.where(certain, 0.0, low),
+        upper=np.where(certain, 0.0, np.minimum(high + slack, 0.0)),
         certain=certain,
-        cluster=min(cluster, 1.0),
-        prefix=0.0 if certain else min(prefix, 1.0),
-        neutral=min(neutral + certain * math.exp(step.log_prob), 1.0),
-        ambiguous=min(ambiguous, 1.0),
+        cluster=np.minimum(cluster, 1.0),
+        prefix=np.where(certain, 0.0, np.minimum(prefix, 1.0)),
+        neutral=np.minimum(neutral + np.where(certain, np.exp(lists.log_probs), 0.0), 1.0),
+        ambiguous=np.minimum(ambiguous, 1.0),
     )
 
 
-def _share_off(probabilities: npt.NDArray[np.float64], relative: float) -> float:
-    """By what share the sum of some probabilities may be off whose logarithms are off by a share of themselves."""
-    total = float(probabilities.sum())
-    if not total:
-        return 0.0
-    present = probabilities[probabilities > 0]
-    logs = -np.log(present)
-    return float(math.log((present * np.exp(relative * logs)).sum() / total))
+def _logs(masses: FloatArray) -> FloatArray:
+    """Natural logs of probabilities, which rounding may have lifted above 1."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.minimum(masses, 1.0)))
 
 
-def _logs(lower: float, upper: float, slack: float) -> tuple[float, float, float]:
-    """Lower bound, estimate and upper bound. The listed mass alone estimates best: docs/topk.md has the figures."""
-    low, high = (min(math.log(mass), 0.0) if mass > 0 else -math.inf for mass in (lower, upper))
-    return low - slack, low, min(high + slack, 0.0)
+def _kinds(
+    scorer: Scorer, lists: Lists, entries: Entries, steps: IdArray, begins: BoolArray, *, neutrality: bool
+) -> npt.NDArray[np.intp]:
+    """Why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
+    return scorer.kinds(lists.tokens[steps], entries.ids, begins, opening=lists.opening[steps], neutrality=neutrality)
 
 
-@dataclass(frozen=True, eq=False)
-class _Union:
-    """The tokens that are consistent with the chosen one: cluster, prefix set and neutral tokens."""
+def _shares_off(probabilities: FloatArray, steps: IdArray, n: int, relative: float) -> FloatArray:
+    """By what share the sum of a step's probabilities may be off whose logs are off by a share of themselves."""
+    sums = np.bincount(steps, probabilities, minlength=n)
+    wider = np.bincount(steps, probabilities ** (1.0 - relative), minlength=n)
+    return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))
 
-    scorer: Scorer
-    step: ListedStep
-    prefixes: IdArray
-    neutrality: bool
 
-    def kinds_of(self, ids: IdArray) -> npt.NDArray[np.intp]:
-        """Why each token counts, see `Scorer.kinds`; 0 for those that do not."""
-        opening, begins = self.step.opening, among(ids, self.prefixes)
-        return self.scorer.kinds(self.step.token, ids, begins, opening=opening, neutrality=self.neutrality)
+def _sizes(scorer: Scorer, lists: Lists, *, neutrality: bool) -> IdArray:
+    """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
+    pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
+    sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
+    entries = lists.beginnings
+    if scorer.rules.prefix_matching and len(entries.ids):
+        tokens, opening = lists.tokens[entries.steps], lists.opening[entries.steps]
+        further = scorer.in_prefix_set(entries.ids)
+        further &= ~(scorer.in_cluster(tokens, entries.ids) | scorer.alike(tokens, entries.ids))
+        if neutrality:
+            further &= ~scorer.are_neutral(entries.ids, opening)
+        sizes += np.bincount(entries.steps[further], minlength=lists.size)
+    return sizes
 
-    @property
-    def size(self) -> int:
-        """Its members."""
-        members = self.scorer.consistent_ids(self.step.token, self.prefixes)
-        if not self.neutrality:
-            return len(members)
-        others = int(np.count_nonzero(~self.scorer.neutral_mask(self.step.opening)[members]))
-        return others + len(self.scorer.neutral_ids(self.step.opening))
 
-    def unclear_mass(self) -> tuple[float, float]:
-        """Mass of entries whose possible tokens are all members, and of those of which only some are."""
-        inside = mixed = 0.0
-        for candidates, probability in self.step.ambiguous:
-            members = self.kinds_of(np.array(candidates, dtype=np.int64)) > 0
-            inside += probability * bool(members.all())
-            mixed += probability * bool(members.any() and not members.all())
-        return inside, mixed
+def _unclear_masses(scorer: Scorer, lists: Lists, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
+    """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
+    n, entries = lists.size, lists.unclear
+    if not len(entries.ids):
+        return np.zeros(n), np.zeros(n)
+    steps = lists.unclear_steps[entries.steps]
+    size = scorer.vocabulary.size
+    begins = among(steps * size + entries.ids, lists.beginnings.steps * size + lists.beginnings.ids)
+    counted = _kinds(scorer, lists, entries, steps, begins, neutrality=neutrality) > 0
+    counts = np.bincount(entries.steps[counted], minlength=len(lists.unclear_steps))
+    whole = counts == np.bincount(entries.steps, minlength=len(lists.unclear_steps))
+    inside, mixed = lists.unclear_probabilities * whole, lists.unclear_probabilities * ((counts > 0) & ~whole)
+    return tuple(np.bincount(lists.unclear_steps, masses, minlength=n) for masses in (inside, mixed))  # type: ignore[return-value]
