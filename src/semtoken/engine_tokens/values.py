@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
     """A JSON object."""
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
         return value
     raise _not("an object", value, where)
 
@@ -66,6 +66,8 @@ def as_log_prob(value: Any, where: str) -> float:
 
 def as_number(value: Any, where: str) -> float:
     """A JSON number; NaN is none."""
+    if type(value) is float and value == value:
+        return value
     if isinstance(value, float | int | SupportsFloat) and not isinstance(value, bool):
         try:
             number = float(value)

@@ -34,12 +34,12 @@ from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import (
     Bounds,
-    Lists,
     PlacedStep,
     StepBounds,
-    lists_of,
+    StepLists,
     rounding,
     step_bounds,
+    step_lists,
 )
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 
@@ -173,10 +173,10 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _lists(self, steps: slice) -> Lists:
-        return lists_of(self._steps[steps], self._prefixes[steps], self.scorer.vocabulary.size)
+    def _lists(self, steps: slice) -> StepLists:
+        return step_lists(self._steps[steps], self._prefixes[steps], self.scorer.vocabulary.size)
 
-    def _bounds(self, scorer: Scorer, steps: slice, lists: Lists, *, neutrality: bool) -> Bounds:
+    def _bounds(self, scorer: Scorer, steps: slice, lists: StepLists, *, neutrality: bool) -> Bounds:
         """Bounds of some steps under the rules of a scorer."""
         return step_bounds(
             scorer,
@@ -218,7 +218,7 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
             proxy_for=proxy_for,
         )
 
-    def _tokens(self, lists: Lists, bounds: Sequence[StepBounds]) -> tuple[ScoredToken, ...]:
+    def _tokens(self, lists: StepLists, bounds: Sequence[StepBounds]) -> tuple[ScoredToken, ...]:
         """The records of all steps."""
         every, vocabulary = slice(None), self.scorer.vocabulary
         under_surface = self._bounds(self.scorer.surface, every, lists, neutrality=False).steps()
@@ -261,7 +261,7 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
             )
         )
 
-    def _value_ends(self, lists: Lists) -> list[ValueEnds | None]:
+    def _value_ends(self, lists: StepLists) -> list[ValueEnds | None]:
         """What values may end at each step."""
         endings = self.scorer.endings
         before = np.concatenate([[-1], lists.tokens[:-1]])
@@ -274,7 +274,7 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
             found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
         return found
 
-    def _alternatives(self, lists: Lists) -> list[tuple[Alternative, ...]]:
+    def _alternatives(self, lists: StepLists) -> list[tuple[Alternative, ...]]:
         """The most probable other tokens of each step."""
         steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
         likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))

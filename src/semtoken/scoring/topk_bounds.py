@@ -102,7 +102,7 @@ def _numbers(lists: Sequence[Sequence[int]] | Sequence[IdArray]) -> IdArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
+class StepLists:
     """The lists of n steps in columns, and their prefix sets."""
 
     tokens: IdArray
@@ -140,7 +140,7 @@ class Lists:
         return len(self.tokens)
 
 
-def lists_of(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> Lists:
+def step_lists(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int) -> StepLists:
     """The columns of some steps.
 
     Parameters
@@ -158,7 +158,7 @@ def lists_of(steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], size: int
         [(one.log_prob, one.total, one.smallest, one.unmapped, one.complete) for one in found], dtype=np.float64
     ).reshape(-1, 5)
     unclear = [(i, candidates, probability) for i, one in enumerate(found) for candidates, probability in one.ambiguous]
-    return Lists(
+    return StepLists(
         tokens=np.array([one.token for one in found], dtype=np.int64),
         opening=np.array([step.opening for step in steps], dtype=bool),
         listed=listed,
@@ -180,7 +180,7 @@ def step_bounds(
     scorer: Scorer,
     steps: Sequence[PlacedStep],
     prefixes: Sequence[IdArray],
-    lists: Lists,
+    lists: StepLists,
     *,
     neutrality: bool,
     off: float = ROUNDING,
@@ -193,7 +193,7 @@ def step_bounds(
     scorer
         Clusters and rules.
     steps, prefixes, lists
-        See `lists_of`.
+        See `step_lists`.
     neutrality
         Whether neutral tokens count as consistent.
     off
@@ -206,7 +206,7 @@ def step_bounds(
         if step.listed.stands_for and not bounds.certain[i]:
             each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
             sets = [prefixes[i]] * len(each)
-            columns = lists_of(each, sets, scorer.vocabulary.size)
+            columns = step_lists(each, sets, scorer.vocabulary.size)
             found = _bounds(scorer, columns, neutrality=neutrality, off=off, relative=relative)
             cautious = int(found.estimate.argmin())
             for values, others in zip(bounds, found, strict=True):
@@ -232,7 +232,7 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
     )
 
 
-def _bounds(scorer: Scorer, lists: Lists, *, neutrality: bool, off: float, relative: float) -> Bounds:
+def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, off: float, relative: float) -> Bounds:
     n, steps, probabilities = lists.size, lists.listed.steps, lists.probabilities
     kinds = _kinds(scorer, lists, lists.listed, steps, lists.begins, neutrality=neutrality)
     masses = np.bincount(4 * steps + kinds, probabilities, minlength=4 * n).reshape(n, 4)
@@ -272,7 +272,7 @@ def _logs(masses: FloatArray) -> FloatArray:
 
 
 def _kinds(
-    scorer: Scorer, lists: Lists, entries: Entries, steps: IdArray, begins: BoolArray, *, neutrality: bool
+    scorer: Scorer, lists: StepLists, entries: Entries, steps: IdArray, begins: BoolArray, *, neutrality: bool
 ) -> npt.NDArray[np.intp]:
     """Why each entry counts, see `Scorer.kinds`; 0 for those that do not."""
     return scorer.kinds(lists.tokens[steps], entries.ids, begins, opening=lists.opening[steps], neutrality=neutrality)
@@ -285,7 +285,7 @@ def _shares_off(probabilities: FloatArray, steps: IdArray, n: int, relative: flo
     return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))
 
 
-def _sizes(scorer: Scorer, lists: Lists, *, neutrality: bool) -> IdArray:
+def _sizes(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> IdArray:
     """How many tokens are consistent with the chosen one of each step: cluster, prefix set and neutral tokens."""
     pairs = zip(lists.tokens.tolist(), lists.opening.tolist(), strict=True)
     sizes = np.array([scorer.related_count(token, opening, neutrality) for token, opening in pairs], dtype=np.int64)
@@ -300,7 +300,7 @@ def _sizes(scorer: Scorer, lists: Lists, *, neutrality: bool) -> IdArray:
     return sizes
 
 
-def _unclear_masses(scorer: Scorer, lists: Lists, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
+def _unclear_masses(scorer: Scorer, lists: StepLists, *, neutrality: bool) -> tuple[FloatArray, FloatArray]:
     """Mass of the entries whose possible tokens all count, and of those of which only some do, for each step."""
     n, entries = lists.size, lists.unclear
     if not len(entries.ids):
