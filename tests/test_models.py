@@ -49,6 +49,7 @@ def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kin
 
 def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: Path, tmp_path: Path) -> None:
     convert(model_file, tmp_path / "converted")
+    assert len({file.stat().st_mode for file in (tmp_path / "converted").iterdir()}) == 1, "a cache may be shared"
     found = [
         st.TokenClusters.from_model(source, n_clusters=500, embedding="output")
         for source in (model_file, tmp_path / "converted", almanac_path())
