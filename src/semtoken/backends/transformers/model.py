@@ -169,7 +169,8 @@ class TransformersBackend:
             self._prefix = None  # two of them need not exist at one time
             batch = pad([beginning], 0, left=True)
             with torch.no_grad():
-                cache = self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values
+                output = self.forward(batch, mask=batch.mask, cache=None, keep=1)
+            cache = getattr(output, "past_key_values", None)
             self._prefix = SharedPrefix(beginning, cache)
         return self._prefix if is_repeatable(self._prefix.cache) else None
 
@@ -222,7 +223,8 @@ class TransformersBackend:
         if n > 1 and batch.ids.shape[1] > known + 1:
             part = PaddedBatch(batch.ids[:, known:-1], batch.mask[:, known:-1])
             with torch.no_grad():
-                cache = self.forward(part, mask=batch.mask[:, :-1], cache=cache, keep=1).past_key_values
+                output = self.forward(part, mask=batch.mask[:, :-1], cache=cache, keep=1)
+            cache = getattr(output, "past_key_values", None)
         if cache is not None and is_repeatable(cache):
             if n > 1:
                 cache.batch_repeat_interleave(n)
@@ -331,6 +333,11 @@ class TransformersBackend:
         padding = padding_id(self.tokenizer, self._stop_ids(Decoding()))
         prompt, reply = pad(prompts, padding, left=True), pad(replies, padding, left=False)
         output = self.forward(prompt, mask=prompt.mask, cache=None, keep=1)
+        if getattr(output, "past_key_values", None) is None:
+            raise ModelError(
+                f"{type(self.model).__name__} gives no cache of what it has read (past_key_values), so replies that "
+                "are already written cannot be scored with it. Its own generations can."
+            )
         yield output.logits[:, -1:]
         mask = prompt.mask
         width = reply.ids.shape[1] - 1  # nothing is drawn after the last token
