@@ -114,3 +114,8 @@ def prompt_format(source: str | Path, *, chat: bool = False, stop_at_newline: bo
             "text that can be read."
         ) from error
     return PromptFormat(template.replace("\r\n", "\n"), chat=chat, stop_at_newline=stop_at_newline)
+
+
+def template_of(asking: PromptFormat) -> str | None:
+    """Our text around a question; None for a model that has a chat template of its own."""
+    return None if asking.chat else asking.template

@@ -17,6 +17,7 @@ from semtoken.cli.payload import load_clusters
 
 if TYPE_CHECKING:
     from semtoken.scoring.rules import ScoringRules
+    from semtoken.web.proxy.reading import Reader
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import Address
 
@@ -44,6 +45,16 @@ def proxy(
         str | None,
         typer.Option(help="The upstream's model, if the clusters come from another one with the same tokenizer."),
     ] = None,
+    read_with: Annotated[
+        str | None,
+        typer.Option(
+            help="The upstream's model, which reads here what comes without log-probabilities (`transformers serve` "
+            "drops them): a name, a directory or a hub id. The clusters must be its own."
+        ),
+    ] = None,
+    max_read_tokens: Annotated[
+        int, typer.Option(min=2, help="Longest prompt with its answer that --read-with reads, in tokens.")
+    ] = 8192,
     preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 32,
@@ -90,14 +101,16 @@ def proxy(
     """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
 
     It asks the server for log-probabilities, adds the uncertainty with its interval, takes out what the client did not
-    ask for, and passes everything else through unchanged, streams included. If an answer cannot be scored, it arrives
-    with the reason. With --calibrator and --abstain-text only accepted chats and completions are shown, and streams of
-    them are refused. Keys are forwarded and never logged. It has /health and /metrics (Prometheus) of its own.
+    ask for, and passes everything else through unchanged, streams included. If the server gives none, the model of
+    --read-with reads the answer here. If an answer cannot be scored, it arrives with the reason. With --calibrator and
+    --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
+    and never logged. It has /health and /metrics (Prometheus) of its own.
 
     For example:
 
     - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters`
     - `semtoken proxy --upstream https://api.openai.com --clusters ./gpt-oss-clusters --proxy-for gpt-4o`
+    - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters --read-with Qwen/Qwen2.5-0.5B-Instruct`
     """
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.connections import ConnectionLimits
@@ -133,7 +146,8 @@ def proxy(
         write_timeout=client_timeout,
     )
     rules = ScoringRules(preset, function_words)
-    make = partial(_application, settings, clusters, rules, calibrator, abstain_text, otel, otel_content, page)
+    reading = None if read_with is None else (read_with, max_read_tokens)
+    make = partial(_application, settings, clusters, rules, reading, calibrator, abstain_text, otel, otel_content, page)
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
 
@@ -150,6 +164,7 @@ def _application(
     settings: ProxySettings,
     clusters: str,
     rules: ScoringRules,
+    reading: tuple[str, int] | None,
     calibrator: Path | None,
     abstain_text: str | None,
     otel: bool,
@@ -159,11 +174,29 @@ def _application(
     from semtoken.web.proxy.app import proxy_app
 
     found = load_clusters(clusters, None)
+    reader = None if reading is None else _reader(*reading, clusters, rules)
+    kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
     signature = f"{found.signature}|{rules.signature}"
-    chances = applied(calibrator, found, abstain_text, signature=signature, scores="top-k", k=settings.top_logprobs)
-    return with_events(
-        proxy_app(settings, found, rules, chances, page=page and abstain_text is None), otel, otel_content
-    )
+    chances = applied(calibrator, found, abstain_text, signature=signature, **kind)
+    app = proxy_app(settings, found, rules, chances, reader=reader, page=page and abstain_text is None)
+    return with_events(app, otel, otel_content)
+
+
+def _reader(model: str, most_tokens: int, clusters: str, rules: ScoringRules) -> Reader:
+    """The model that reads what comes without log-probabilities.
+
+    Raises
+    ------
+    ModelError
+        There is no such model, or it cannot be loaded.
+    VocabularyMismatch
+        The clusters are not its own.
+    """
+    from semtoken.cli.model_options import ModelChoice
+    from semtoken.web.proxy.reading import Reader
+
+    stc = ModelChoice(model, clusters=clusters, preset=rules.preset, function_words=rules.function_words).load()
+    return Reader(stc, model, most_tokens)
 
 
 def _announce(address: Address, settings: ProxySettings) -> None:

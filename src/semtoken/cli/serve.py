@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semtoken.bench.prompts import how_to_ask
+from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
@@ -15,7 +15,6 @@ from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
 if TYPE_CHECKING:
-    from semtoken.bench.prompts import PromptFormat
     from semtoken.web.running import Address
 
 
@@ -72,11 +71,6 @@ def serve(
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
     app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
     run(with_events(app, otel, otel_content), listener, lambda address: _announce(address, offer.name), grace=grace)
-
-
-def template_of(asking: PromptFormat) -> str | None:
-    """Our text around a question; None for a model that has a chat template of its own."""
-    return None if asking.chat else asking.template
 
 
 def _name_of(model: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.bench.prompts import how_to_ask
+from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.calibration.apply import Applied
 from semtoken.errors import InvalidInput
 from semtoken.stc import STC
@@ -34,7 +34,7 @@ class LocalChat:
     def __init__(self, stc: STC, name: str, calibrator: Applied | None = None) -> None:
         asking = how_to_ask(name, stc.tokenizer, raw=False)
         self._worker = Worker(Engine(stc))
-        self._service = Service(self._worker, Offer(name, asking.template, asking.stop_at_newline, 20, calibrator))
+        self._service = Service(self._worker, Offer(name, template_of(asking), asking.stop_at_newline, 20, calibrator))
 
     @classmethod
     def load(cls, model: str = "almanac", *, calibrator: str | Path | None = None, **options: Any) -> LocalChat:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from semtoken import STC
-from semtoken.bench.prompts import how_to_ask
+from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
@@ -17,5 +17,5 @@ from tests.web.servers import running
 def served(stc: STC) -> Iterator[str]:
     """The address of a server of the embedded model."""
     asking = how_to_ask("almanac", stc.tokenizer, raw=False)
-    with running(serve_app(Engine(stc), Offer("almanac", asking.template, asking.stop_at_newline))) as url:
+    with running(serve_app(Engine(stc), Offer("almanac", template_of(asking), asking.stop_at_newline))) as url:
         yield url

@@ -17,7 +17,8 @@ SILENT = (
 )
 NOTHING = (
     "No log-probabilities, no scores: ask the engine itself instead of a gateway, or serve the model with vLLM, "
-    "SGLang, llama.cpp or `semtoken serve`."
+    "SGLang, llama.cpp or `semtoken serve`; or have the model read the answers in the proxy (`semtoken proxy "
+    "--read-with MODEL`)."
 )
 ZEROS = (
     "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "

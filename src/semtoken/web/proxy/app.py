@@ -24,6 +24,7 @@ from semtoken.web.page.facts import model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
+from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
@@ -51,6 +52,7 @@ def proxy_app(
     rules: ScoringRules | None = None,
     calibrator: Applied | None = None,
     *,
+    reader: Reader | None = None,
     page: bool = True,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
@@ -65,13 +67,15 @@ def proxy_app(
         As for `score_logits`.
     calibrator
         Adds the chance and the decision to every final block.
+    reader
+        Scores answers that come without log-probabilities.
     page
         Show the page for people at `/`; the upstream's own is then at `/upstream/`.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics, calibrator)
+    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics, calibrator, reader)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 

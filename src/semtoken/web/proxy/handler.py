@@ -168,7 +168,8 @@ class ProxyHandler:
         if answer.status != 200:
             await relay_untouched(answer, client)
             return
-        obstacle = asked.obstacle or (REFUSED if not top and asked.kept is None else None)
+        refused = not top and asked.kept is None and self._scoring.reader is None
+        obstacle = asked.obstacle or (REFUSED if refused else None)
         scorer = ReplyScorer(self._scoring, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         settings = self._settings

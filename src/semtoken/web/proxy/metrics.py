@@ -34,6 +34,12 @@ class ProxyMetrics:
         self.unscored = Counter(
             "semtoken_proxy_unscored_answers", "Choices without one.", ["reason"], registry=self._registry
         )
+        self.read_again = Counter(
+            "semtoken_proxy_answers_read_again",
+            "Choices without log-probabilities that a model in the proxy read.",
+            ["endpoint"],
+            registry=self._registry,
+        )
         self.added_seconds = Histogram(
             "semtoken_proxy_added_seconds",
             "Time spent in the proxy itself for a scored answer.",

@@ -340,12 +340,24 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         return Piece(sent)
     finishes = scoring.scorer.tokens > LONG_ANSWER and LAST_EVENT.search(sent.raw)
     if len(sent.raw) < LARGE and not finishes:
-        return scoring.read(sent)
+        return await _with_readings(scoring.read(sent), scoring)
     try:
-        return await scoring.workers.run(scoring.read, sent)
+        piece = await scoring.workers.run(scoring.read, sent)
     except Busy:
         scoring.scorer.fail("busy", BUSY)
-        return scoring.read(sent)
+        piece = scoring.read(sent)
+    return await _with_readings(piece, scoring)
+
+
+async def _with_readings(piece: Piece, scoring: Scoring) -> Piece:
+    """The piece, once the reader has read the choices that end with it, where they had no log-probabilities."""
+    if scoring.scorer.has_unread:
+        try:
+            await scoring.workers.run(scoring.scorer.read_again, piece.blocks)
+        except Busy:
+            scoring.scorer.fail("busy", BUSY)
+            scoring.scorer.read_again(piece.blocks)
+    return piece
 
 
 def is_stream(answer: Answer) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,12 +15,13 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.payloads import Choice, PayloadStream, read_payload
 from semtoken.payloads.score import score_choice
-from semtoken.results import Distribution
+from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.metrics import ProxyMetrics
+from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.rewriting import Asked
 from semtoken.web.proxy.settings import ProxySettings
 
@@ -50,6 +51,8 @@ class AnswerScoring:
     metrics: ProxyMetrics
     calibrator: Applied | None = None
     """Adds the chance and the decision to every final block."""
+    reader: Reader | None = None
+    """Scores answers that come without log-probabilities."""
 
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
@@ -89,6 +92,7 @@ class ReplyScorer:
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
         self._choices: dict[int, _Written] = {}
+        self._unread: dict[int, Choice] = {}
         self.tokens = 0
         """Of the stream so far."""
         self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
@@ -121,6 +125,20 @@ class ReplyScorer:
             self._check_budget()
             blocks[choice.index] = self._final(choice, payload.distribution, None)
             self.seconds, start = self.seconds + perf_counter() - start, perf_counter()
+        return self.read_again(blocks)
+
+    @property
+    def has_unread(self) -> bool:
+        """Choices wait for the reader: `read_again` has to follow, in a thread, as it takes long."""
+        return bool(self._unread)
+
+    def read_again(self, blocks: dict[int, Block]) -> dict[int, Block]:
+        """The blocks, with those of the choices that came without log-probabilities, which the reader reads now."""
+        start = perf_counter()
+        waiting, self._unread = list(self._unread.values()), {}
+        for choice in waiting:
+            blocks[choice.index] = self._read(choice) | blocks.get(choice.index, {})
+        self.seconds += perf_counter() - start
         return blocks
 
     def chunk(self, chunk: Reply) -> dict[int, Block]:
@@ -195,6 +213,9 @@ class ReplyScorer:
             if choice.segment("answer") is None:
                 kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
                 raise Unscored("no_answer", f"The choice holds a {kinds} and no answer; only answers are scored.")
+            if self._failed is None and self._scoring.reader is not None and is_silent(choice):
+                self._unread[choice.index] = choice
+                return {}
             if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
                 raise Unscored("too_long", "The answer has more tokens than the proxy scores (--max-scored-tokens).")
             result = self._attempt(
@@ -209,6 +230,22 @@ class ReplyScorer:
             )
         except Unscored as failed:
             return self._unscored(failed)
+        return self._block(result)
+
+    def _read(self, choice: Choice) -> Block:
+        """The block of a choice that came without log-probabilities."""
+        reader = self._scoring.reader
+        assert reader is not None
+        try:
+            result = self._attempt(lambda: reader.read(self._asked, choice))
+        except Unscored as failed:
+            return self._unscored(failed)
+        settings = self._scoring.settings
+        result = replace(result, truncated=choice.finish_reason == "length", proxy_for=settings.proxy_for)
+        self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
+        return self._block(result) | {"read_with": reader.name}
+
+    def _block(self, result: ScoredResponse) -> Block:
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
         self._scoring.metrics.widths.observe(result.uncertainty_width)
         return score_block(result, self._scoring.clusters, self._asked.options, self._scoring.calibrator)

@@ -1,0 +1,174 @@
+"""Answers that come without log-probabilities: a model in this process reads them and says how probable they were.
+
+`transformers serve` and some gateways drop log-probabilities, so there is nothing to score in their replies. A reader
+holds the same model. It sees what the client asked and what the upstream answered, in one forward pass.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from semtoken.backends.prompts import Prompt, encode_prompt, encode_response, is_ids, prompt_text
+from semtoken.errors import InvalidInput
+from semtoken.payloads import Choice
+from semtoken.results import ScoredResponse
+from semtoken.stc import STC
+from semtoken.web.proxy.rewriting import Asked
+from semtoken.web.serve.requests import Message
+
+ALWAYS_TOKENISED = 2**16
+"""Characters of a text that is tokenised although so many tokens do not seem to fit: some tokenizers drop blanks."""
+OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "functions": ([],),
+    "documents": ([],),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "reasoning_effort": (),
+    "continue_final_message": (False,),
+    "add_generation_prompt": (True,),
+    "suffix": ("",),
+}
+"""Fields that change what the upstream's model reads in ways that only the upstream knows, with the values that do
+not."""
+
+
+def is_silent(choice: Choice) -> bool:
+    """Whether a choice came without any log-probabilities."""
+    return not any(segment.steps for segment in choice.segments)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A prompt with its answer, in token ids."""
+
+    prompt: list[int]
+    answer: list[int]
+    ended: bool
+    """The model ended it itself, with a token that is not among the answer's."""
+
+
+class Reader:
+    """Scores answers that came without log-probabilities, with a model of its own.
+
+    It is used in threads, and reads for one of them at a time.
+
+    Parameters
+    ----------
+    stc
+        The upstream's model, with the clusters of the proxy.
+    name
+        What the block calls it.
+    most_tokens
+        The longest prompt with its answer that is read, in tokens.
+    """
+
+    def __init__(self, stc: STC, name: str, most_tokens: int = 8192) -> None:
+        self.name = name
+        self._stc = stc
+        room = stc.backend.max_length
+        self._most = most_tokens if room is None else min(most_tokens, room)
+        self._longest_text = max(self._most * max(map(len, stc.clusters.vocabulary.pieces)), ALWAYS_TOKENISED)
+        self._ends = _ends_of(stc)
+        self._one_at_a_time = threading.Lock()
+
+    def read(self, asked: Asked, choice: Choice) -> ScoredResponse:
+        """The score of a complete choice, from the model's whole distributions.
+
+        Raises
+        ------
+        InvalidInput
+            What the upstream's model read is not known, there is more in the choice than an answer, or it is too long.
+        """
+        _check_fields(asked.body)
+        with self._one_at_a_time:
+            text = self._text(asked, choice)
+            if not text.ended:
+                return self._score(text, [])
+            found = self._score(text, [self._ends[0]])
+            last = found.tokens[-1]
+            others = [other for other in last.alternatives if other.id in self._ends]
+            likeliest = max(others, key=lambda other: other.probability, default=last)
+            return found if likeliest.probability <= last.probability else self._score(text, [likeliest.id])
+
+    def _score(self, text: _Text, end: list[int]) -> ScoredResponse:
+        [found] = self._stc.score([text.prompt], [text.answer + end])
+        return found
+
+    def _text(self, asked: Asked, choice: Choice) -> _Text:
+        """A choice as its model saw it. What is too long in any case is not tokenised."""
+        tokenizer = self._stc.tokenizer
+        prompt = _prompt_of_chat(asked.body) if asked.endpoint == "chat" else _prompt_of(asked.body, choice.index)
+        answer = _answer(choice)
+        size = len(prompt) if is_ids(prompt) else len(prompt_text(tokenizer, prompt, choice.index)) + len(answer)
+        if size > self._longest_text:
+            raise self._too_long(f"{size:,} characters")
+        ids = encode_prompt(tokenizer, prompt, choice.index)
+        read = encode_response(tokenizer, prompt, ids, answer, choice.index)
+        if len(ids) + len(read) >= self._most:
+            raise self._too_long(f"{len(ids) + len(read):,} tokens")
+        by_itself = choice.finish_reason == "stop" and not asked.body.get("stop")
+        return _Text(ids, read, by_itself and bool(self._ends) and read[-1:] != [] and read[-1] not in self._ends)
+
+    def _too_long(self, size: str) -> InvalidInput:
+        return InvalidInput(
+            f"Prompt and answer have {size}; fewer than {self._most:,} tokens are read again (--max-read-tokens)."
+        )
+
+
+def _ends_of(stc: STC) -> tuple[int, ...]:
+    """The tokens with which the model ends an answer, the tokenizer's own first."""
+    config = getattr(stc.model, "generation_config", None)
+    own, more = getattr(stc.tokenizer, "eos_token_id", None), getattr(config, "eos_token_id", None)
+    listed = [own, *(more if isinstance(more, list) else [more])]
+    return tuple(dict.fromkeys(int(token) for token in listed if token is not None))
+
+
+def _check_fields(body: Mapping[str, Any]) -> None:
+    """Refuse requests whose prompt only the upstream knows."""
+    for name, neutral in OTHER_PROMPT.items():
+        if body.get(name) is not None and body[name] not in neutral:
+            raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
+
+
+def _prompt_of_chat(body: Mapping[str, Any]) -> Prompt:
+    listed = body.get("messages")
+    if not isinstance(listed, list) or not listed:
+        raise InvalidInput("The request holds no messages, so what the model was asked is not known.")
+    try:
+        messages = [Message.model_validate(one) for one in listed]
+    except ValidationError as error:
+        raise InvalidInput("The messages hold something else than text, which is not read again.") from error
+    if any(message.role in ("tool", "function") or message.model_extra for message in messages):
+        raise InvalidInput("The messages hold calls of tools or other fields, which are not read again.")
+    return [{"role": message.role, "content": message.text} for message in messages]
+
+
+def _prompt_of(body: Mapping[str, Any], index: int) -> Prompt:
+    """The prompt of a completion's choice: `n` choices in a row belong to each prompt."""
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        each = body.get("n") or 1
+        number = index // each if isinstance(each, int) and each > 0 else len(prompt)
+        prompt = prompt[number] if number < len(prompt) else None
+    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
+        return prompt
+    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
+
+
+def _answer(choice: Choice) -> str:
+    """The text of a choice that is nothing but an answer."""
+    kinds = [segment.kind for segment in choice.segments]
+    if kinds != ["answer"]:
+        raise InvalidInput(
+            f"The choice holds {' and '.join(kind.replace('_', ' ') for kind in kinds)}; only a plain answer is read "
+            "again, since how the model wrote the rest is not known."
+        )
+    if not choice.complete:
+        raise InvalidInput("Its stream ended before the upstream said that it is complete.")
+    return choice.segments[0].text

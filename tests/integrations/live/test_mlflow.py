@@ -1,0 +1,22 @@
+"""The recipe for MLflow, as it stands on the page, with a store of its own in SQLite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from tests.integrations.recipes import run, uncertainty
+
+
+def test_the_trace_has_the_score(tmp_path: Path) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_experiment("semtoken")
+    with mlflow.start_span("answer"):
+        pass
+    run("log_feedback")
+    trace = mlflow.get_trace(mlflow.get_last_active_trace_id())
+    [found] = [one for one in trace.info.assessments if one.name == "semtoken.uncertainty"]
+    assert found.feedback.value == pytest.approx(uncertainty())
+    assert (found.source.source_type, found.source.source_id) == ("CODE", "semtoken")
