@@ -8,9 +8,16 @@ from typing import Any
 
 from semtoken.errors import InvalidInput
 
+try:
+    import msgspec  # several times as fast as Python's own, and optional
+except ImportError:
+    msgspec = None  # type: ignore[assignment]
+
 
 def plain(reply: Any) -> Any:
     """A client's object as plain values; everything else as it is."""
+    if type(reply) in (dict, list, str, bytes):
+        return reply
     dump = getattr(reply, "model_dump", None)
     if dump is None or isinstance(reply, Mapping | type):
         return reply
@@ -18,6 +25,22 @@ def plain(reply: Any) -> Any:
         return dump(warnings=False)
     except Exception as error:  # whatever a foreign class raises
         raise InvalidInput(f"A {type(reply).__name__} cannot be turned into plain values: {error}") from error
+
+
+def loaded(text: str | bytes) -> Any:
+    """What `json.loads` makes of JSON, at a fraction of the time where msgspec is installed.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        As `json.loads`.
+    """
+    if msgspec is not None:
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeError):
+            pass  # Python's own takes more: NaN and infinity, halves of characters
+    return json.loads(text)
 
 
 def parsed(text: str | bytes) -> Any:
@@ -29,7 +52,7 @@ def parsed(text: str | bytes) -> Any:
         It is not JSON.
     """
     try:
-        return json.loads(text)
+        return loaded(text)
     except json.JSONDecodeError as error:
         raise InvalidInput(
             f"The reply is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."

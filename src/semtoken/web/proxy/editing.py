@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from semtoken.web.proxy.splice import (
     Edit,
     Located,
@@ -39,13 +41,25 @@ class Hidden:
     """Token ids are hidden."""
 
 
+class _RawChoice(msgspec.Struct):
+    """A choice of a chunk, of which one member is left as it is written."""
+
+    logprobs: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _RawChunk(msgspec.Struct):
+    choices: tuple[_RawChoice]
+
+
+_CHUNK = msgspec.json.Decoder(_RawChunk)
+
+
 @dataclass(frozen=True)
 class Json:
-    """A reply or chunk with choices, and where its parts stand in its text."""
+    """A reply or chunk with choices, and its text."""
 
     text: str
     root: Located
-    choices: Located
 
     @property
     def value(self) -> Mapping[str, Any]:
@@ -55,14 +69,39 @@ class Json:
 
     def edited(self, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None = None) -> str:
         """Its text without what is hidden, with a block in each choice that has one, and another text if withheld."""
+        quick = None if blocks or withheld is not None else self._usual(hidden)
+        if quick is not None:
+            return quick
+        choices = members(self.text, self.root)["choices"]
         edits = [
             edit
-            for choice in elements(self.text, self.choices)
+            for choice in elements(self.text, choices)
             for edit in _choice_edits(self.text, choice, hidden, blocks, withheld)
         ]
         if hidden is not None and hidden.ids:
             edits += _hidden_ids(members(self.text, self.root), hidden)
         return apply(self.text, edits)
+
+    def _usual(self, hidden: Hidden | None) -> str | None:
+        """The text of a chunk that gains nothing and loses at most all log-probabilities; None if it is no such one.
+
+        Nearly all chunks of a stream are like that, and what is to go can be found in them without reading the rest:
+        a value that is written once stands where it is written.
+        """
+        choices = self.value["choices"]
+        if any(not isinstance(choice, dict) or "semtoken" in choice for choice in choices):
+            return None
+        if hidden is None:
+            return self.text
+        if hidden.ids or hidden.kept is not None or len(choices) != 1:
+            return None
+        if not isinstance(choices[0].get("logprobs"), dict):
+            return self.text
+        try:
+            listed = str(_CHUNK.decode(self.text).choices[0].logprobs, "utf-8")
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+        return self.text.replace(listed, "null") if self.text.count(listed) == 1 else None
 
 
 def read_json(text: str) -> Json:
@@ -79,7 +118,7 @@ def read_json(text: str) -> Json:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(reply.value, dict) or not isinstance(reply.value.get("choices"), list):
         raise ValueError("it has no choices")
-    return Json(text, reply, members(text, reply)["choices"])
+    return Json(text, reply)
 
 
 def edited(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -20,6 +20,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
+from semtoken.web.proxy.gathering import Gatherer
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.rewriting import Asked
@@ -91,6 +92,7 @@ class ReplyScorer:
         self._scoring = scoring
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
+        self._gatherer = None if asked.options.running else Gatherer()  # values so far do not wait
         self._choices: dict[int, _Written] = {}
         self._unread: dict[int, Choice] = {}
         self.tokens = 0
@@ -146,11 +148,7 @@ class ReplyScorer:
         start = perf_counter()
         self._last = chunk
         self._check_budget()
-        late: set[int] = set()
-        try:
-            self._attempt(lambda: late.update(self._take_in(chunk)))
-        except Unscored as failed:
-            self._failed = failed
+        late = self._read(lambda: [chunk] if self._gatherer is None else self._gatherer.add(chunk))
         blocks: dict[int, Block] = {}
         for index, ended in _endings(chunk).items():
             block = self._ended(index) if ended or index in late else self._running(index)
@@ -161,15 +159,25 @@ class ReplyScorer:
 
     def trailer(self) -> Block | None:
         """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
+        if self._gatherer is not None:
+            self._read(self._gatherer.rest)
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
         kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
         return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
 
-    def _take_in(self, chunk: Reply) -> set[int]:
-        """Take in a chunk; the choices that it adds to although they had ended."""
+    def _read(self, due: Callable[[], Sequence[Reply]]) -> set[int]:
+        """Take in the chunks that are due, or remember why not; the choices they add to although they had ended."""
         late: set[int] = set()
-        for event in self._stream.feed(chunk):
+        try:
+            self._attempt(lambda: late.update(self._take_in(due())))
+        except Unscored as failed:
+            self._failed = failed
+        return late
+
+    def _take_in(self, chunks: Sequence[Reply]) -> set[int]:
+        late: set[int] = set()
+        for event in (event for chunk in chunks for event in self._stream.feed(chunk)):
             written = self._written(event.choice)
             if written.ended:
                 late.add(event.choice)

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from semtoken.payloads.inline import loaded
+
 SPACE = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
@@ -45,11 +47,7 @@ def document(text: str) -> Located:
     ValueError
         The text is not JSON.
     """
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):  # Python's own takes more: Infinity, halves of characters
-        value = json.loads(text)
-    return Located(value, _skip(text, 0), len(text.rstrip(SPACE)))
+    return Located(loaded(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
 def members(text: str, parent: Located) -> dict[str, Located]:
