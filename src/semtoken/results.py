@@ -31,7 +31,7 @@ SLACK = 1e-6
 """An answer in progress exceeds a limit only this far above it: sums of its steps are rounded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """Another token that was likely where one was chosen, counted as agreeing with it or not."""
 
@@ -113,7 +113,7 @@ class ValueEnds:
     """Of an array: a bracket follows, not a comma."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, slots=True)
 class ScoredToken:
     """One token of an answer."""
 

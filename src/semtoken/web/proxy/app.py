@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -80,11 +81,13 @@ def proxy_app(
     scoring.warm_up()
 
     @asynccontextmanager
-    async def closing(_: FastAPI) -> AsyncIterator[None]:
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        gc.collect()
+        gc.freeze()  # vocabularies and modules stay: the collector need not look at them again and again
         yield
         await upstream.aclose()
 
-    app = FastAPI(openapi_url=None, lifespan=closing)
+    app = FastAPI(openapi_url=None, lifespan=running)
     app.state.upstream = upstream
 
     @app.get("/health")

@@ -62,7 +62,9 @@ class AnswerScoring:
     def warm_up(self) -> None:
         """Prepare what the first answer would have to wait for."""
         with suppress(SemtokenError):
-            self.running().add(TopStep(TopToken(0.0, text="a", bytes=b"a"), ()))
+            answer, token = self.running(), TopToken(0.0, text="a", bytes=b"a")
+            answer.add(TopStep(token, (token,)))
+            answer.finish()
 
 
 @dataclass
