@@ -150,7 +150,7 @@ class ReplyScorer:
         start = perf_counter()
         self._last = chunk
         self._check_budget()
-        late = self._read(lambda: [chunk] if self._gatherer is None else self._gatherer.add(chunk))
+        late = self._take_due(lambda: [chunk] if self._gatherer is None else self._gatherer.add(chunk))
         blocks: dict[int, Block] = {}
         for index, ended in _endings(chunk).items():
             block = self._ended(index) if ended or index in late else self._running(index)
@@ -162,13 +162,13 @@ class ReplyScorer:
     def trailer(self) -> Block | None:
         """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
         if self._gatherer is not None:
-            self._read(self._gatherer.rest)
+            self._take_due(self._gatherer.rest)
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
         kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
         return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
 
-    def _read(self, due: Callable[[], Sequence[Reply]]) -> set[int]:
+    def _take_due(self, due: Callable[[], Sequence[Reply]]) -> set[int]:
         """Take in the chunks that are due, or remember why not; the choices they add to although they had ended."""
         late: set[int] = set()
         try:
