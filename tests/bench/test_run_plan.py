@@ -248,3 +248,26 @@ def test_weights_of_another_content_are_another_model(tmp_path: Path) -> None:
         (folder / "README.md").write_text(str(len(keys)))
         keys.append(cell(models=[str(folder)]).steps["greedy"].key)
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    ("methods", "asked"),
+    [
+        (["stc", "p_true"], set()),
+        (["semantic_entropy"], {"a/nli"}),
+        (["sar"], {"a/similarity"}),
+        (list(METHODS), {"a/nli", "a/similarity"}),
+    ],
+)
+def test_only_models_that_the_methods_need_are_looked_for(
+    methods: list[str], asked: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+
+    def record(model: str | Path, revision: str | None = None) -> dict[str, str]:
+        found.append(str(model))
+        return {"name": str(model)}
+
+    monkeypatch.setattr("semtoken.bench.plan.model_identity", record)
+    make_plan(checked(nli="a/nli", similarity="a/similarity", methods=methods), [dataset()])
+    assert {name for name in found if name.startswith("a/")} == asked

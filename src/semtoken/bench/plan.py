@@ -126,10 +126,10 @@ _ADAPTER = TypeAdapter(Plan)
 
 def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
     """What a run with these questions consists of. Models are told apart by their content, but not loaded."""
-    helpers = {
-        "nli": _helper(settings.nli, almanac_nli_path()),
-        "similarity": _helper(settings.similarity, almanac_sts_path()),
-    }
+    wanted = {file for name in settings.methods for file in method_inputs(name)}
+    sources = {"nli": (settings.nli, almanac_nli_path()), "similarity": (settings.similarity, almanac_sts_path())}
+    asked = {step.asks for step in PAIR_STEPS if step.artifact in wanted}  # a hub that is not needed is not waited for
+    helpers = {name: _helper(*sources[name]) for name in sorted(asked)}
     cells: list[CellPlan] = []
     problems: dict[str, str] = {}
     for model in settings.models:
@@ -181,7 +181,7 @@ class _Steps:
     settings: RunSettings
     dataset: Dataset
     identities: Mapping[str, Mapping[str, Any]]
-    """Of the model that answers ("model"), "nli" and "similarity"."""
+    """Of the model that answers ("model"), and of those that the methods need of "nli" and "similarity"."""
 
     def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """Those that methods and judges need, inputs first."""
@@ -258,7 +258,7 @@ class _Steps:
         steps = [self._step("p_true", "p_true", spelling, [answers["greedy"]])]
         for step in PAIR_STEPS:
             inputs = dict.fromkeys(STEP_OF_FIELD[name].artifact for name in step.needs)
-            if all(name in answers for name in inputs):
+            if step.asks in self.identities and all(name in answers for name in inputs):
                 facts = {"model": self.identities[step.asks]}
                 steps.append(self._step(step.artifact, step.artifact, facts, [answers[name] for name in inputs]))
         return steps
