@@ -240,15 +240,20 @@ class Scorer:
         The parameters are those of `kinds`.
         """
         pairs = list(probabilities.items() if isinstance(probabilities, Mapping) else probabilities)
-        ids = np.array([token for token, _ in pairs], dtype=np.int64)
+        tokens = [token for token, _ in pairs]
+        ids = np.array(tokens, dtype=np.int64)
         counted = self.kinds(token, ids, begins, opening=opening, neutrality=neutrality)
         described = self.paper.kinds(token, ids, begins, opening=opening, neutrality=True)
         sources = np.where(counted > 0, counted, described).tolist()
         texts = self.vocabulary.texts
-        return tuple(
-            Alternative(i, texts[i], probability, SOURCES[source], counted=reason > 0)
-            for (i, probability), source, reason in zip(pairs, sources, counted.tolist(), strict=True)
+        columns = (
+            tokens,
+            [texts[i] for i in tokens],
+            [probability for _, probability in pairs],
+            [SOURCES[source] for source in sources],
+            (counted > 0).tolist(),
         )
+        return tuple(map(Alternative, *columns))
 
     def candidates(self, heads: Sequence[str]) -> IdArray:
         """Ascending ids, some of them twice, of the tokens that may be in a prefix set that begins with a head."""

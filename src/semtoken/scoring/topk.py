@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -35,7 +35,6 @@ from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import (
     Bounds,
     PlacedStep,
-    StepBounds,
     StepLists,
     rounding,
     step_bounds,
@@ -208,58 +207,45 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
         blank = not vocabulary.decode(self.ids).strip()
         totals = [math.fsum(logs.tolist()) for logs in (bounds.lower, bounds.estimate, bounds.upper)]
         low, estimate, high = [-math.inf] * 3 if blank else totals
-        listed, steps = [step.listed for step in self._steps], bounds.steps()
+        listed = [step.listed for step in self._steps]
         return self._response(
             distribution,
             estimate,
-            flags=(*listed_flags(listed, steps, vocabulary.special), *_proxy_flags(proxy_for)),
-            tokens=self._tokens(lists, steps),
+            flags=(*listed_flags(listed, bounds.steps(), vocabulary.special), *_proxy_flags(proxy_for)),
+            tokens=self._tokens(lists, bounds),
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
         )
 
-    def _tokens(self, lists: StepLists, bounds: Sequence[StepBounds]) -> tuple[ScoredToken, ...]:
-        """The records of all steps."""
+    def _tokens(self, lists: StepLists, bounds: Bounds) -> tuple[ScoredToken, ...]:
+        """The records of all steps, put together column by column."""
         every, vocabulary = slice(None), self.scorer.vocabulary
-        under_surface = self._bounds(self.scorer.surface, every, lists, neutrality=False).steps()
-        under_paper = self._bounds(self.scorer.paper, every, lists, neutrality=True).steps()
-        columns = (
-            self._steps,
-            vocabulary.offsets(self.ids),
-            bounds,
-            under_surface,
-            under_paper,
-            self._alternatives(lists),
-            self._value_ends(lists),
-            vocabulary.neutral[lists.tokens].tolist(),
-        )
-        return tuple(
-            ScoredToken(
-                id=step.token,
-                text=vocabulary.texts[step.token],
-                start=start,
-                end=end,
-                log_probability=step.listed.log_prob,
-                log_clustered_probability=found.estimate,
-                log_surface_probability=surface.estimate,
-                log_meaning_probability=meaning.estimate,
-                neutral=found.certain,
-                cluster_probability=found.cluster,
-                prefix_probability=found.prefix,
-                neutral_probability=found.neutral,
-                alternatives=alternatives,
-                function_word=function_word,
-                value_ends=value_ends,
-                log_clustered_bounds=(found.lower, found.upper),
-                log_surface_bounds=(surface.lower, surface.upper),
-                log_meaning_bounds=(meaning.lower, meaning.upper),
-                ambiguous_probability=found.ambiguous,
-                unmapped_probability=step.listed.unmapped,
-            )
-            for step, (start, end), found, surface, meaning, alternatives, value_ends, function_word in zip(
-                *columns, strict=True
-            )
-        )
+        surface = self._bounds(self.scorer.surface, every, lists, neutrality=False)
+        meaning = self._bounds(self.scorer.paper, every, lists, neutrality=True)
+        starts, ends = zip(*vocabulary.offsets(self.ids), strict=True) if self.ids else ((), ())
+        columns: dict[str, Sequence[Any]] = {
+            "id": self.ids,
+            "text": [vocabulary.texts[token] for token in self.ids],
+            "start": starts,
+            "end": ends,
+            "log_probability": lists.log_probs.tolist(),
+            "log_clustered_probability": bounds.estimate.tolist(),
+            "log_surface_probability": surface.estimate.tolist(),
+            "log_meaning_probability": meaning.estimate.tolist(),
+            "neutral": bounds.certain.tolist(),
+            "cluster_probability": bounds.cluster.tolist(),
+            "prefix_probability": bounds.prefix.tolist(),
+            "neutral_probability": bounds.neutral.tolist(),
+            "alternatives": self._alternatives(lists),
+            "value_ends": self._value_ends(lists),
+            "log_clustered_bounds": bounds.intervals(),
+            "log_surface_bounds": surface.intervals(),
+            "log_meaning_bounds": meaning.intervals(),
+            "ambiguous_probability": bounds.ambiguous.tolist(),
+            "unmapped_probability": lists.unmapped.tolist(),
+            "function_word": vocabulary.neutral[lists.tokens].tolist(),
+        }
+        return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
 
     def _value_ends(self, lists: StepLists) -> list[ValueEnds | None]:
         """What values may end at each step."""

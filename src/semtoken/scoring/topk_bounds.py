@@ -76,6 +76,10 @@ class Bounds(NamedTuple):
         """Those of each step."""
         return list(map(StepBounds, *(column.tolist() for column in self)))
 
+    def intervals(self) -> list[tuple[float, float]]:
+        """Lower and upper bound of each step."""
+        return list(zip(self.lower.tolist(), self.upper.tolist(), strict=True))
+
 
 @dataclass(frozen=True, eq=False)
 class Entries:
