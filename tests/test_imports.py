@@ -8,6 +8,7 @@ import importlib
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,11 @@ def test_every_public_name_is_there() -> None:
 # --- direction of imports ----------------------------------------------------------------------------------------
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def layer_of(module: str) -> int:
     """The line of `LAYERS` that names the first part of a module below semtoken."""
     head = module.partition(".")[0]
@@ -119,7 +125,7 @@ def imported_by(path: Path) -> set[str]:
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(ast.parse(path.read_text(encoding="utf-8")))
+    visit(parsed(path))
     found.discard("semtoken.__version__")
     return {name.removeprefix("semtoken.") for name in found if name.startswith("semtoken.")}
 
@@ -138,7 +144,7 @@ def modules_imported_by(path: Path) -> set[str]:
     """As `imported_by`, in modules: `from semtoken.calibration import files` names that one, not its package."""
     known = {module_name(file) for file in FILES}
     found = imported_by(path)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom) and (package := (node.module or "").removeprefix("semtoken.")) in found:
             inside = {f"{package}.{alias.name}" for alias in node.names}
             found = (found - {package} if inside <= known else found) | (inside & known)
@@ -182,7 +188,7 @@ def test_a_class_name_stands_for_one_class() -> None:
     """Two ideas under one name are hard to tell apart in a search, a traceback or a conversation."""
     homes: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(module_name(path))
     shared = {name: found for name, found in homes.items() if len(found) > 1}

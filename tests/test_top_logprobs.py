@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -455,6 +456,23 @@ def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: 
     exact = score_logits(logits, ids, kind.clusters, **RULES[1])
     rounded = best(np.round(log_probs(logits), decimals), ids, k)
     low, high = score_top_logprobs(rounded, kind.clusters, **RULES[1]).uncertainty_bounds
+    assert low <= exact.uncertainty <= high
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_the_interval_holds_the_exact_score_of_numbers_in_half_precision(
+    dtype: torch.dtype, data: st.DataObject
+) -> None:
+    """However few of them there are: a single number in half precision is off by as much as a hundred."""
+    kind = small_kind("byte-level")
+    logits, ids = drawn(kind, data)
+    k = data.draw(st.sampled_from([1, 2, 3, 20]))
+    n = data.draw(st.integers(1, len(ids)))
+    exact = score_logits(logits[:n], ids[:n], kind.clusters, **RULES[0])
+    rows = torch.tensor(log_probs(logits[:n])).to(dtype).double().numpy()
+    low, high = score_top_logprobs(best(rows, ids[:n], k), kind.clusters, **RULES[0]).uncertainty_bounds
     assert low <= exact.uncertainty <= high
 
 

@@ -168,8 +168,9 @@ def test_the_headline_counts_what_the_tables_show() -> None:
     tested = [m.quality["auroc"].to_stc for one in cells for m in one.compared if m.name != "stc"]
     worse = sum(t is not None and t.p_adjusted < 0.05 and t.difference.value < 0 for t in tested)
     assert 0 < worse <= len(tested)
+    verb = "is" if worse == 1 else "are"
     assert lines[1].startswith(
-        f"Of {len(tested)} differences to other methods, {worse} are significant in favour of STC, 0 against"
+        f"Of {len(tested)} differences to other methods, {worse} {verb} significant in favour of STC, 0 against"
     )
     means = {
         n: np.mean([c.methods[n].quality["auroc"].estimate.value for c in cells])

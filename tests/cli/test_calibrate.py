@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -56,6 +57,11 @@ def test_from_labels_to_calibrator_and_report(semtoken: RunCommand, tmp_path: Pa
     assert not re.search(r'(src|href)="http', page), "one page that fetches nothing"
     for svg in re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL):
         ElementTree.fromstring(svg)
+    colours = {
+        name: re.findall(rf"--{name}: (#\w+)", page) for name in ("ink", "dim", "page", "card", "line", "accent")
+    }
+    style = (files("semtoken.web.page") / "files" / "app.css").read_text()
+    assert colours == {name: re.findall(rf"--{name}: (#\w+)", style) for name in colours}, "those of the page"
 
 
 def test_csv_and_a_label_of_another_name(semtoken: RunCommand, tmp_path: Path) -> None:

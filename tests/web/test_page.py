@@ -115,8 +115,9 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rows(page: Any) -> list[list[str]]:
-    found = page.locator("tbody").first.locator("tr").all()
-    return [[cell.inner_text() for cell in row.locator("td").all()] for row in found]
+    texts = "body => [...body.rows].map(row => [...row.querySelectorAll('td')].map(cell => cell.innerText))"
+    found: list[list[str]] = page.locator("tbody").first.evaluate(texts)
+    return found
 
 
 def test_a_file_is_shown_riskiest_first_with_no_request(
@@ -207,11 +208,18 @@ def test_hostile_text_stays_text(browser: Any, answers: list[dict[str, Any]], tm
     assert rows(page)[0][1] == HOSTILE
 
 
+def assert_accessible(page: Any, view: str) -> None:
+    """No violation that axe finds, and nothing wider than a phone."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, (view, found.generate_report())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_is_accessible_and_fits_a_phone(
     browser: Any, everything: dict[str, Any], tmp_path: Path, scheme: str
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     opened = Opened(
         browser,
         static_page(**everything),
@@ -225,10 +233,18 @@ def test_every_view_is_accessible_and_fits_a_phone(
         if page.locator("button.mark").count():
             page.locator("button.mark").first.click()
             page.get_by_text("Every token").first.click()
-        found = axe.Axe().run(page)
-        assert found.violations_count == 0, (view, found.generate_report())
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+        assert_accessible(page, view)
     assert opened.complaints == []
+
+
+def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(
+    browser: Any, everything: dict[str, Any], tmp_path: Path
+) -> None:
+    rows = everything["files"]["first.jsonl"]
+    for decision, told in (("answer", True), ("abstain", False)):
+        row = next(row for row in rows if row["calibration"].get("decision") == decision)
+        page = Opened(browser, static_page({"one": [row]}), tmp_path / "page.html").page
+        assert ("An accepted answer can be wrong" in page.locator("article").inner_text()) == told
 
 
 def test_every_view_is_reached_by_keys(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:
@@ -369,6 +385,32 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
         assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="History").click()
     assert "Which city is the capital of Peru?" in page.get_by_role("tabpanel").inner_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almanac_clusters: Any, scheme: str) -> None:
+    """The views that only a server has: Ask with an answer and its panel, History, and the settings of the proxy."""
+    with proxy_of(served, almanac_clusters) as proxied:
+        for url in (served, proxied):
+            page = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 800}).new_page()
+            page.goto(url)
+            if url == proxied:
+                page.get_by_label("API key").fill("sk-secret")
+                page.get_by_role("button", name="List models").click()
+                page.wait_for_function("document.querySelector('[list=models]').value === 'almanac'")
+                page.locator("details.server").evaluate("details => { details.open = true }")
+            page.get_by_role("textbox", name="Ask").fill("Which city is the capital of Peru?")
+            assert_accessible(page, url)
+            page.keyboard.press("Enter")
+            page.get_by_text("a ranking, not a chance").wait_for()
+            page.get_by_label("mark every phrase").check()
+            page.locator("button.mark").first.click()
+            page.get_by_text("Every token").click()
+            assert_accessible(page, url)
+            page.get_by_role("tab", name="History").click()
+            assert page.get_by_role("region", name="History").locator("tbody tr").count() == 1
+            assert_accessible(page, url)
 
 
 def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:

@@ -212,7 +212,7 @@ def unnamed(data: bytes) -> bytes:
     return re.sub(rb"-?\d+\.\d+(e-?\d+)?", lambda number: b"%.4f" % float(number.group()), data)
 
 
-PERU = {"token": "Lima", "logprob": -0.5, "bytes": list(b"Lima"), "top_logprobs": []}
+PERU = {"token": "Lima", "logprob": -0.4999123456, "bytes": list(b"Lima"), "top_logprobs": []}
 LIMA = {"content": [PERU | {"top_logprobs": [{k: PERU[k] for k in ("token", "logprob", "bytes")}]}]}
 
 
@@ -250,7 +250,7 @@ class TestReplies:
 
     def test_an_answer(self, canned: Canned) -> None:
         block = self.block(canned, reply({"content": "Lima"}, LIMA))
-        assert 0 <= block["lower"] < block["upper"] <= 1 - np.exp(-0.5) + ROUNDING
+        assert 0 <= block["lower"] < block["upper"] <= 1 - np.exp(PERU["logprob"]) + ROUNDING
         assert block["distribution"] == "unknown"
 
     @pytest.mark.parametrize(

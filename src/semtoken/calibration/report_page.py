@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXTRA = "calibrate"
-OURS, OTHERS = "#0072b2", "#b3b3b3"
+OURS, OTHERS, CHOSEN = "#0b57a4", "#767680", "#b3541e"  # on white, in both schemes
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -102,13 +102,13 @@ def _plots(report: Report, answers: Labelled, threshold: Threshold | None) -> li
         return [
             (
                 _svg(reliability_plot(report)),
-                "Reliability: how often answers were right, for groups of similar chance. Points on the line are right "
-                "as often as they were said to be. Bars are 95 % intervals.",
+                "Reliability: how often answers were right, for groups of similar chance. Points on the line were "
+                "right as often as the chance says. Bars are 95 % intervals.",
             ),
             (
                 _svg(risk_coverage_plot(answers, threshold)),
-                "Risk and coverage on the labelled answers: how many of the answered questions are wrong if only so "
-                "many are answered. The promise is not read off this curve.",
+                "Risk and coverage on the labelled answers: how many answers are wrong if only the surest are given. "
+                "The promise does not come from this curve.",
             ),
         ]
 
@@ -137,10 +137,10 @@ def risk_coverage_plot(answers: Labelled, threshold: Threshold | None) -> Figure
     axis.step(curve.coverage, curve.risk, where="post", color=OURS, linewidth=1.5)
     axis.axhline(1 - answers.correct.mean(), color=OTHERS, linewidth=1, linestyle=":")
     if threshold is not None and threshold.promise == "selective":
-        axis.axhline(threshold.alpha, color="#d55e00", linewidth=1, linestyle="--")
+        axis.axhline(threshold.alpha, color=CHOSEN, linewidth=1, linestyle="--")
     accepted = None if threshold is None else threshold.accepts(answers.log_score)
     if accepted is not None and accepted.any():
-        axis.plot(accepted.mean(), 1 - answers.correct[accepted].mean(), "o", color="#d55e00", markersize=8)
+        axis.plot(accepted.mean(), 1 - answers.correct[accepted].mean(), "o", color=CHOSEN, markersize=8)
     axis.set(xlim=(0, 1), ylim=(0, max(0.05, math.ceil(curve.risk.max() * 20) / 20)))
     axis.set(xlabel="coverage: share of questions answered", ylabel="risk: share of wrong answers among them")
     return figure

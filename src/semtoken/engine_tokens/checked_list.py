@@ -17,7 +17,6 @@ from semtoken.vocabulary import Vocabulary
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
 ALL_DECIMALS = 7
-MANY_HALVES = 4  # so many numbers do not fit a format of half precision by chance
 BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
@@ -191,8 +190,11 @@ class Precision:
 
     @property
     def relative(self) -> float:
-        """By what share of itself each number may be off, if they all fit a format of half precision; 0 if not."""
-        return self._relative if self.numbers >= MANY_HALVES else 0.0
+        """By what share of itself each number may be off, if they all fit a format of half precision; 0 if not.
+
+        A single number in full precision fits one in a few thousand cases: its interval is then wider than it need be.
+        """
+        return self._relative if self.numbers else 0.0
 
 
 class _Entries:

@@ -105,6 +105,8 @@ def plot_of(figure: Figure, name: str, title: str, caption: str) -> Plot:
     png, svg = io.BytesIO(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # PNG has boxes there, SVG the text
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # what was laid out just now stays for both files
         figure.savefig(png, format="png", metadata={"Software": None})
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
     return Plot(name, title, caption, png.getvalue(), svg.getvalue())

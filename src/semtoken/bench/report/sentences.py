@@ -71,8 +71,9 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
         few = sum(one is not None and one.verdict == "too few answers" for one in tested)
         rest = f"{len(others) - better - worse - few} neither" + (f", {few} have too few answers" if few else "")
         yield (
-            f"Of {len(others)} differences to other methods, {worse} are significant in favour of STC, {better} "
-            f"against it and {rest} (paired permutation tests, Holm, 5 %)."
+            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to other methods, {worse} "
+            f"{'is' if worse == 1 else 'are'} significant in favour of STC, {better} against it and {rest} "
+            "(paired permutation tests, Holm, 5 %)."
         )
     yield from _best_rival(held)
     yield from _baseline(held)
@@ -86,7 +87,7 @@ def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
     if least >= SIGNIFICANT:
         yield (
             f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
-            "that nothing is significant: use more with --n-resamples."
+            "nothing can be significant: use more with --n-resamples."
         )
 
 

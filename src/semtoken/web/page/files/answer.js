@@ -93,7 +93,7 @@ function Verdict({ answer, compared }) {
       ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
       <strong>${lead}</strong><span class="dim">${rest}</span>
     </p>
-    ${calibration.promise && html`<p class="note">${calibration.promise}</p>`}
+    ${calibration.promise && html`<p class="note">${calibration.promise}${decided === "answer" ? ` ${S.acceptedNote}` : ""}</p>`}
     ${(calibration.calibrated_elsewhere ?? []).map((text) => html`<p class="note">${text}</p>`)}`;
 }
 

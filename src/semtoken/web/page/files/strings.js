@@ -26,6 +26,7 @@ export const S = {
 
   accepted: "Accepted",
   check: "Check this",
+  acceptedNote: "An accepted answer can be wrong: the promise is about all accepted answers together.",
   copy: "Copy the question",
   copied: "Copied",
   notCopied: "The browser did not allow it",
