@@ -75,7 +75,7 @@ def semtoken(
     """How sure is a language model of its answer?
 
     semtoken gives every answer an uncertainty from 0 (sure) to 1, and every token of it, from the one generation that
-    was made anyway (Semantic Token Clustering). A small model is built in; any other is named by --model.
+    you make anyway (Semantic Token Clustering). A small model is built in; --model names any other.
 
     Begin with `semtoken demo` or `semtoken ask "What is the capital of France?"`
     """

@@ -31,7 +31,7 @@ LEAST_DISAGREEMENT = 0.01
 def ask(
     questions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUESTION...", help="One or more questions; '-' reads them from stdin, one a line."),
+        typer.Argument(metavar="QUESTION...", help="One or more questions; '-' reads them from stdin, one per line."),
     ] = None,
     *,
     choice: ModelChoice,

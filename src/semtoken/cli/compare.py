@@ -90,7 +90,7 @@ def compare(
     This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
     same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.
     The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
-    difference to STC on the same answers, and the seconds that the method needs beyond the greedy answers. With
+    difference to STC on the same answers, and the seconds that the method needs on top of the greedy answers. With
     --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was made
     with.
 

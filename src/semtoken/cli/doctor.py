@@ -49,7 +49,7 @@ def doctor(
 ) -> None:
     """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
 
-    Some thirty short requests find out which endpoints answer, how many log-probabilities a token they give, whether
+    About thirty short requests find out which endpoints answer, how many log-probabilities per token they give, whether
     tokens come with ids and bytes, whether the numbers follow the temperature, whether streams carry them, whether the
     tokenizer is that of the clusters, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
     not, 1 if the server could not be examined.

@@ -23,9 +23,9 @@ def drift(
 ) -> None:
     """How far are recent scores from those that the calibrator was fitted on?
 
-    Prints the Kolmogorov-Smirnov distance between the two, from 0 (alike) to 1, with a 95 % interval. It is a number,
-    no alarm: scores that moved say that questions or model changed, not how wrong the chances have become. Label some
-    of the recent answers to see that.
+    The command prints the Kolmogorov-Smirnov distance between the two, from 0 (alike) to 1, with a 95 % interval. It is
+    a number, not an alarm: scores that moved show that the questions or the model changed, not how wrong the chances
+    have become. Label some of the recent answers to see that.
 
     For example:
 

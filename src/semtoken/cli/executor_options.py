@@ -17,7 +17,7 @@ ExecutorOption = Annotated[
     typer.Option("--executor", "--engine", help="What runs the shards: this process, or Ray Data jobs."),
 ]
 RayWorkersOption = Annotated[int, typer.Option(min=1, help="With --executor ray: shards made at the same time.")]
-RayGpusOption = Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs a worker; 0.5 shares one.")]
+RayGpusOption = Annotated[float, typer.Option(min=0, help="With --executor ray: GPUs per worker; 0.5 shares one.")]
 RayAddressOption = Annotated[
     str | None,
     typer.Option(

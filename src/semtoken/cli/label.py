@@ -31,9 +31,9 @@ def label(
 ) -> None:
     """Say which answers are right: y or n, s to skip, u to undo, q to stop.
 
-    Every label is saved at once; the same command goes on where you stopped. Answers come in an order that spreads over
-    their scores, so that few labels teach much and remain a fair sample of all. The score is not shown: it would guide
-    your judgement. The output holds all answers, those without label too, and is what `semtoken calibrate` reads.
+    Every label is saved at once; the same command continues where you stopped. Answers come in an order that spreads
+    over their scores, so that a few labels say much and are a fair sample of all. The score is not shown, because it
+    would guide your judgement. The output holds all answers, with and without label; `semtoken calibrate` reads it.
 
     For example:
 

@@ -17,7 +17,7 @@ HostOption = Annotated[
     str, typer.Option(help="Address to listen on. The default can be reached from this machine only.")
 ]
 GraceOption = Annotated[
-    float, typer.Option(min=1, help="Seconds that running answers have to end after the signal to stop.")
+    float, typer.Option(min=1, help="Seconds that running answers get to finish after the signal to stop.")
 ]
 
 

@@ -59,7 +59,7 @@ class ModelChoice:
     revision: RevisionOption = None
     trust_remote_code: Annotated[
         bool,
-        typer.Option("--trust-remote-code", help="Run Python code that comes with the model. Off unless asked for."),
+        typer.Option("--trust-remote-code", help="Run Python code that comes with the model. Off by default."),
     ] = False
     verbose: VerboseOption = False
 

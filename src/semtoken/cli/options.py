@@ -15,8 +15,8 @@ PresetOption = Annotated[
 FunctionWordsOption = Annotated[
     FunctionWords | None,
     typer.Option(
-        help="Function words and white space count as certain, if not as in the preset: 'paper': everywhere; "
-        "'whole-word': only where they are whole words and do not open the answer; 'off': nowhere."
+        help="Where function words and white space count as certain. 'paper': everywhere; 'whole-word': only as "
+        "whole words that do not open the answer; 'off': nowhere. Default: as in the preset."
     ),
 ]
 MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
@@ -28,7 +28,7 @@ RevisionOption = Annotated[str | None, typer.Option(help="Branch, tag or commit 
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show the warnings and progress bars of transformers and the hub, too.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object a line, nothing else.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object per line, nothing else.")]
 PartsOption = Annotated[
     PartKind | None,
     typer.Option("--parts", help="The confidence of parts of the answer: JSON fields, sentences, numbers and so on."),

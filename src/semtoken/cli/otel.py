@@ -11,7 +11,7 @@ OtelOption = Annotated[
     bool,
     typer.Option(
         "--otel",
-        help="Send every score as an OpenTelemetry event; OTEL_EXPORTER_OTLP_ENDPOINT and its like say where to.",
+        help="Send every score as an OpenTelemetry event; OTEL_EXPORTER_OTLP_ENDPOINT and similar variables say where.",
         rich_help_panel=PANEL,
     ),
 ]

@@ -92,7 +92,7 @@ def proxy(
     abstain_text: AbstainTextOption = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,
     grace: GraceOption = 10.0,
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")

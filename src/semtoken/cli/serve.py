@@ -37,7 +37,7 @@ def serve(
     grace: GraceOption = 10.0,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for people at /.")] = True,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A name under which clients reach the server, besides localhost; '*': any. Repeatable."),
