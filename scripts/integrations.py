@@ -21,7 +21,7 @@ RECIPES = {
     "phoenix": ("arize-phoenix>=20,<21",),
     "llama_index": ("llama-index-core>=0.14,<0.15", "llama-index-llms-openai-like>=0.8,<0.9"),
     "dspy": ("dspy>=3.4,<4",),
-    "uqlm": ("uqlm>=0.6,<0.7",),
+    "uqlm": ("uqlm>=0.6,<0.7", "pyarrow<26"),  # its NumPy 1 is too old for later ones
     "gradio": ("gradio>=6.17,<7",),
 }
 """What needs no module of ours: `transformers serve` behind the proxy, and docs/integrations/recipes.md as written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from semtoken import TokenClusters, score_payload
 from semtoken.almanac import load_questions
 from semtoken.integrations.events import ReplyWatch
 from semtoken.integrations.selective import selective_figures
+from semtoken.statistics.p_true import p_true_log_probs
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -89,6 +91,45 @@ def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
     answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
     values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
     assert values == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
+
+
+def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
+    run = recorded("llm")
+    [answer] = almanac().generate([prompts()[run["question"]]], 24, stop_at_newline=True)
+    kept = run["logged"]["response_json"]
+    block = (json.loads(kept) if isinstance(kept, str) else kept)["semtoken"]
+    assert run["logged"]["response"] == answer.text.strip()
+    assert (block["uncertainty"], block["lower"]) == pytest.approx((answer.uncertainty, answer.uncertainty), abs=1e-4)
+    assert [one["text"] for one in block["tokens"]] == [token.text for token in answer.tokens]
+    assert [one["probability"] for one in block["tokens"]] == pytest.approx(
+        [token.clustered_probability for token in answer.tokens], abs=1e-4
+    )
+    first, second, *tokens = run["shown"].splitlines()
+    assert (first, second) == (answer.text.strip(), f"uncertainty {answer.uncertainty:.3f}")
+    assert len(tokens) == len(answer.tokens)
+
+
+def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
+    run = recorded("mcp")
+    prompt = prompts()[run["question"]]
+    asked, scored, checked, *refused = run["replies"]
+    [answer] = almanac().generate([prompt], 24, stop_at_newline=True)
+    [given] = almanac().score([prompt], [scored["arguments"]["answer"]])
+    for reply, result in ((asked, answer), (scored, given)):
+        fields = reply["structured"]
+        assert fields["text"] == result.text
+        assert (fields["uncertainty"], fields["upper"]) == pytest.approx((result.uncertainty,) * 2, abs=1e-4)
+        doubtful = min(result.tokens, key=lambda token: token.clustered_probability)
+        assert fields["riskiest"] == doubtful.text
+    true, false = p_true_log_probs(almanac(), [checked["arguments"]["question"]], [checked["arguments"]["answer"]])[0]
+    right = math.exp(true) / (math.exp(true) + math.exp(false))
+    assert checked["structured"]["probability_true"] == pytest.approx(right, abs=1e-4)
+    for reply in (asked, scored, checked):
+        assert json.loads(reply["text"]) == reply["structured"] and not reply["is_error"]
+    assert all(reply["is_error"] and reply["structured"] is None for reply in refused)
+    for tool in run["tools"]:  # agents see what they may send, and that they get fields
+        assert set(tool["input_schema"]["required"]) <= {"question", "answer"}
+        assert tool["output_schema"]["type"] == "object" and tool["description"]
 
 
 def test_log_probabilities_that_langchain_keeps_give_an_interval_around_the_exact_score() -> None:

@@ -94,6 +94,28 @@ class TestChat:
         assert usage.usage.completion_tokens == len(expected.tokens)
         assert len({c.id for c in chunks}) == 1
 
+    @pytest.mark.parametrize("form", ["chat", "completions"])
+    def test_text_that_only_the_end_brings_carries_the_final_score(
+        self, client: OpenAI, almanac: Any, form: str
+    ) -> None:
+        """The last letter may begin a stop text while the answer goes on. It comes by itself once that has ended."""
+        prompt = PROMPT.format(question=QUESTION)
+        [cut] = almanac.generate(prompt, 1)
+        asked: Any = {"model": "almanac", "stop": [cut.text[-1] + "§"], "max_tokens": 1, "stream": True}
+        if form == "chat":
+            chunks = client.chat.completions.create(messages=ASKED, logprobs=True, **asked)
+            opening, *said = [(one.delta.content, one) for one in (chunk.choices[0] for chunk in chunks)]
+            assert opening[1].delta.role == "assistant"
+        else:
+            completed = client.completions.create(prompt=prompt, logprobs=0, **asked)
+            said = [(one.text, one) for one in (chunk.choices[0] for chunk in completed)]
+        (begun, step), (rest, with_rest), (_, last) = said
+        assert (begun, rest) == (cut.text[:-1], cut.text[-1])
+        assert step.logprobs is not None and with_rest.logprobs is None
+        assert [one.finish_reason for one in (step, with_rest, last)] == [None, None, "length"]
+        for one in (with_rest, last):
+            check_block(one.semtoken, cut, final=True)
+
     def test_values_so_far_lead_to_the_final_ones(self, client: OpenAI, almanac: Any) -> None:
         question = "What is the capital of Mexico?"
         [scored] = almanac.generate(PROMPT.format(question=question), 24, stop_at_newline=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import llm
 import pytest
@@ -19,7 +22,9 @@ def own_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
 
 
-def test_the_log_has_the_score_of_stc_and_the_command_shows_it(stc: STC, questions: list[Question]) -> None:
+def test_the_log_has_the_score_of_stc_and_the_command_shows_it(
+    stc: STC, questions: list[Question], record: Callable[[str, Any], None]
+) -> None:
     runner = CliRunner()
     nothing = runner.invoke(cli, ["semtoken"])
     assert nothing.exit_code == 1 and "no answer of semtoken" in nothing.output
@@ -36,6 +41,8 @@ def test_the_log_has_the_score_of_stc_and_the_command_shows_it(stc: STC, questio
     assert block["uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
     shown = runner.invoke(cli, ["semtoken"])
     assert answer.text.strip() in shown.output and f"uncertainty {answer.uncertainty:.3f}" in shown.output
+    kept = {name: logged[name] for name in ("model", "prompt", "response", "response_json")}
+    record("llm", {"question": questions[0].id, "version": version("llm"), "logged": kept, "shown": shown.output})
 
 
 def test_in_python(stc: STC, questions: list[Question]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from semtoken import STC
 from semtoken.almanac.questions import Question
 
 
-def test_an_agent_asks_scores_and_checks(stc: STC, questions: list[Question]) -> None:
+def test_an_agent_asks_scores_and_checks(
+    stc: STC, questions: list[Question], record: Callable[[str, Any], None]
+) -> None:
     calls = [
         ("ask", {"question": questions[0].question, "max_tokens": 24}),
         ("score", {"question": questions[0].question, "answer": "Peru"}),
@@ -23,18 +27,18 @@ def test_an_agent_asks_scores_and_checks(stc: STC, questions: list[Question]) ->
         ("ask", {"question": "x", "max_tokens": 0}),
     ]
 
-    async def run() -> tuple[list[str], list[Any]]:
+    async def run() -> tuple[list[dict[str, Any]], list[Any]]:
         command = ["-c", "from semtoken.cli import main; main()", "mcp", "--dtype", "float32"]
         async with (
             stdio_client(StdioServerParameters(command=sys.executable, args=command)) as (read, write),
             ClientSession(read, write) as session,
         ):
             await session.initialize()
-            tools = [tool.name for tool in (await session.list_tools()).tools]
+            tools = [tool.model_dump(mode="json", exclude_none=True) for tool in (await session.list_tools()).tools]
             return tools, [await session.call_tool(name, arguments) for name, arguments in calls]
 
     tools, (asked, scored, checked, blank, nothing) = asyncio.run(run())
-    assert sorted(tools) == ["ask", "check", "score"]
+    assert sorted(tool["name"] for tool in tools) == ["ask", "check", "score"]
     prompt = questions[0].prompt()
     [answer] = stc.generate([prompt], 24, stop_at_newline=True)
     [other] = stc.score([prompt], ["Peru"])
@@ -44,3 +48,14 @@ def test_an_agent_asks_scores_and_checks(stc: STC, questions: list[Question]) ->
     assert 0 < checked.structured_content["probability_true"] < 1
     assert blank.is_error and "empty" in blank.content[0].text
     assert nothing.is_error and "from 1 to 1024" in nothing.content[0].text
+    replies = [
+        {
+            "tool": name,
+            "arguments": arguments,
+            "is_error": bool(reply.is_error),
+            "structured": reply.structured_content,
+            "text": reply.content[0].text,
+        }
+        for (name, arguments), reply in zip(calls, (asked, scored, checked, blank, nothing), strict=True)
+    ]
+    record("mcp", {"question": questions[0].id, "version": version("mcp"), "tools": tools, "replies": replies})
