@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from uqlm.calibration import ScoreCalibrator
 
-import semtoken as st
-from tests.integrations.recipes import recorded, run, uncertainty
+from semtoken import STC
+from semtoken.almanac import is_correct
+from semtoken.almanac.questions import Question
+from tests.integrations.recipes import run
 
 
-def test_its_calibrator_takes_the_confidences() -> None:
-    [answer] = st.score_payload(recorded("serve")["whole"], "almanac")
-    found = run("UQResult", answers=[answer] * 20, questions=["?"] * 20, texts=[answer.text] * 20)
-    column = found["result"].to_df()["semtoken"]
-    assert column.to_numpy() == pytest.approx([1 - answer.uncertainty] * 20)
-    assert answer.uncertainty_bounds[0] <= uncertainty() + 1e-9 and uncertainty() <= answer.uncertainty_bounds[1] + 1e-9
-    confidence = np.random.default_rng(0).random(100)
-    calibrated = ScoreCalibrator().fit_transform(confidence, confidence > 0.5)
-    assert len(np.asarray(calibrated)) == 100
+def test_its_calibrator_takes_the_confidences(stc: STC, questions: list[Question]) -> None:
+    answers = stc.generate([question.prompt() for question in questions], 24, stop_at_newline=True)
+    texts = [answer.text for answer in answers]
+    result = run("UQResult", answers=answers, questions=[one.question for one in questions], texts=texts)["result"]
+    assert result.to_df()["semtoken"].tolist() == pytest.approx([answer.confidence for answer in answers])
+    correct = [is_correct(text, question) for text, question in zip(texts, questions, strict=True)]
+    ScoreCalibrator().fit_transform(result, correct)
+    calibrated = result.to_df()["calibrated_semtoken"]
+    assert len(calibrated) == len(answers) and calibrated.between(0, 1).all()
