@@ -5,15 +5,16 @@ The model has the architecture and vocabulary of a real one and random weights, 
     python benchmarks/generation.py                                   # 0.5B parameters, V = 151,936, float32
     python benchmarks/generation.py --hidden 2048 --layers 36         # 3B parameters
 
-Both runs decode the same number of tokens from the same prompts. The ratio of each pair is printed, and the
-memory that scoring adds on top of the generation.
+Both runs of a pair decode the same number of tokens from the same prompts, and take turns in coming first. Printed are
+the median of the ratios of the pairs with its interval, and the time that was spent in semtoken beside the rest of the
+same generation: on a busy machine the ratios vary by more than scoring costs, and only the second can be told.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-import tracemalloc
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -62,50 +63,116 @@ def random_model(tokenizer: PreTrainedTokenizerFast, rows: int, hidden: int, lay
     return model
 
 
-def seconds(run: object) -> float:
-    """Wall time of a call."""
-    start = time.perf_counter()
-    run()  # type: ignore[operator]
-    return time.perf_counter() - start
+@dataclass
+class Timed:
+    """A recorder that counts the seconds spent in it."""
+
+    recorder: st.ClusterRecorder
+    seconds: float = 0.0
+
+    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Take in a step."""
+        start = time.perf_counter()
+        found = self.recorder(ids, scores)  # type: ignore[arg-type]
+        self.seconds += time.perf_counter() - start
+        return found
+
+    def results(self, sequences: torch.Tensor) -> None:
+        """Score the answers."""
+        start = time.perf_counter()
+        self.recorder.results(sequences)
+        self.seconds += time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What scoring costs generations that were run in pairs, one side right after the other."""
+
+    plain: list[float]
+    """Seconds of each generation without scores."""
+    scored: list[float]
+    """Seconds of the one beside it with scores."""
+    inside: list[float]
+    """Those of them that were spent in semtoken."""
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of each pair."""
+        return [b / a for a, b in zip(self.plain, self.scored, strict=True)]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Around the median ratio, by a bootstrap of the pairs, at 95 %."""
+        drawn = np.random.default_rng(0).choice(self.ratios, (5000, len(self.ratios)))
+        low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+        return float(low), float(high)
+
+    @property
+    def share(self) -> float:
+        """Median of the time in semtoken by the rest of the same generation."""
+        return statistics.median(i / (b - i) for i, b in zip(self.inside, self.scored, strict=True))
+
+
+def cost(model: Qwen2ForCausalLM, clusters: st.TokenClusters, batch: int, tokens: int, pairs: int) -> Cost:
+    """Greedy generations of made-up prompts, in pairs whose sides change places."""
+    size = clusters.vocabulary.size
+    inputs = {"input_ids": torch.randint(300, size, (batch, 32)), "attention_mask": torch.ones(batch, 32).long()}
+    found = Cost([], [], [])
+    for pair in range(-1, pairs):
+        taken = {}
+        for scored in (False, True) if pair % 2 else (True, False):
+            timed = Timed(st.ClusterRecorder(clusters))
+            start = time.perf_counter()
+            processors = [timed] if scored else None
+            ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, logits_processor=processors)
+            if scored:
+                timed.results(ids)
+            taken[scored] = time.perf_counter() - start, timed.seconds
+        if pair >= 0:  # the first one warms everything up
+            found.plain.append(taken[False][0])
+            found.scored.append(taken[True][0])
+            found.inside.append(taken[True][1])
+    return found
+
+
+def made_up_model(size: int, hidden: int, layers: int, dtype: str) -> tuple[Qwen2ForCausalLM, st.TokenClusters]:
+    """A model with random weights and clusters of its vocabulary."""
+    tokenizer = made_up_tokenizer(size)
+    model = random_model(tokenizer, size, hidden, layers).to(getattr(torch, dtype))
+    labels = np.random.default_rng(0).integers(0, 16_000, size)
+    return model, st.TokenClusters(labels, st.Vocabulary.from_tokenizer(tokenizer))
 
 
 def main(
     size: Annotated[int, typer.Option(help="Tokens of the vocabulary.")] = 151_936,
     hidden: Annotated[int, typer.Option(help="Width of the model.")] = 896,
     layers: Annotated[int, typer.Option(help="Layers of the model.")] = 24,
-    tokens: Annotated[int, typer.Option(help="Tokens generated a prompt.")] = 32,
-    batch: Annotated[int, typer.Option(help="Prompts decoded together.")] = 4,
-    pairs: Annotated[int, typer.Option(help="Pairs of runs.")] = 5,
+    tokens: Annotated[int, typer.Option(help="Tokens generated a prompt.")] = 16,
+    batch: Annotated[list[int] | None, typer.Option(help="Prompts decoded together; several. [1 and 32]")] = None,
+    pairs: Annotated[int, typer.Option(help="Pairs of generations.")] = 9,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16, of the weights.")] = "float32",
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
 ) -> None:
     """Time greedy decoding with and without semtoken."""
-    tokenizer = made_up_tokenizer(size)
-    model = random_model(tokenizer, size, hidden, layers)
-    vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
-    clusters = st.TokenClusters(np.random.default_rng(0).integers(0, 16_000, size), vocabulary)
-    inputs = {"input_ids": torch.randint(300, size, (batch, 32)), "attention_mask": torch.ones(batch, 32).long()}
-    options = {"max_new_tokens": tokens, "do_sample": False}
-    recorder = st.ClusterRecorder(clusters)
-
-    def plain() -> None:
-        model.generate(**inputs, **options)
-
-    def scored() -> None:
-        recorder.results(model.generate(**inputs, **options, logits_processor=[recorder]))
-
-    plain()
-    scored()
-    times = [(seconds(plain), seconds(scored)) for _ in range(pairs)]
-    tracemalloc.start()
-    scored()
-    _, peak = tracemalloc.get_traced_memory()
-    ratios = sorted(b / a for a, b in times)
-    table = Table("", "median", "least", "most", title=f"{batch} x {tokens} tokens, V = {size:,}, {hidden} x {layers}")
-    for name, values in (("generate, s", [a for a, _ in times]), ("generate + semtoken, s", [b for _, b in times])):
-        table.add_row(name, *(f"{v:.3f}" for v in (statistics.median(values), min(values), max(values))))
-    table.add_row("ratio of a pair", *(f"{v:.4f}" for v in (statistics.median(ratios), ratios[0], ratios[-1])))
+    torch.set_num_threads(threads)
+    model, clusters = made_up_model(size, hidden, layers, dtype)
+    table = Table(
+        title=f"{tokens} tokens, V = {size:,}, {hidden} x {layers}, {dtype}, {threads} threads, {pairs} pairs"
+    )
+    for heading in ("batch", "generate, s", "with scores, s", "median ratio", "95 %", "time in semtoken", "a step, ms"):
+        table.add_column(heading, justify="right")
+    for together in batch or [1, 32]:
+        found = cost(model, clusters, together, tokens, pairs)
+        (low, high), inside = found.interval, statistics.median(found.inside)
+        table.add_row(
+            str(together),
+            *(f"{statistics.median(side):.3f}" for side in (found.plain, found.scored)),
+            f"{statistics.median(found.ratios):.4f}",
+            f"{low:.4f} to {high:.4f}",
+            f"{found.share:.2%}",
+            f"{inside / tokens * 1e3:.2f}",
+        )
     console.print(table)
-    full = batch * tokens * size * 4
-    console.print(f"Python and numpy memory at the peak: {peak / 2**20:.1f} MiB (n x V floats: {full / 2**20:.0f} MiB)")
 
 
 if __name__ == "__main__":

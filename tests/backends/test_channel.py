@@ -256,7 +256,8 @@ def test_a_record_comes_back_as_it_was(clusters: TokenClusters, tmp_path: Path) 
     write_record(tmp_path, record)
     loaded = load_record(tmp_path, "r")
     assert loaded is not None and loaded.held is not None and record.held is not None
-    assert (loaded.rules, loaded.distribution, loaded.answer) == (record.rules, record.distribution, record.answer)
+    assert (loaded.rules, loaded.distribution) == (record.rules, record.distribution)
+    np.testing.assert_equal(loaded.answer, record.answer)
     np.testing.assert_array_equal(loaded.held, record.held)
     assert os.listdir(tmp_path) == ["r.semtoken.json"]
 

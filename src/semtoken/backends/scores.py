@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from semtoken.backends.base import Observer, Step
@@ -50,11 +50,9 @@ class AnswerScores(Observer):
         """What is known so far of an answer."""
         return self._answer(answer).running()
 
-    def truncate(self, answer: int, length: int) -> None:
-        """Forget the steps of an answer from `length` on."""
-        found = self._exact[answer]
-        found.truncate(length)
-        self._exact[answer] = found
+    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+        """The scores of complete answers of which all logits are known, and how many of their tokens count."""
+        return self._exact.finish(lengths, distribution)
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
         """The score of a complete answer. One that has no tokens is empty, with uncertainty 1."""

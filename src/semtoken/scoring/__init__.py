@@ -5,10 +5,10 @@ prefixes.py      which tokens spell the beginning of the text that follows
 scorer.py        clusters and rules, prepared for scoring; shared by all answers
 running.py       the lifecycle of an answer in progress, for all logits and for the best tokens alike
 rows.py          rows of logits that were read once: normalisers, probable tokens
-masses.py        the numbers that are kept of a step, and what of them agrees with its token; the reference in numpy
+masses.py        the same reduction in numpy, the reference; and what agrees with the token of each step
 kernel.py        the same compiled: one pass over a row, then the columns of the chosen token
 step_tables.py   which columns these are, as tables for the compiled code
-steps.py         steps of several answers, reduced by it
+steps.py         what is kept of steps, a few numbers each, in arrays; and their reduction by the kernel
 logits.py        all logits of a step -> its masses; `score_logits`
 batches.py       answers that are written together
 topk.py          the best tokens of a step -> an interval; `score_top_logprobs`

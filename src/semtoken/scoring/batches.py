@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from semtoken._arrays import IdArray
-from semtoken.scoring.logits import LogitsAnswer, add_step, take_in_steps
+from semtoken.results import Distribution, ScoredResponse
+from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers
 from semtoken.scoring.rows import NormalizedRows
 from semtoken.scoring.scorer import Scorer
-from semtoken.scoring.steps import ReducedSteps, reduce_rows
+from semtoken.scoring.steps import ReducedSteps, joined, reduce_rows
 
 MOST_WAITING = 256
 """Steps that are reduced and not yet taken in by their answers: a few hundred numbers of each sequence and step."""
@@ -92,6 +94,16 @@ class AnswerBatch:
         if self._holds_rows or not tells or len(self._waiting) >= MOST_WAITING:
             self._take_in(rows, taken)
 
+    def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+        """The results of complete answers by their numbers, and how many of their tokens count: all or the first."""
+        self._take_in()
+        for number, length in lengths.items():
+            answer = self._answer(number)
+            if length < len(answer.ids):
+                answer.truncate(length)
+                self[number] = answer
+        return finish_answers([self._answer(number) for number in lengths], distribution)
+
     def _answer(self, number: int) -> LogitsAnswer:
         if number not in self._answers:
             self._answers[number] = LogitsAnswer(self.scorer)
@@ -108,12 +120,19 @@ class AnswerBatch:
     def _take_in(self, rows: NormalizedRows | None = None, taken: IdArray | None = None) -> None:
         """Have the answers take in the steps that wait; the rows are those of the last one."""
         waiting, self._waiting = self._waiting, []
-        touched: dict[int, LogitsAnswer] = {}
-        for place, (numbers, steps) in enumerate(waiting, start=1):
-            answers = [self._answer(number) for number in numbers.tolist()]
-            touched |= dict(zip(numbers.tolist(), answers, strict=True))
-            last = place == len(waiting)
-            take_in_steps(answers, steps, rows if last else None, taken if last else None)
+        touched = {number: self._answer(number) for numbers, _ in waiting for number in numbers.tolist()}
+        last = waiting.pop() if rows is not None and waiting else None
+        if waiting:
+            numbers = np.concatenate([which for which, _ in waiting])
+            steps = joined([found for _, found in waiting]).take(np.argsort(numbers, kind="stable"))
+            each, counts = np.unique(numbers, return_counts=True)
+            places = itertools.accumulate(counts.tolist(), initial=0)
+            for number, (low, high) in zip(each.tolist(), itertools.pairwise(places), strict=True):
+                touched[number].take_in(steps.part(low, high))
+        if last is not None:
+            assert rows is not None and taken is not None
+            for k, number in enumerate(last[0].tolist()):
+                touched[number].take_in_with_row(last[1].part(k, k + 1), rows, int(taken[k]))
         for answer in touched.values():
             answer.advance()
         if touched:

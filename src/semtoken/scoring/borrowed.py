@@ -55,8 +55,7 @@ def borrowed_flags(response: ScoredResponse) -> tuple[Flag, ...]:
 
 def _rivals(token: ScoredToken) -> Iterator[Alternative]:
     """Likely other words that counted because of their cluster alone."""
-    letters = normalize(token.text)[:SAME_LETTERS]
     for other in token.alternatives:
-        counted = other.counted and other.source == "cluster" and other.probability >= RIVAL
-        if counted and normalize(other.text)[:SAME_LETTERS] != letters:
+        counted = other.source == "cluster" and other.counted and other.probability >= RIVAL
+        if counted and normalize(other.text)[:SAME_LETTERS] != normalize(token.text)[:SAME_LETTERS]:
             yield other

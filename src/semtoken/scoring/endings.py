@@ -8,7 +8,7 @@ to nothing; it cannot be computed later, when the row of logits is gone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -39,6 +39,11 @@ class EndRequest:
     array: bool = False
     ids: IdArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
+    @property
+    def asked(self) -> int:
+        """The same as bits."""
+        return self.number + 2 * self.quote + 4 * self.array
+
 
 NO_END = EndRequest()
 
@@ -53,11 +58,21 @@ class Endings:
         self.quote = _mask(piece[:1] == b'"' for piece in pieces)
         self.closes = _mask(_CLOSES.match(piece) for piece in pieces)
         self.goes_on = _mask(_GOES_ON.match(piece) for piece in pieces)
-        self._closes_array = self.closes & _mask(b"]" in piece for piece in pieces)
-        self._closes_line = self.closes & _mask(b"\n" in piece for piece in pieces)
         # One more entry, the last, for no token at all.
-        self._after_digit = _mask(piece[-1:] and piece[-1] in _DIGIT for piece in (*pieces, b""))
-        self._after_value = _mask(piece[-1:] and piece[-1] in _VALUE_END for piece in (*pieces, b""))
+        after_digit = _mask(piece[-1:] and piece[-1] in _DIGIT for piece in (*pieces, b""))
+        after_value = _mask(piece[-1:] and piece[-1] in _VALUE_END for piece in (*pieces, b""))
+        closes_array = self.closes & _mask(b"]" in piece for piece in pieces)
+        closes_line = self.closes & _mask(b"\n" in piece for piece in pieces)
+        self.leaves = np.asarray(after_digit + 2 * after_value, dtype=np.int64)
+        """What a token, or none, leaves behind: 1 for a digit, 2 for the last character of a value ([V + 1])."""
+        self.asks = np.stack(
+            [
+                (behind & 1) * ~self.digit + 2 * self.quote + 4 * (closes_array | (closes_line & (behind >= 2)))
+                for behind in range(4)
+            ],
+            axis=1,
+        )
+        """What a step may end with a token, by what was left before it ([V, 4]); see `asked`."""
         self._ids: dict[int, IdArray] = {}
 
     def asked(self, before: IdArray, tokens: IdArray) -> IdArray:
@@ -70,9 +85,7 @@ class Endings:
         tokens
             The chosen tokens.
         """
-        array = self._closes_array[tokens] | (self._closes_line[tokens] & self._after_value[before])
-        number = self._after_digit[before] & ~self.digit[tokens]
-        return np.asarray(number + 2 * self.quote[tokens] + 4 * array, dtype=np.int64)
+        return np.asarray(self.asks[tokens, self.leaves[before]])
 
     def request(self, before: int | None, token: int) -> EndRequest:
         """What is needed of the row from which `token` was chosen after the token `before`."""
@@ -87,18 +100,15 @@ class Endings:
             self._ids[asked] = np.flatnonzero(wanted)
         return self._ids[asked]
 
-    def from_row(self, request: EndRequest, log_probs: FloatArray) -> dict[str, float]:
-        """Probability of each end, from the log-probabilities of `request.ids`."""
-        if not len(request.ids):
-            return {}
+    def masses_of(self, request: EndRequest, log_probs: FloatArray) -> list[float]:
+        """Masses of the five `KINDS`, from the log-probabilities of `request.ids`."""
         probabilities = np.exp(log_probs)
-        masses = [float(probabilities[getattr(self, kind)[request.ids]].sum()) for kind in KINDS]
-        return self.from_masses(request.number + 2 * request.quote + 4 * request.array, masses)
+        return [float(probabilities[getattr(self, kind)[request.ids]].sum()) for kind in KINDS]
 
-    def from_masses(self, asked: int, masses: Sequence[float]) -> dict[str, float]:
-        """Probability of each end that is asked, from the masses of the five `KINDS`."""
+    def from_masses(self, asked: int, masses: Sequence[float]) -> ValueEnds | None:
+        """Probability of each end that is asked, from the masses of the five `KINDS`, all of which are known."""
         if not len(self.ids_asked(asked)):
-            return {}
+            return None
         number, digit, quote, closes, goes_on = (min(mass, 1.0) for mass in masses)
         found: dict[str, float] = {}
         if asked & 1:
@@ -107,7 +117,7 @@ class Endings:
             found["quote"] = quote
         if asked & 4:
             found["array"] = closes / (closes + goes_on) if closes else 0.0
-        return found
+        return ValueEnds(**{name: (value, value) for name, value in found.items()})
 
     def from_list(
         self, request: EndRequest, ids: IdArray, probabilities: FloatArray, unseen: float
@@ -138,11 +148,6 @@ class Endings:
 def endings_of(vocabulary: Vocabulary) -> Endings:
     """The (cached) classes of a vocabulary's tokens."""
     return Endings(vocabulary)
-
-
-def exact_ends(found: Mapping[str, float]) -> ValueEnds | None:
-    """The record of a step whose whole row was known."""
-    return ValueEnds(**{name: (value, value) for name, value in found.items()}) if found else None
 
 
 def _mask(flags: Iterable[object]) -> BoolArray:

@@ -2,8 +2,8 @@
 """The compiled loops of a decoding step: arrays in, arrays out, nothing else.
 
 `normalize` reads each row of logits once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser
-and its most probable tokens. Given the tokens that were chosen, `count` and `lay_out` say which columns are needed,
-`gather` takes them, and `sum_groups` adds them up to the masses of a `StepMass`. All release the interpreter's lock.
+and its most probable tokens. Given the tokens that were chosen, `sum_steps` takes the columns that these need and adds
+them up to the masses of a `ReducedSteps`. Both release the interpreter's lock.
 
 Rows are float32, or bfloat16 as their bits in uint16.
 """
@@ -19,6 +19,9 @@ from numba.extending import overload
 
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
+HIGHEST = np.float32(86.0)
+FAR = np.int32(64)  # powers of two that numbers may be beyond what came before them, and still be summed with it
+LEAST_SHARE = np.float32(60.0)  # what is further below the greatest of some numbers is summed apart from it
 SIGN, MAGNITUDE = np.int32(31), np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # the bits of +inf
 MINUS_INFINITE = np.int32(~0x7F800000)  # where `_extremes` puts -inf
@@ -32,7 +35,7 @@ EXP_0, EXP_1, EXP_2, EXP_3, EXP_4, EXP_5 = (
 """A polynomial of exp around 0, right to 1e-7."""
 
 OWN, CLUSTER, CLUSTER_NEUTRAL, NEUTRALS, ALIKE, ALIKE_APART, ALIKE_NEUTRAL, MEANING = range(8)
-"""The masses of a step in the order of `StepMass`."""
+"""The masses of a step in the order of `ReducedSteps.logs`."""
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +47,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def compiled_fast(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same, with sums in any order: they may be vectorised."""
     result: Callable[..., Any] = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+    return result
+
+
+def compiled_inline(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, put into the loops that call it."""
+    result: Callable[..., Any] = numba.njit(inline="always", fastmath={"reassoc", "contract"})(function)
     return result
 
 
@@ -73,43 +82,72 @@ def _extremes(values):
     return low, high
 
 
+@compiled_inline
+def _exp_bits(x):
+    """The bits of exp of a float32 from `LOWEST` to `HIGHEST`, to 2e-7 of itself."""
+    n = np.floor(x * LOG2_E + np.float32(0.5))  # x = n ln 2 + r with |r| <= ln(2) / 2
+    r = x - n * LN2
+    p = EXP_5 * r + EXP_4
+    p = p * r + EXP_3
+    p = p * r + EXP_2
+    p = p * r + EXP_1
+    p = p * r + EXP_0
+    return np.int32(np.float32(p).view(np.int32) + np.int32(np.int32(n) << np.int32(23)))  # p times 2^n
+
+
 @compiled_fast
 def _sum_exp(values, highest):
-    """Sum of exp(value - highest) of values that are no greater, each to 2e-7 of itself."""
+    """Sum of exp(value - highest) of values that are no greater."""
     total = np.float32(0)
     for j in range(len(values)):
-        x = max(_number(values, j) - highest, LOWEST)
-        n = np.int32(x * LOG2_E - np.float32(0.5))  # x = n ln 2 + r with |r| <= ln(2) / 2
-        r = x - np.float32(n) * LN2
-        p = EXP_5 * r + EXP_4
-        p = p * r + EXP_3
-        p = p * r + EXP_2
-        p = p * r + EXP_1
-        p = p * r + EXP_0
-        power = np.int32((n + np.int32(127)) << np.int32(23))  # 2^n, put together from its bits
-        total += p * power.view(np.float32)
+        total += np.int32(_exp_bits(max(_number(values, j) - highest, LOWEST))).view(np.float32)
     return total
+
+
+@compiled_fast
+def _glance(values, reference):
+    """Sum and greatest of the exponentials of values less a reference, and 0 if all values are finite, NaN if not.
+
+    The first two hold only if all are finite and none is as much as `HIGHEST` beyond the reference. The greatest is
+    given as its bits.
+    """
+    total, greatest, unsound = np.float32(0), np.int32(0), np.float32(0)
+    for j in range(len(values)):
+        value = np.float32(_number(values, j))
+        unsound += value * np.float32(0)
+        bits = np.int32(_exp_bits(min(max(value - reference, LOWEST), HIGHEST)))
+        greatest = max(greatest, bits)
+        total += bits.view(np.float32)
+    return total, greatest, unsound
 
 
 @compiled
 def _add_block(part, state):
-    """Take a part of a row into its running maximum and sum; returns the maximum of this part alone.
+    """Take a part of a row into its running sum; returns what no number of this part is beyond.
 
-    `state` is the maximum, the sum of exp(value - maximum), and whether -inf and whether NaN or +inf was seen.
+    `state` is a reference, the sum of exp(value - reference), and whether -inf and whether NaN or +inf was seen.
     """
+    if state[0] > -np.inf:
+        reference = np.float32(state[0])
+        total, greatest, unsound = _glance(part, reference)
+        doubled = np.int32(greatest >> np.int32(23)) - np.int32(126)  # 2 to this is more than the greatest
+        if unsound == 0 and doubled < FAR:
+            state[1] += total
+            return state[0] + (doubled + 0.001) * np.log(2.0)
+    # The first part, and one with infinities or far greater numbers than those before.
     low, high = _extremes(part)
     if low <= MINUS_INFINITE:
         state[2] = 1.0
     if low < MINUS_INFINITE or high >= INFINITE:
         state[3] = 1.0
-        return np.float32(np.inf)
+        return np.inf
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
         state[1] *= np.exp(state[0] - peak)
         state[0] = peak
     if peak > -np.inf:
         state[1] += _sum_exp(part, np.float32(state[0]))
-    return peak
+    return np.float64(peak)
 
 
 @compiled
@@ -160,7 +198,7 @@ def normalize(rows, row_ids, size, log_least, kept, normalizers, has_minus_infin
     likely_ids, likely
         int64 and float64 [n, k]: the most probable tokens and their logits in falling order, -1 where there are fewer.
     """
-    peaks = np.empty((size + BLOCK - 1) // BLOCK, dtype=np.float32)
+    peaks = np.empty((size + BLOCK - 1) // BLOCK)
     state = np.empty(4)
     for k in range(len(row_ids)):
         row = rows[row_ids[k]]
@@ -180,74 +218,6 @@ def normalize(rows, row_ids, size, log_least, kept, normalizers, has_minus_infin
 
 
 @compiled
-def count(tables, tokens, asked, places, candidate_places):
-    """How many columns each step needs.
-
-    Parameters
-    ----------
-    tables
-        `semtoken.scoring.step_tables.StepTables`.
-    tokens, asked
-        [n] the chosen token, and which list of end tokens is needed.
-    places
-        [n, 5] takes where each group of each step begins: the token itself with its cluster, other tokens of its
-        spelling, neutral tokens, end tokens; and where the last ends.
-    candidate_places
-        [n + 1] takes where the candidates of the prefix set of each step begin, which come after all groups.
-    """
-    at = 0
-    for k in range(len(tokens)):
-        members, alike = tables.cluster_of[tokens[k]], tables.spelling_of[tokens[k]]
-        places[k, 0] = at
-        places[k, 1] = places[k, 0] + max(members[1] - members[0], 1)
-        places[k, 2] = places[k, 1] + alike[1] - alike[0] - 1
-        places[k, 3] = places[k, 2] + len(tables.neutral_ids)
-        places[k, 4] = places[k, 3] + tables.end_places[asked[k] + 1] - tables.end_places[asked[k]]
-        at = places[k, 4]
-    for k in range(len(tokens)):
-        candidate_places[k] = at
-        at += tables.candidates_of[tokens[k], 1] - tables.candidates_of[tokens[k], 0]
-    candidate_places[len(tokens)] = at
-
-
-@compiled
-def _put_others(ids, first, last, token, columns, at):
-    """Put the ids from one place to another, but not the token itself."""
-    for j in range(first, last):
-        if ids[j] != token:
-            columns[at] = ids[j]
-            at += 1
-
-
-@compiled
-def lay_out(tables, tokens, asked, places, candidate_places, columns):
-    """The ids of the columns that `count` has counted."""
-    for k in range(len(tokens)):
-        token = tokens[k]
-        columns[places[k, 0]] = token
-        first, last = tables.cluster_of[token]
-        _put_others(tables.members, first, last, token, columns, places[k, 0] + 1)
-        first, last = tables.spelling_of[token]
-        _put_others(tables.spelled, first, last, token, columns, places[k, 1])
-        columns[places[k, 2] : places[k, 3]] = tables.neutral_ids
-        first, last = tables.end_places[asked[k]], tables.end_places[asked[k] + 1]
-        columns[places[k, 3] : places[k, 4]] = tables.end_ids[first:last]
-        first, last = tables.candidates_of[token]
-        columns[candidate_places[k] : candidate_places[k + 1]] = tables.candidates[first:last]
-
-
-@compiled
-def gather(rows, row_ids, places, candidate_places, columns, values):
-    """The float32 values of the columns that `lay_out` has found."""
-    for k in range(len(row_ids)):
-        row = rows[row_ids[k]]
-        for at in range(places[k, 0], places[k, -1]):
-            values[at] = _number(row, columns[at])
-        for at in range(candidate_places[k], candidate_places[k + 1]):
-            values[at] = _number(row, columns[at])
-
-
-@compiled
 def _add(sums, group, log_prob):
     """Add a probability to a group, which is kept as its greatest log and the sum of its shares of that."""
     highest = sums[group, 0]
@@ -256,6 +226,13 @@ def _add(sums, group, log_prob):
         sums[group, 1] = sums[group, 1] * np.exp(highest - log_prob) + 1.0
     elif log_prob > -np.inf:
         sums[group, 1] += np.exp(log_prob - highest)
+
+
+@compiled
+def _add_sum(sums, group, highest, total):
+    """Add to a group what others sum up to: `total` times the exponential of `highest`."""
+    if total > 0:
+        _add(sums, group, highest + np.log(total))
 
 
 @compiled
@@ -269,60 +246,130 @@ def _counts_in_cluster(tables, token, other):
 
 
 @compiled
-def _sum_step(tables, token, opening, places, columns, values, normalizer, sums, ends):
-    """Add up the groups of one step."""
-    neutral = tables.neutral[0 if opening else 1]
-    for at in range(places[0], places[1]):  # the token itself and its cluster
-        other, log_prob = columns[at], values[at] - normalizer
-        if other == token:
-            _add(sums, OWN, log_prob)
-        if other == token or not tables.paper_neutral[other]:
-            _add(sums, MEANING, log_prob)
-        if other != token and _counts_in_cluster(tables, token, other):
-            _add(sums, CLUSTER_NEUTRAL if neutral[other] else CLUSTER, log_prob)
-    for at in range(places[1], places[2]):  # others of its spelling
-        other, log_prob = columns[at], values[at] - normalizer
-        _add(sums, ALIKE, log_prob)
-        same_label = tables.labels[token] == tables.labels[other]
-        if tables.same_spelling and not (same_label and _counts_in_cluster(tables, token, other)):
-            _add(sums, ALIKE_NEUTRAL if neutral[other] else ALIKE_APART, log_prob)
-    for at in range(places[2], places[3]):  # neutral tokens
-        other, log_prob = columns[at], values[at] - normalizer
-        _add(sums, MEANING, log_prob)
-        if neutral[other]:
-            _add(sums, NEUTRALS, log_prob)
-    for at in range(places[3], places[4]):  # tokens that go on with a value or end it
-        kinds, probability = tables.end_kinds[columns[at]], np.exp(values[at] - normalizer)
+def _add_cluster(tables, token, neutral, row, normalizer, sums):
+    """Add up the token itself and the others of its label."""
+    own = _number(row, token) - normalizer
+    _add(sums, OWN, own)
+    if not tables.paper_neutral[token]:
+        _add(sums, MEANING, own)
+    for at in range(tables.cluster_of[token, 0], tables.cluster_of[token, 1]):
+        other = tables.members[at]
+        if other != token:
+            log_prob = _number(row, other) - normalizer
+            if not tables.paper_neutral[other]:
+                _add(sums, MEANING, log_prob)
+            if _counts_in_cluster(tables, token, other):
+                _add(sums, CLUSTER_NEUTRAL if neutral[other] else CLUSTER, log_prob)
+
+
+@compiled
+def _add_spelling(tables, token, neutral, row, normalizer, sums):
+    """Add up the other tokens that are spelled as the chosen one is."""
+    for at in range(tables.spelling_of[token, 0], tables.spelling_of[token, 1]):
+        other = tables.spelled[at]
+        if other != token:
+            log_prob = _number(row, other) - normalizer
+            _add(sums, ALIKE, log_prob)
+            same_label = tables.labels[token] == tables.labels[other]
+            if tables.same_spelling and not (same_label and _counts_in_cluster(tables, token, other)):
+                _add(sums, ALIKE_NEUTRAL if neutral[other] else ALIKE_APART, log_prob)
+
+
+@compiled_fast
+def _sums_of_exp(values, highest, weights):
+    """Sum of exp(value - highest) of values that are no greater, and the same of those of weight 1 and not 0."""
+    total, weighted = np.float64(0), np.float64(0)
+    for j in range(len(values)):
+        share = np.int32(_exp_bits(max(values[j] - highest, LOWEST))).view(np.float32)
+        total += share
+        weighted += share * weights[j]
+    return total, weighted
+
+
+@compiled
+def _add_neutrals(tables, weights, row, normalizer, values, sums):
+    """Add up the tokens that the paper calls neutral, and those of them that are neutral under the rules."""
+    highest, highest_weighted = np.float32(-np.inf), np.float32(-np.inf)
+    for j in range(len(values)):
+        value = np.float32(_number(row, tables.neutral_ids[j]))
+        values[j] = value
+        highest = max(highest, value)
+        if weights[j] > 0:
+            highest_weighted = max(highest_weighted, value)
+    if highest == -np.inf:
+        return
+    total, weighted = _sums_of_exp(values, highest, weights)
+    _add_sum(sums, MEANING, highest - normalizer, total)
+    if (
+        highest_weighted < highest - LEAST_SHARE and highest_weighted > -np.inf
+    ):  # lost beside the others: added up alone
+        _, weighted = _sums_of_exp(np.minimum(values, highest_weighted), highest_weighted, weights)
+        highest = highest_weighted
+    if highest_weighted > -np.inf:
+        _add_sum(sums, NEUTRALS, highest - normalizer, weighted)
+
+
+@compiled
+def _add_ends(tables, asked, row, normalizer, ends):
+    """Add up the tokens that go on with a value or end it, by their kinds."""
+    ends[:] = 0.0
+    for at in range(tables.end_places[asked], tables.end_places[asked + 1]):
+        token = tables.end_ids[at]
+        kinds, probability = tables.end_kinds[token], np.exp(_number(row, token) - normalizer)
         for kind in range(len(ends)):
             if kinds & (1 << kind):
                 ends[kind] += probability
 
 
 @compiled
-def sum_groups(tables, tokens, opening, places, columns, values, normalizers, logs, ends):
-    """The masses of each step.
+def _log_candidates(tables, token, row, normalizer, log_probs):
+    """The log-probabilities of the tokens that may be in the prefix set of a step."""
+    first = tables.candidates_of[token, 0]
+    for j in range(len(log_probs)):
+        log_probs[j] = np.float64(_number(row, tables.candidates[first + j])) - normalizer
+
+
+@compiled
+def sum_steps(tables, rows, row_ids, normalizers, taken, tokens, before, opening):
+    """The masses of n steps.
 
     Parameters
     ----------
-    tables, tokens, places, columns
-        As in `lay_out`.
-    opening
-        bool [n]: nothing but blanks comes before.
-    values
-        Logits of the columns.
-    normalizers
-        [n] log normalisers.
-    logs
-        float64 [n, 8]: takes the logs of the masses, in the order of `OWN` to `MEANING`.
-    ends
-        float64 [n, 5]: takes the probabilities of the kinds of end tokens, each up to 1.
+    tables
+        `semtoken.scoring.step_tables.StepTables`.
+    rows, row_ids, normalizers
+        [columns] each of many rows, which of them were normalised, and their log normalisers.
+    taken
+        [n] which of those.
+    tokens, before, opening
+        [n] the chosen token, the one before it or -1, and whether nothing but blanks comes before.
+
+    Returns
+    -------
+    asked, neutral, logs, ends, counts, candidates
+        As in `semtoken.scoring.steps.ReducedSteps`.
     """
-    sums = np.empty((logs.shape[1], 2))
-    for k in range(len(tokens)):
+    n = len(tokens)
+    asked, neutral, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    logs, ends = np.empty((n, 8)), np.empty((n, 5))
+    sums, values = np.empty((8, 2)), np.empty(len(tables.neutral_ids), dtype=np.float32)
+    for k in range(n):
+        token, row, normalizer = tokens[k], rows[row_ids[taken[k]]], normalizers[taken[k]]
+        place = 0 if opening[k] else 1
+        asked[k], neutral[k] = tables.asks[token, tables.leaves[before[k]]], tables.neutral[place, token]
+        counts[k] = tables.candidates_of[token, 1] - tables.candidates_of[token, 0]
         sums[:, 0], sums[:, 1] = -np.inf, 0.0
-        ends[k] = 0.0
-        _sum_step(tables, tokens[k], opening[k], places[k], columns, values, normalizers[k], sums, ends[k])
+        _add_cluster(tables, token, tables.neutral[place], row, normalizer, sums)
+        _add_spelling(tables, token, tables.neutral[place], row, normalizer, sums)
+        _add_neutrals(tables, tables.neutral_weights[place], row, normalizer, values, sums)
+        _add_ends(tables, asked[k], row, normalizer, ends[k])
         for group in range(len(sums)):
             logs[k, group] = sums[group, 0] + np.log(sums[group, 1]) if sums[group, 1] > 0 else -np.inf
-        if tables.paper_neutral[tokens[k]]:
+        if tables.paper_neutral[token]:
             logs[k, MEANING] = 0.0
+    candidates, at = np.empty(counts.sum()), 0
+    for k in range(n):
+        part = candidates[at : at + counts[k]]
+        _log_candidates(tables, tokens[k], rows[row_ids[taken[k]]], normalizers[taken[k]], part)
+        at += counts[k]
+    return asked, neutral, logs, ends, counts, candidates

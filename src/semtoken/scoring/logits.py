@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._arrays import (
     FloatArray,
@@ -34,16 +35,15 @@ from semtoken._inputs import instance, one_of
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken
-from semtoken.scoring.endings import exact_ends
-from semtoken.scoring.masses import NO_PREFIXES, Masses, PrefixSet, StepMass, StepRequest, masses, reduce_steps
+from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken, ValueEnds
+from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, StepRequest, masses, reduce_steps
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, normalized_rows, readable_rows
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import ReducedSteps, reduce_rows, step_masses
-from semtoken.vocabulary import Vocabulary
+from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined, reduce_rows
+from semtoken.vocabulary import BoolArray, Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_ON_DEVICE = 64  # rows on an accelerator whose normalisers are computed together
@@ -166,12 +166,15 @@ class OpenRow(OpenStep):
         return self.log_probs[np.searchsorted(self.candidates, ids)]
 
 
-class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
+class LogitsAnswer(RunningAnswer[OpenRow]):
     """One answer in progress whose logits are known: of each row a few numbers are kept once its token is known."""
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__(scorer)
+        self._steps = KeptSteps()
+        """With the log-probabilities of the prefix sets that nothing can change."""
         self._prefixes: dict[int, PrefixSet] = {}
+        """The prefix sets of other steps that are decided."""
 
     def add(self, rows: Rows, row: int, token: int) -> None:
         """Take in the next step: its row of logits, and the token that was chosen from it.
@@ -201,7 +204,12 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         blank = self.scorer.vocabulary.blank[before] | (before < 0)
         opening = np.logical_and.accumulate(blank) & self.opens
         steps = reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening)
-        take_in_steps([self] * len(tokens), steps, rows, np.arange(len(tokens)))
+        first = 0
+        for k in [*np.flatnonzero(~self.scorer.tables.tells[chosen]).tolist(), len(tokens)]:
+            self.take_in(steps.part(first, k))
+            if k < len(tokens):
+                self.take_in_with_row(steps.part(k, k + 1), rows, k)
+            first = k + 1
         self.advance()
 
     def plan(self, token: int) -> StepRequest:
@@ -211,29 +219,53 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         end = self.scorer.endings.request(self.ids[-1] if self.ids else None, token)
         return StepRequest(chosen, end, needs_row)
 
-    def accept(
-        self, step: StepMass, candidates: IdArray, log_probs: FloatArray, row: FloatArray | None, *, decided: bool
-    ) -> None:
+    def take_in(self, steps: ReducedSteps) -> None:
+        """Take in the next steps, whose tokens all tell what the text from there on begins with."""
+        tables, first = self.scorer.tables, len(self.ids)
+        undecided = ~tables.decided[steps.tokens]
+        places = np.cumsum(steps.counts)
+        waiting = []
+        for k in np.flatnonzero(undecided).tolist():
+            low, high = tables.candidates_of[steps.tokens[k]]
+            log_probs = steps.candidates[places[k] - steps.counts[k] : places[k]]
+            candidates = tables.candidates[low:high].copy()  # no views: the rest may go
+            waiting.append(OpenRow(first + k, first + k + 2, candidates, log_probs.copy(), None))
+        self._take_in(steps.tokens.tolist(), steps.neutral.tolist(), waiting)
+        self._steps.add(steps.without_candidates(undecided) if waiting else steps)
+
+    def take_in_with_row(self, step: ReducedSteps, rows: NormalizedRows, place: int) -> None:
+        """Take in the next step, and what is needed of its row if its token does not tell what the text begins with."""
+        if self.scorer.tables.tells[step.tokens[0]]:
+            self.take_in(step)
+            return
+        self.advance()  # so that rows go which are not needed any more
+        request = self.plan(int(step.tokens[0]))
+        [log_probs] = _log_probs(rows, [place], [request.chosen.candidates])
+        whole = _whole_row(rows, place, self.scorer.vocabulary.size) if request.needs_row else None
+        self.accept(step, request, log_probs, whole)
+
+    def accept(self, step: ReducedSteps, request: StepRequest, log_probs: FloatArray, row: FloatArray | None) -> None:
         """Take in the next step.
 
         Parameters
         ----------
         step
-            What its row was reduced to.
-        candidates, log_probs
-            The tokens that may be in its prefix set, ascending.
+            What its row was reduced to, without the candidates of its prefix set.
+        request
+            Where it came from.
+        log_probs
+            Of the tokens that may be in its prefix set.
         row
             All log-probabilities, if nothing is known yet of what follows.
-        decided
-            The candidates are the prefix set, whatever follows.
         """
-        position = len(self.ids)
-        waiting = None
-        if decided:
+        position, candidates = len(self.ids), request.chosen.candidates
+        waiting = []
+        if request.chosen.decided:
             self._prefixes[position] = PrefixSet(candidates.copy(), log_probs.copy())  # no views: the rest may go
         elif row is not None or len(candidates):
-            waiting = OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)
-        self._take_in(step, waiting)
+            waiting = [OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)]
+        self._take_in(step.tokens.tolist(), step.neutral.tolist(), waiting)
+        self._steps.add(step)
 
     def holds_rows(self) -> bool:
         """Whether whole rows are kept until it is known what follows them."""
@@ -249,77 +281,45 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _masses(self, positions: Sequence[int]) -> Masses:
-        prefixes = [self._prefixes.get(position, NO_PREFIXES) for position in positions]
-        steps = [self._steps[position] for position in positions]
-        return masses(self.scorer, steps, prefixes, neutrality=self._neutrality)
+    def _prefix_sets(self, first: int, last: int) -> PrefixSets:
+        """The prefix sets of the steps from one to another that are decided."""
+        steps = self._steps.part(first, last)
+        filled = np.flatnonzero(steps.counts)
+        counts, sets = steps.counts[filled], PrefixSets(NO_IDS, NO_IDS, steps.candidates)
+        if len(filled):
+            tables = self.scorer.tables
+            skipped = tables.candidates_of[steps.tokens[filled], 0] - (np.cumsum(counts) - counts)
+            ids = tables.candidates[np.repeat(skipped, counts) + np.arange(len(steps.candidates))]
+            sets = PrefixSets(np.repeat(filled, counts), ids, steps.candidates)
+        later = {position - first: found for position, found in self._prefixes.items() if first <= position < last}
+        if not later:
+            return sets
+        owners = np.repeat(list(later), [len(found.ids) for found in later.values()])
+        both = (np.concatenate(pair) for pair in zip(sets, (owners, *_columns(later.values())), strict=True))
+        return PrefixSets(*_in_order(*both))
 
-    def _masses_at(self, positions: Sequence[int]) -> list[LogMass]:
-        return [LogMass(mass, mass, mass) for mass in self._masses(positions).clustered.tolist()]
+    def _masses(self, first: int, last: int) -> Masses:
+        steps, prefixes = self._steps.part(first, last), self._prefix_sets(first, last)
+        return masses(self.scorer, steps, prefixes, np.full(len(steps), self._neutrality))
+
+    def _masses_at(self, positions: range) -> list[LogMass]:
+        found = self._masses(positions.start, positions.stop).clustered.tolist()
+        return [LogMass(mass, mass, mass) for mass in found]
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
         super().truncate(length)
+        self._steps.truncate(length)
         self._prefixes = {position: mass for position, mass in self._prefixes.items() if position < length}
 
     def finish(self, distribution: Distribution = "raw") -> ScoredResponse:
         """The result, once the answer is complete."""
-        self._advance(complete=True)
-        vocabulary, found = self.scorer.vocabulary, self._masses(range(len(self.ids)))
-        columns = {name: values.tolist() for name, values in found._asdict().items()}
-        offsets, alternatives = vocabulary.offsets(self.ids), self._alternatives()
-        tokens = tuple(
-            ScoredToken(
-                id=step.token,
-                text=vocabulary.texts[step.token],
-                start=offsets[position][0],
-                end=offsets[position][1],
-                log_probability=columns["own"][position],
-                log_clustered_probability=columns["clustered"][position],
-                log_surface_probability=columns["surface"][position],
-                log_meaning_probability=columns["meaning"][position],
-                neutral=self._neutrality and step.neutral,
-                cluster_probability=min(math.exp(columns["cluster"][position]), 1.0),
-                prefix_probability=min(math.exp(columns["prefix"][position]), 1.0),
-                neutral_probability=min(math.exp(columns["neutral"][position]), 1.0),
-                alternatives=alternatives[position],
-                value_ends=exact_ends(step.ends),
-                function_word=bool(vocabulary.neutral[step.token]),
-            )
-            for position, step in enumerate(self._steps)
-        )
-        blank = not vocabulary.decode(self.ids).strip()
-        log_score = -math.inf if blank else math.fsum(token.log_clustered_probability for token in tokens)
-        return self._response(distribution, log_score, tokens=tokens)
-
-    def _alternatives(self) -> list[tuple[Alternative, ...]]:
-        """Of each step the other tokens that were likely."""
-        steps = [(position, step) for position, step in enumerate(self._steps) if step.likely]
-        counts = [len(step.likely) for _, step in steps]
-        listed = np.repeat([position for position, _ in steps], counts).astype(np.int64)
-        pairs = [(token, math.exp(min(log_prob, 0.0))) for _, step in steps for token, log_prob in step.likely]
-        prefixes = [self._prefixes.get(position, NO_PREFIXES).ids for position, _ in steps]
-        size = self.scorer.vocabulary.size  # a step and a token make one number
-        begins = np.isin(
-            listed * size + np.array([token for token, _ in pairs], dtype=np.int64),
-            np.concatenate([ids + position * size for ids, (position, _) in zip(prefixes, steps, strict=True)])
-            if steps
-            else NO_IDS,
-        )
-        found = self.scorer.alternatives(
-            np.repeat(np.array([step.token for _, step in steps], dtype=np.int64), counts),
-            pairs,
-            begins,
-            opening=np.repeat(np.array([step.opening for _, step in steps], dtype=bool), counts),
-            neutrality=self._neutrality,
-        )
-        places = iter(itertools.pairwise(itertools.accumulate(counts, initial=0)))
-        return [found[slice(*next(places))] if step.likely else () for step in self._steps]
+        return finish_answers([self], distribution)[0]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is known of the answer so far: plain values and arrays, for `from_state_dict`."""
         return self._state() | {
-            "steps": [step._asdict() for step in self._steps],
+            "steps": self._steps.state_dict(),
             "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
             "open": [vars(step) for step in self._open],
         }
@@ -336,10 +336,79 @@ class LogitsAnswer(RunningAnswer[StepMass, OpenRow]):
             An id outside the vocabulary.
         """
         answer = cls._from_state(scorer, state)
-        answer._steps = [StepMass(**step | {"likely": tuple(map(tuple, step["likely"]))}) for step in state["steps"]]
+        answer._steps = KeptSteps.from_state_dict(scorer, answer.ids, state["steps"])
+        answer._neutral = answer._steps.part(0, len(answer.ids)).neutral.tolist()
         answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
         answer._open = [OpenRow(**step) for step in state["open"]]
         return answer
+
+
+def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution = "raw") -> list[ScoredResponse]:
+    """The results of complete answers of the same scorer."""
+    if not answers:
+        return []
+    for answer in answers:
+        answer._advance(complete=True)
+    scorer, vocabulary = answers[0].scorer, answers[0].scorer.vocabulary
+    bounds = [*itertools.accumulate((len(answer.ids) for answer in answers), initial=0)]
+    steps = joined([answer._steps.part(0, len(answer.ids)) for answer in answers])
+    sets = [answer._prefix_sets(0, len(answer.ids)) for answer in answers]
+    owners = [found.steps + first for found, first in zip(sets, bounds, strict=False)]
+    prefixes = PrefixSets(np.concatenate(owners), *_columns(sets))
+    neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
+    found, ids = masses(scorer, steps, prefixes, neutrality), steps.tokens.tolist()
+    offsets = [span for answer in answers for span in vocabulary.offsets(answer.ids)]
+    columns: dict[str, Iterable[Any]] = {
+        "id": ids,
+        "text": [vocabulary.texts[token] for token in ids],
+        "start": [start for start, _ in offsets],
+        "end": [end for _, end in offsets],
+        "log_probability": found.own.tolist(),
+        "log_clustered_probability": found.clustered.tolist(),
+        "log_surface_probability": found.surface.tolist(),
+        "log_meaning_probability": found.meaning.tolist(),
+        "neutral": (steps.neutral & neutrality).tolist(),
+        "cluster_probability": np.minimum(np.exp(found.cluster), 1.0).tolist(),
+        "prefix_probability": np.minimum(np.exp(found.prefix), 1.0).tolist(),
+        "neutral_probability": np.minimum(np.exp(found.neutral), 1.0).tolist(),
+        "alternatives": _alternatives(scorer, steps, prefixes, neutrality),
+        "value_ends": _ends(scorer, steps),
+        "function_word": vocabulary.neutral[steps.tokens].tolist(),
+    }
+    every = (columns.get(field.name, itertools.repeat(field.default)) for field in fields(ScoredToken))
+    tokens, logs, results = tuple(map(ScoredToken, *every)), found.clustered.tolist(), []
+    for answer, (low, high) in zip(answers, itertools.pairwise(bounds), strict=True):
+        blank = not vocabulary.decode(answer.ids).strip()
+        log_score = -math.inf if blank else math.fsum(logs[low:high])
+        results.append(answer._response(distribution, log_score, tokens=tokens[low:high]))
+    return results
+
+
+def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
+    """Of each step how probable it was that a value ends there."""
+    found: list[ValueEnds | None] = [None] * len(steps)
+    for k in np.flatnonzero(steps.asked).tolist():
+        found[k] = scorer.endings.from_masses(int(steps.asked[k]), steps.ends[k].tolist())
+    return found
+
+
+def _alternatives(
+    scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray
+) -> list[tuple[Alternative, ...]]:
+    """Of each step the other tokens that were likely."""
+    others = (steps.likely_ids >= 0) & (steps.likely_ids != steps.tokens[:, None])
+    others &= np.cumsum(others, axis=1) <= LISTED
+    owners, ids, size = np.nonzero(others)[0], steps.likely_ids[others], scorer.vocabulary.size
+    probabilities = np.exp(np.minimum(steps.likely[others], 0.0))
+    found = scorer.alternatives(
+        steps.tokens[owners],
+        list(zip(ids.tolist(), probabilities.tolist(), strict=True)),
+        np.isin(owners * size + ids, prefixes.steps * size + prefixes.ids),  # a step and a token in one number
+        opening=steps.opening[owners],
+        neutrality=neutrality[owners],
+    )
+    places = itertools.accumulate(others.sum(axis=1).tolist(), initial=0)
+    return [found[low:high] for low, high in itertools.pairwise(places)]
 
 
 def add_step(
@@ -371,42 +440,10 @@ def add_step(
         opening = np.array([answer.opens for answer in answers], dtype=bool)
         taken, chosen = np.array(places, dtype=np.int64), np.array(tokens, dtype=np.int64)
         steps = reduce_rows(answers[0].scorer, rows, taken, chosen, before, opening)
-        take_in_steps(answers, steps, rows, taken)
+        for k, answer in enumerate(answers):
+            answer.take_in_with_row(steps.part(k, k + 1), rows, places[k])
     for answer in answers:
         answer.advance()
-
-
-def take_in_steps(
-    answers: Sequence[LogitsAnswer], steps: ReducedSteps, rows: NormalizedRows | None, taken: IdArray | None
-) -> None:
-    """Take in steps that the kernel has reduced, one of each answer, or the next ones of one answer.
-
-    Parameters
-    ----------
-    answers
-        The answer of each step.
-    steps
-        Reduced.
-    rows, taken
-        What they were reduced from, and the place of each step among it; not needed if all tokens tell what the text
-        from there on begins with.
-    """
-    scorer = answers[0].scorer
-    tables, places = scorer.tables, steps.places.tolist()
-    spans, tells = tables.candidates_of[steps.tokens].tolist(), tables.tells[steps.tokens].tolist()
-    decided = tables.decided[steps.tokens].tolist()
-    for k, (answer, step) in enumerate(zip(answers, step_masses(scorer, steps), strict=True)):
-        if tells[k]:
-            candidates = tables.candidates[spans[k][0] : spans[k][1]]
-            log_probs = steps.candidates[places[k] : places[k + 1]]
-            answer.accept(step, candidates, log_probs, None, decided=decided[k])
-        else:
-            assert rows is not None and taken is not None
-            answer.advance()  # so that rows go which are not needed any more
-            request = answer.plan(step.token)
-            [log_probs] = _log_probs(rows, [int(taken[k])], [request.chosen.candidates])
-            whole = _whole_row(rows, int(taken[k]), scorer.vocabulary.size) if request.needs_row else None
-            answer.accept(step, request.chosen.candidates, log_probs, whole, decided=request.chosen.decided)
 
 
 def _add_step_exactly(
@@ -424,8 +461,7 @@ def _add_step_exactly(
     steps = reduce_steps(scorer, requests, summed, ends, likely)
     for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
         whole = _whole_row(rows, places[k], scorer.vocabulary.size) if request.needs_row else None
-        candidates, decided = request.chosen.candidates, request.chosen.decided
-        answer.accept(steps[k], candidates, listed[k][: counts[k]], whole, decided=decided)
+        answer.accept(steps.part(k, k + 1), request, listed[k][: counts[k]], whole)
 
 
 def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[IdArray]) -> list[FloatArray]:
@@ -463,9 +499,9 @@ def check_normalizers(
 
 def _likely_tokens(
     rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int], own: Sequence[float], size: int
-) -> list[tuple[tuple[int, float], ...]]:
-    """Of each row the most probable tokens but the chosen one, with their log-probabilities."""
-    found: list[tuple[tuple[int, float], ...]] = [()] * len(places)
+) -> tuple[IdArray, FloatArray]:
+    """Of each row the most probable tokens but the chosen one, and their log-probabilities; as in `ReducedSteps`."""
+    ids, log_probs = np.full((len(places), LISTED + 1), -1), np.full((len(places), LISTED + 1), -np.inf)
     # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
     unsure = [k for k, log_prob in enumerate(own) if not log_prob > math.log1p(-LEAST_LISTED)]
     normalizers = [float(rows.log_normalizers[places[k]]) for k in unsure]
@@ -473,9 +509,18 @@ def _likely_tokens(
     at = [int(rows.row_ids[places[k]]) for k in unsure]
     above = columns_above(rows.logits, at, size, least, LISTED + 1) if unsure else []
     for k, normalizer, (columns, values) in zip(unsure, normalizers, above, strict=True):
-        if not len(columns):
-            continue
-        pairs = zip(columns.tolist(), (values - normalizer).tolist(), strict=True)
-        others = sorted((pair for pair in pairs if pair[0] != tokens[k]), key=lambda pair: (-pair[1], pair[0]))
-        found[k] = tuple(others[:LISTED])
-    return found
+        order = [j for j in np.lexsort((columns, -values)) if columns[j] != tokens[k]][:LISTED]
+        ids[k, : len(order)], log_probs[k, : len(order)] = columns[order], values[order] - normalizer
+    return ids, log_probs
+
+
+def _columns(sets: Iterable[PrefixSet | PrefixSets]) -> tuple[IdArray, FloatArray]:
+    """The ids and the log-probabilities of prefix sets, one after the other."""
+    ids, log_probs = zip(*((found.ids, found.log_probs) for found in sets), strict=True)
+    return np.concatenate(ids), np.concatenate(log_probs)
+
+
+def _in_order(owners: IdArray, *columns: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Columns sorted by the first of them."""
+    order = np.argsort(owners, kind="stable")
+    return (column[order] for column in (owners, *columns))

@@ -1,9 +1,9 @@
-"""One decoding step, reduced from V probabilities to the few numbers that can still matter."""
+"""Decoding steps reduced from V probabilities to a few numbers, in numpy: the reference. And what agrees with them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, IdArray, log_sum_exp
 from semtoken.scoring.endings import EndRequest
-from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.scorer import Scorer, TokenColumns
+from semtoken.scoring.steps import MASSES, ReducedSteps, no_steps
 from semtoken.vocabulary import BoolArray
 
 SMALLEST = 1e-280  # sums of probabilities below lose digits
@@ -36,35 +36,6 @@ class StepRequest:
         return np.concatenate([candidates, ends]) if len(ends) else candidates
 
 
-class StepMass(NamedTuple):
-    """What is kept of a step: natural logs of probability masses, all <= 0 up to rounding."""
-
-    token: int
-    opening: bool
-    neutral: bool
-    """y_i is neutral under the rules."""
-    own: float
-    """log p(y_i)."""
-    cluster: float
-    """Other tokens of the cluster that count and are not neutral."""
-    cluster_neutral: float
-    """Other tokens of the cluster that count and are neutral."""
-    neutrals: float
-    """All neutral tokens."""
-    alike: float
-    """Other tokens that are spelled as y_i is."""
-    alike_apart: float
-    """Those of them that count and are neither neutral nor in a cluster that counts."""
-    alike_neutral: float
-    """Those of them that count, are neutral, and not in a cluster that counts."""
-    meaning: float
-    """What agrees under the paper's rules, prefixes left out: 0 if y_i is neutral there."""
-    ends: Mapping[str, float]
-    """How probable it was that a value ends here, by what it ends."""
-    likely: tuple[tuple[int, float], ...]
-    """Other tokens of at least `LEAST_LISTED`, the most probable first, with their log-probabilities."""
-
-
 class PrefixSet(NamedTuple):
     """The tokens that spell the beginning of what follows a step, ascending, and their log-probabilities."""
 
@@ -72,7 +43,13 @@ class PrefixSet(NamedTuple):
     log_probs: FloatArray
 
 
-NO_PREFIXES = PrefixSet(NO_IDS, np.empty(0))
+class PrefixSets(NamedTuple):
+    """The prefix sets of some steps, one after the other."""
+
+    steps: IdArray
+    """Which step each of the tokens belongs to, ascending."""
+    ids: IdArray
+    log_probs: FloatArray
 
 
 class Masses(NamedTuple):
@@ -122,9 +99,9 @@ def reduce_steps(
     requests: Sequence[StepRequest],
     log_probs: FloatArray,
     ends: Sequence[FloatArray],
-    likely: Sequence[tuple[tuple[int, float], ...]],
-) -> list[StepMass]:
-    """Reduce one step of each of n answers.
+    likely: tuple[IdArray, FloatArray],
+) -> ReducedSteps:
+    """Reduce one step of each of n answers; the candidates of their prefix sets are not among the result.
 
     Parameters
     ----------
@@ -137,28 +114,24 @@ def reduce_steps(
     ends
         Log-probabilities of `end.ids` of each.
     likely
-        Of each, the most probable other tokens with their log-probabilities.
+        `ReducedSteps.likely_ids` and `likely`.
     """
-    sums = log_sums(requests, log_probs)
+    sums, place = log_sums(requests, log_probs), 0
     meaning = np.logaddexp(np.logaddexp(sums[:, 0], sums[:, 1]), sums[:, 2])
-    found, place = [], 0
+    found = no_steps(len(requests))
     for k, (request, logs) in enumerate(zip(requests, sums.tolist(), strict=True)):
         chosen = request.chosen
         following = place + chosen.bounds[-1]
-        counted = _counted(scorer, chosen, log_probs[place:following], logs)
-        step = StepMass(
-            token=chosen.token,
-            opening=chosen.opening,
-            neutral=chosen.neutral,
-            own=float(log_probs[place]),
-            alike=logs[4],
-            **counted,
-            meaning=0.0 if chosen.paper_neutral else float(meaning[k]),
-            ends=scorer.endings.from_row(request.end, ends[k]),
-            likely=likely[k],
-        )
-        found.append(step)
+        counted = _counted(scorer, chosen, log_probs[place:following], logs) | {
+            "own": log_probs[place],
+            "alike": logs[4],
+            "meaning": 0.0 if chosen.paper_neutral else meaning[k],
+        }
+        found.logs[k] = [counted[name] for name in MASSES]
+        found.tokens[k], found.opening[k], found.neutral[k] = chosen.token, chosen.opening, chosen.neutral
+        found.asked[k], found.ends[k] = request.end.asked, scorer.endings.masses_of(request.end, ends[k])
         place = following
+    found.likely_ids[:], found.likely[:] = likely
     return found
 
 
@@ -208,20 +181,19 @@ def _counted_alike(scorer: Scorer, chosen: TokenColumns, log_probs: FloatArray, 
     return log_sum_exp(log_probs[apart & ~neutral]), log_sum_exp(log_probs[apart & neutral])
 
 
-def masses(scorer: Scorer, steps: Sequence[StepMass], prefixes: Sequence[PrefixSet], *, neutrality: bool) -> Masses:
+def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> Masses:
     """What agrees with the tokens of some steps, once their prefix sets are known.
 
-    Without neutrality the neutral tokens count only where they are in the cluster or the prefix set.
+    Where `neutrality` [n] is false, the neutral tokens count only if they are in the cluster or the prefix set.
     """
-    logs = np.array([step[3:11] for step in steps], dtype=np.float64).reshape(-1, 8)
-    own, cluster, cluster_neutral, neutrals, alike, alike_apart, alike_neutral, meaning = logs.T
-    begun = _beginning_masses(scorer, steps, prefixes, neutrality=neutrality)
+    own, cluster, cluster_neutral, neutrals, alike, alike_apart, alike_neutral, meaning = steps.logs.T
+    begun = _beginning_masses(scorer, steps, prefixes, neutrality)
     cluster = np.logaddexp(own, cluster)
-    certain = np.array([step.neutral for step in steps], dtype=bool) & neutrality
-    if not neutrality:
-        cluster = np.logaddexp(cluster, cluster_neutral)
-        alike_apart = np.logaddexp(alike_apart, alike_neutral)
-        neutrals = np.full(len(steps), -np.inf)
+    certain = steps.neutral & neutrality
+    if not neutrality.all():
+        cluster = np.where(neutrality, cluster, np.logaddexp(cluster, cluster_neutral))
+        alike_apart = np.where(neutrality, alike_apart, np.logaddexp(alike_apart, alike_neutral))
+        neutrals = np.where(neutrality, neutrals, -np.inf)
     prefix = np.logaddexp(alike_apart, begun.counted)
     clustered = np.minimum(np.logaddexp(np.logaddexp(cluster, prefix), neutrals), 0.0)
     return Masses(
@@ -246,27 +218,22 @@ class _Begun(NamedTuple):
     """Under the rules."""
 
 
-def _beginning_masses(
-    scorer: Scorer, steps: Sequence[StepMass], prefixes: Sequence[PrefixSet], *, neutrality: bool
-) -> _Begun:
+def _beginning_masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> _Begun:
     """What the prefix sets add to the masses of steps."""
-    lengths = np.array([len(found.ids) for found in prefixes], dtype=np.int64)
     begun = _Begun(*(np.full(len(steps), -np.inf) for _ in _Begun._fields))
-    if not lengths.any():
+    owners, ids, log_probs = prefixes
+    if not len(ids):
         return begun
-    ids, log_probs = (np.concatenate(columns) for columns in zip(*prefixes, strict=True))
-    tokens = np.repeat(np.array([step.token for step in steps]), lengths)
-    opening = np.repeat(np.array([step.opening for step in steps]), lengths)
+    tokens, opening = steps.tokens[owners], steps.opening[owners]
     beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
     longer = ~scorer.surface.alike(tokens, ids) & scorer.surface.in_prefix_set(ids)
-    some = np.flatnonzero(lengths)
-    starts = np.cumsum(lengths)[some] - lengths[some]
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    some = owners[starts]
     begun.meaning[some] = _log_sums(log_probs, beyond, starts)
     begun.surface[some] = _log_sums(log_probs, longer, starts)
     if scorer.rules.prefix_matching:
         counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(tokens, ids) & ~scorer.alike(tokens, ids)
-        if neutrality:
-            counted &= ~scorer.are_neutral(ids, opening)
+        counted &= ~(scorer.are_neutral(ids, opening) & neutrality[owners])
         begun.counted[some] = _log_sums(log_probs, counted, starts)
     return begun
 

@@ -11,25 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semtoken.flags import Flag
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.borrowed import borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
-
-
-class TakenStep(Protocol):
-    """What a running answer must know of a step."""
-
-    @property
-    def token(self) -> int:
-        """The chosen token."""
-
-    @property
-    def neutral(self) -> bool:
-        """The chosen token is neutral where it stands."""
 
 
 class LogMass(NamedTuple):
@@ -52,11 +40,10 @@ class OpenStep:
 if TYPE_CHECKING:
     from typing_extensions import Self  # Python 3.10 has none of its own
 
-S = TypeVar("S", bound=TakenStep)
 O = TypeVar("O", bound=OpenStep)  # noqa: E741
 
 
-class RunningAnswer(ABC, Generic[S, O]):
+class RunningAnswer(ABC, Generic[O]):
     """One answer in progress: steps go in one by one, and what is known of its score can be asked at any time.
 
     A subclass says how a step is read, what its prefix set adds, and what its mass is.
@@ -65,7 +52,8 @@ class RunningAnswer(ABC, Generic[S, O]):
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
         self.ids: list[int] = []
-        self._steps: list[S] = []
+        self._neutral: list[bool] = []
+        """Of each token, whether it is neutral where it stands."""
         self._open: list[O] = []
         self._leading_blanks = 0
         self._has_content = False
@@ -92,17 +80,18 @@ class RunningAnswer(ABC, Generic[S, O]):
         """Whether nothing but blanks comes before a position."""
         return position <= self._leading_blanks
 
-    def _take_in(self, step: S, waiting: O | None) -> None:
-        """Add a step that was read, and how it waits for the text to come if its prefix set may matter.
+    def _take_in(self, tokens: Sequence[int], neutral: Sequence[bool], waiting: Sequence[O]) -> None:
+        """Add the tokens of some steps, and those steps that wait for the text to come.
 
         `advance` is to be called when all steps are in that are known.
         """
-        self._leading_blanks += self._opens(len(self.ids)) and bool(self.scorer.vocabulary.blank[step.token])
-        self._has_content = self._has_content or not step.neutral
-        self.ids.append(step.token)
-        self._steps.append(step)
-        if waiting is not None:
-            self._open.append(waiting)
+        if self.opens:
+            blank = self.scorer.vocabulary.blank
+            self._leading_blanks += next((k for k, token in enumerate(tokens) if not blank[token]), len(tokens))
+        self._has_content = self._has_content or not all(neutral)
+        self.ids += tokens
+        self._neutral += neutral
+        self._open += waiting
 
     @property
     def opens(self) -> bool:
@@ -134,15 +123,15 @@ class RunningAnswer(ABC, Generic[S, O]):
         """Whether the rules count the prefix set of a step: not for neutral tokens, unless all of the answer is."""
         if not self.scorer.rules.prefix_matching:
             return False
-        return not (self._neutrality and self._steps[position].neutral)
+        return not (self._neutrality and self._neutral[position])
 
     def truncate(self, length: int) -> None:
         """Forget the steps from `length` on: special tokens that pad a finished answer."""
-        del self.ids[length:], self._steps[length:]
+        del self.ids[length:], self._neutral[length:]
         self._open = [step for step in self._open if step.position < length]
         self._n_settled, self._settled = 0, LogMass(0.0, 0.0, 0.0)
         self._leading_blanks = min(self._leading_blanks, length)
-        self._has_content = not all(step.neutral for step in self._steps)
+        self._has_content = not all(self._neutral)
 
     # --- what is known ---
 

@@ -199,7 +199,7 @@ class Scorer:
         begins: BoolArray,
         *,
         opening: bool | BoolArray,
-        neutrality: bool,
+        neutrality: bool | BoolArray,
     ) -> npt.NDArray[np.intp]:
         """Why each of `ids` counts as agreeing with the chosen `token`: indices into `SOURCES`, 0 for not at all.
 
@@ -214,15 +214,14 @@ class Scorer:
         opening
             Only blanks come before.
         neutrality
-            Whether neutral tokens count.
+            Whether neutral tokens count, once for all or for each.
         """
         found = np.zeros(len(ids), dtype=np.intp)
         found[self.alike(token, ids)] = 2
         if self.rules.prefix_matching:
             found[begins & self.in_prefix_set(ids)] = 2
         found[self.in_cluster(token, ids)] = 1
-        if neutrality:
-            found[self.are_neutral(ids, opening) & (ids != token)] = 3
+        found[self.are_neutral(ids, opening) & (ids != token) & neutrality] = 3
         return found
 
     def alternatives(
@@ -232,7 +231,7 @@ class Scorer:
         begins: BoolArray,
         *,
         opening: bool | BoolArray,
-        neutrality: bool,
+        neutrality: bool | BoolArray,
     ) -> tuple[Alternative, ...]:
         """Other tokens with their probabilities, in their order, and what they are to the chosen `token`.
 

@@ -42,6 +42,8 @@ class StepTables(NamedTuple):
     """[V] neutral under the paper's rules."""
     neutral_ids: IdArray
     """Those tokens."""
+    neutral_weights: npt.NDArray[np.float32]
+    """1 for those of them that are neutral under the rules where they open an answer, and elsewhere; else 0 [2, n]."""
     candidates: IdArray
     """The tokens that may be in the prefix set of a step, ascending, list by list."""
     candidates_of: IdArray
@@ -54,6 +56,10 @@ class StepTables(NamedTuple):
     """Tokens that end a value or go on with it, list by list."""
     end_places: IdArray
     """Where each of the eight lists begins, by what a step may end (`Endings.asked`)."""
+    leaves: IdArray
+    """As in `Endings`."""
+    asks: IdArray
+    """As in `Endings`."""
     end_kinds: IdArray
     """[V] the classes of `Endings` that a token is in, as bits."""
     clustering: bool
@@ -73,6 +79,7 @@ def step_tables(scorer: Scorer) -> StepTables:
     lists = np.where(index.tells, index.string_of, len(candidates.longer) - 1)
     end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
     end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
+    neutral, neutral_ids = scorer.neutral_masks, scorer.paper.neutral_ids(False)
     return StepTables(
         members=members,
         cluster_of=cluster_of,
@@ -81,15 +88,18 @@ def step_tables(scorer: Scorer) -> StepTables:
         spelled=spelled,
         spelling_of=spelling_of,
         letters=scorer.first_letters,
-        neutral=np.stack([scorer.neutral_mask(True), scorer.neutral_mask(False)]),
+        neutral=neutral,
         paper_neutral=scorer.paper.neutral_mask(False),
-        neutral_ids=scorer.paper.neutral_ids(False),
+        neutral_ids=neutral_ids,
+        neutral_weights=neutral[:, neutral_ids].astype(np.float32),
         candidates=candidates.ids,
         candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
         tells=index.tells,
         decided=index.tells & ~candidates.longer[lists],
         end_ids=np.concatenate(end_ids),
         end_places=np.cumsum([0, *map(len, end_ids)], dtype=np.int64),
+        leaves=scorer.endings.leaves,
+        asks=scorer.endings.asks,
         end_kinds=np.sum([mask.astype(np.int64) << bit for bit, mask in enumerate(end_masks)], axis=0),
         clustering=rules.clustering,
         same_spelling=rules.same_spelling,

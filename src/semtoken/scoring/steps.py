@@ -1,58 +1,203 @@
-"""Decoding steps of several answers, reduced together by the compiled kernel."""
+"""What is kept of decoding steps: a few numbers each, in arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._arrays import FloatArray, IdArray
-from semtoken.scoring.masses import StepMass
 from semtoken.scoring.rows import LISTED, NormalizedRows
 from semtoken.scoring.scorer import Scorer
 from semtoken.vocabulary import BoolArray
 
+MASSES = ("own", "cluster", "cluster_neutral", "neutrals", "alike", "alike_apart", "alike_neutral", "meaning")
+"""The masses of a step, in the order of `ReducedSteps.logs`:
+
+own
+    p(y_i).
+cluster, cluster_neutral
+    Other tokens of the cluster that count, and are not neutral or are.
+neutrals
+    All neutral tokens.
+alike
+    Other tokens that are spelled as y_i is.
+alike_apart, alike_neutral
+    Those of them that count and are not in a cluster that counts, and are not neutral or are.
+meaning
+    What agrees under the paper's rules, prefixes left out: 1 if y_i is neutral there.
+"""
+
 
 @dataclass(frozen=True, eq=False)
 class ReducedSteps:
-    """n steps, of one answer or of several: a few numbers of each."""
+    """n steps, of one answer or of several."""
 
     tokens: IdArray
     """[n] the chosen tokens."""
     opening: BoolArray
     """[n] only blanks come before."""
+    neutral: BoolArray
+    """[n] the chosen tokens are neutral under the rules."""
     logs: FloatArray
-    """[n, 8] the masses of a `StepMass`, from `own` to `meaning`."""
+    """[n, 8] natural logs of the `MASSES`, all <= 0 up to rounding."""
     asked: IdArray
     """[n] what the steps may end, as `Endings.asked` says."""
     ends: FloatArray
     """[n, 5] masses of the kinds of end tokens."""
     likely_ids: IdArray
-    """[n, k] the most probable tokens, -1 where there are fewer; the chosen one may be among them."""
+    """[n, LISTED + 1] the most probable tokens of at least `LEAST_LISTED`, -1 where there are fewer; the chosen one may
+    be among them."""
     likely: FloatArray
-    """[n, k] their log-probabilities."""
-    places: IdArray
-    """[n + 1] where the candidates of each step begin."""
+    """[n, LISTED + 1] their log-probabilities, falling."""
+    counts: IdArray
+    """[n] how many of `candidates` belong to each step."""
     candidates: FloatArray
-    """Log-probabilities of the candidates of the prefix sets, step after step; those of a token that does not tell are
-    not among them."""
+    """Log-probabilities of the tokens that may be in the prefix sets, step after step; those of a token that does not
+    tell are not among them."""
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def part(self, first: int, last: int) -> ReducedSteps:
+        """The steps from one to another, without a copy."""
+        low = int(self.counts[:first].sum())
+        high = low + int(self.counts[first:last].sum())
+        columns = {name: getattr(self, name)[first:last] for name in COLUMNS}
+        return ReducedSteps(**columns, candidates=self.candidates[low:high])
+
+    def take(self, order: IdArray) -> ReducedSteps:
+        """The steps in another order."""
+        firsts, counts = (np.cumsum(self.counts) - self.counts)[order], self.counts[order]
+        places = np.repeat(firsts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        columns = {name: getattr(self, name)[order] for name in COLUMNS}
+        return ReducedSteps(**columns, candidates=self.candidates[places])
+
+    def without_candidates(self, left_out: BoolArray) -> ReducedSteps:
+        """The same, but those of some steps are left out."""
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        columns["counts"] = np.where(left_out, 0, self.counts)
+        return ReducedSteps(**columns, candidates=self.candidates[~np.repeat(left_out, self.counts)])
+
+
+COLUMNS = tuple(field.name for field in fields(ReducedSteps) if field.name != "candidates")
+
+
+def joined(parts: Sequence[ReducedSteps]) -> ReducedSteps:
+    """Steps one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in fields(ReducedSteps)]
+    return ReducedSteps(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+@dataclass(eq=False)
+class KeptSteps:
+    """The steps of one answer. To add one costs the same however many there are: the arrays have room for more."""
+
+    _room: ReducedSteps | None = None
+    _count: int = 0
+    _candidates: int = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, steps: ReducedSteps) -> None:
+        """Take in further steps."""
+        sizes = dict.fromkeys(COLUMNS, self._count) | {"candidates": self._candidates}
+        if self._room is None:
+            self._room = no_steps()
+        room = {name: _with(getattr(self._room, name), size, getattr(steps, name)) for name, size in sizes.items()}
+        self._room = ReducedSteps(**room)
+        self._count += len(steps)
+        self._candidates += len(steps.candidates)
+
+    def truncate(self, count: int) -> None:
+        """Forget the steps from one on."""
+        if self._room is not None and count < self._count:
+            self._candidates = int(self._room.counts[:count].sum())
+            self._count = count
+
+    def part(self, first: int, last: int) -> ReducedSteps:
+        """The steps from one to another, without a copy."""
+        if self._room is None:
+            return no_steps()
+        return self._room.part(first, last)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all arrays but the tokens, flat and of numbers."""
+        steps = self.part(0, self._count)
+        columns = {name: getattr(steps, name) for name in (*COLUMNS, "candidates") if name != "tokens"}
+        return {name: np.array(found, dtype=_saved(found.dtype)).ravel() for name, found in columns.items()}
+
+    @classmethod
+    def from_state_dict(cls, scorer: Scorer, tokens: Sequence[int], state: Mapping[str, Any]) -> KeptSteps:
+        """The steps with these tokens that `state_dict` saved.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            They are no such steps.
+        """
+        like, n = no_steps(), len(tokens)
+        columns: dict[str, Any] = {"tokens": np.array(tokens, dtype=np.int64)}
+        for name in COLUMNS[1:]:
+            empty = getattr(like, name)
+            columns[name] = np.asarray(state[name]).astype(empty.dtype).reshape(n, *empty.shape[1:])
+        counts, candidates = columns["counts"], np.asarray(state["candidates"], dtype=np.float64)
+        known = scorer.tables.candidates_of[columns["tokens"]] if counts.any() else np.zeros((n, 2), dtype=np.int64)
+        if (counts * (counts - np.diff(known)[:, 0])).any() or counts.sum() != len(candidates):
+            raise ValueError("the numbers of candidates do not fit the tokens")
+        found = cls()
+        found.add(ReducedSteps(**columns, candidates=candidates))
+        return found
+
+
+def _saved(dtype: np.dtype[Any]) -> npt.DTypeLike:
+    """The type that an array is saved in: of numbers."""
+    return np.int64 if dtype.kind == "b" else dtype
+
+
+def _with(room: npt.NDArray[Any], size: int, more: npt.NDArray[Any]) -> Any:
+    """An array of which `size` entries are used with more behind these; another one if it has no room for them."""
+    if len(room) < size + len(more):
+        wider = np.empty((max(size + len(more), 2 * size), *room.shape[1:]), dtype=room.dtype)
+        wider[:size] = room[:size]
+        room = wider
+    room[size : size + len(more)] = more
+    return room
+
+
+def no_steps(count: int = 0) -> ReducedSteps:
+    """So many steps without any mass."""
+    return ReducedSteps(
+        tokens=np.zeros(count, dtype=np.int64),
+        opening=np.zeros(count, dtype=bool),
+        neutral=np.zeros(count, dtype=bool),
+        logs=np.full((count, len(MASSES)), -np.inf),
+        asked=np.zeros(count, dtype=np.int64),
+        ends=np.zeros((count, 5)),
+        likely_ids=np.full((count, LISTED + 1), -1, dtype=np.int64),
+        likely=np.full((count, LISTED + 1), -np.inf),
+        counts=np.zeros(count, dtype=np.int64),
+        candidates=np.empty(0),
+    )
 
 
 def reduce_rows(
     scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
 ) -> ReducedSteps:
-    """Reduce n steps.
+    """Reduce n steps of rows that the compiled kernel reads.
 
     Parameters
     ----------
     scorer
         Clusters and rules.
     rows
-        Rows that the kernel reads.
+        With `readable`.
     taken
         [n] which of `rows`, by their place among them.
     tokens
@@ -62,48 +207,21 @@ def reduce_rows(
     opening
         [n] only blanks come before.
     """
-    from semtoken.scoring.kernel import count, gather, lay_out, sum_groups
+    from semtoken.scoring.kernel import sum_steps
 
     assert rows.readable is not None and rows.likely is not None
-    tables, n = scorer.tables, len(tokens)
-    asked = scorer.endings.asked(before, tokens)
-    places, candidate_places = np.empty((n, 5), dtype=np.int64), np.empty(n + 1, dtype=np.int64)
-    count(tables, tokens, asked, places, candidate_places)
-    columns = np.empty(candidate_places[-1], dtype=np.int64)
-    values = np.empty(len(columns), dtype=np.float32)
-    lay_out(tables, tokens, asked, places, candidate_places, columns)
-    gather(rows.readable, rows.row_ids[taken], places, candidate_places, columns, values)
-    normalizers = rows.log_normalizers[taken]
-    logs, ends = np.empty((n, 8)), np.empty((n, 5))
-    sum_groups(tables, tokens, opening, places, columns, values, normalizers, logs, ends)
+    asked, neutral, logs, ends, counts, candidates = sum_steps(
+        scorer.tables, rows.readable, rows.row_ids, rows.log_normalizers, taken, tokens, before, opening
+    )
     return ReducedSteps(
         tokens=tokens,
         opening=opening,
+        neutral=neutral,
         logs=logs,
         asked=asked,
         ends=ends,
         likely_ids=rows.likely.ids[taken],
-        likely=rows.likely.logits[taken] - normalizers[:, None],
-        places=candidate_places - candidate_places[0],
-        candidates=values[candidate_places[0] :].astype(np.float64) - np.repeat(normalizers, np.diff(candidate_places)),
+        likely=rows.likely.logits[taken] - rows.log_normalizers[taken, None],
+        counts=counts,
+        candidates=candidates,
     )
-
-
-def step_masses(scorer: Scorer, steps: ReducedSteps) -> Iterator[StepMass]:
-    """The record of each step."""
-    neutral = scorer.neutral_masks[np.where(steps.opening, 0, 1), steps.tokens].tolist()
-    tokens, opening, asked = steps.tokens.tolist(), steps.opening.tolist(), steps.asked.tolist()
-    logs, ends, likely = steps.logs.tolist(), steps.ends.tolist(), _likely(steps)
-    for k, token in enumerate(tokens):
-        found = scorer.endings.from_masses(asked[k], ends[k]) if asked[k] else {}
-        yield StepMass._make((token, opening[k], neutral[k], *logs[k], found, likely[k]))
-
-
-def _likely(steps: ReducedSteps) -> list[tuple[tuple[int, float], ...]]:
-    """Of each step the most probable tokens but the chosen one."""
-    found: list[tuple[tuple[int, float], ...]] = [()] * len(steps)
-    others = (steps.likely_ids >= 0) & (steps.likely_ids != steps.tokens[:, None])
-    for k in np.flatnonzero(others.any(axis=1)).tolist():
-        pairs = zip(steps.likely_ids[k, others[k]].tolist(), steps.likely[k, others[k]].tolist(), strict=True)
-        found[k] = tuple(pairs)[:LISTED]
-    return found

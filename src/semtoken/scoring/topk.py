@@ -125,7 +125,7 @@ def score_top_logprobs(
     return scored if text is None else replace(scored, flags=(*scored.flags, *text_flags(scored.text, text)))
 
 
-class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
+class TopkAnswer(RunningAnswer[OpenStep]):
     """One answer in progress of which only the best tokens of each step are known.
 
     A step that goes in is read and kept; what it adds to the score is computed for many steps together, when somebody
@@ -136,6 +136,7 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
         super().__init__(scorer)
         self._reader = ListReader(scorer.vocabulary)
         self._precision = Precision()
+        self._steps: list[PlacedStep] = []
         self._prefixes: list[IdArray] = []
         """The prefix set of each step, without ids as long as it is open."""
         self._ended_by: tuple[TopToken, int] | None = None
@@ -159,12 +160,18 @@ class TopkAnswer(RunningAnswer[PlacedStep, OpenStep]):
         neutral = bool(self.scorer.neutral_masks[0 if opening else 1, listed.token])
         self._precision.add(listed.log_probs)
         self._prefixes.append(NO_IDS)
-        self._take_in(PlacedStep(listed, opening, neutral), OpenStep(position, position + 2))
+        self._steps.append(PlacedStep(listed, opening, neutral))
+        self._take_in([listed.token], [neutral], [OpenStep(position, position + 2)])
 
     def running(self) -> Running:
         """See `RunningAnswer.running`."""
         self.advance()
         return super().running()
+
+    def truncate(self, length: int) -> None:
+        """Forget the steps from `length` on."""
+        super().truncate(length)
+        del self._steps[length:], self._prefixes[length:]
 
     def _decide(self, step: OpenStep, head: str) -> None:
         self._prefixes[step.position] = self.scorer.index.beginnings(head)

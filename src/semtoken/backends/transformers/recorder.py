@@ -22,7 +22,7 @@ from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.backends.transformers.observe import forward_hook, inner_model
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters, as_clusters
-from semtoken.errors import BackendError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
 from semtoken.scoring import NormalizedRows, ScoringRules, normalized_rows, scorer_for
 from semtoken.scoring.rows import kept_rows
@@ -242,16 +242,18 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         ------
         BackendError
             The sequences are not those that were recorded (beam search, another generation).
+        InvalidInput
+            There are not as many lengths as answers.
         """
         ids = getattr(sequences, "sequences", sequences)
         with self._lock:
             self._take_in_last(ids)
             distribution: Distribution = "processed" if self._masked else "raw"
-            results = Answers()
-            for i in range(len(self._finished)):
-                generated = ids[i, self._prompt_length :].tolist()
-                self._scores.truncate(i, self._length(generated) if lengths is None else lengths[i])
-                results.append(self._scores.result(i, distribution))
+            if lengths is None:
+                lengths = [self._length(generated) for generated in ids[:, self._prompt_length :].tolist()]
+            if len(lengths) != len(self._finished):
+                raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
+            results = Answers(self._scores.results(dict(enumerate(lengths)), distribution))
             self.reset()
         return results
 

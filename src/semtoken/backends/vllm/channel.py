@@ -26,7 +26,7 @@ from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 
-FORMAT = 1
+FORMAT = 2
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 ENDING = ".semtoken.json"
 POLL_SECONDS = 0.02
