@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,11 @@ from semtoken.calibration.apply import Applied
 from semtoken.calibration.records import AnswerRecord
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
 from tests.web.conftest import proxy_of
+from tests.web.servers import running
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -385,6 +390,56 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
         assert page.get_by_role("tab", name=name).get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="History").click()
     assert "Which city is the capital of Peru?" in page.get_by_role("tabpanel").inner_text()
+
+
+class SlowEngine(Engine):
+    """Takes its time over every token."""
+
+    def run(self, orders: Any) -> None:
+        def slowly(emit: Any) -> Any:
+            def slow(item: Any) -> None:
+                time.sleep(0.4)
+                emit(item)
+
+            return slow
+
+        super().run([replace(order, emit=slowly(order.emit)) for order in orders])
+
+
+def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac: Any) -> None:
+    """From the running values alone: the same confidences as the final tokens have, word by word."""
+
+    question = "Kingston lies in what country?"
+    [answer] = almanac.generate([PROMPT.format(question=question)], 24, stop_at_newline=True)
+    assert answer.text.startswith("United ") and answer.tokens[0].clustered_probability < 0.5
+    offer = Offer("almanac", PROMPT, stop_at_newline=True)
+    with running(serve_app(SlowEngine(almanac), offer)) as url:
+        asked = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"tokens": True}}
+        reply = httpx.post(url + "/v1/chat/completions", json=asked, timeout=60)
+        events = [json.loads(line[5:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+        choices = [event["choices"][0] for event in events]
+        page = browser.new_context().new_page()
+        page.goto(url)
+        words = page.evaluate(
+            """async (choices) => {
+                const { grown } = await import("./page/ask.js");
+                let [words, text] = [[], ""];
+                for (const choice of choices) {
+                    text += choice.delta?.content ?? "";
+                    words = grown(words, text, choice.semtoken);
+                }
+                return words;
+            }""",
+            choices,
+        )
+        tokens = choices[-1]["semtoken"]["tokens"]
+        assert words
+        for word in words:
+            inside = [t for t in tokens if t["start"] < word["end"] and t["end"] > word["start"]]
+            assert word["confidence"] == pytest.approx(math.prod(t["clustered_probability"] for t in inside), rel=1e-6)
+        page.get_by_role("textbox", name="Ask").fill(question)
+        page.keyboard.press("Enter")
+        page.locator("[role=status] .mark.weak").wait_for()  # the answer is still coming
 
 
 @pytest.mark.slow

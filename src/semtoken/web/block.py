@@ -124,7 +124,7 @@ def score_block(
     options
         What the client asked for.
     calibrator
-        Adds the chance and the decision. Of an answer that it withholds nothing is told that shows its text.
+        Adds the chance and the decision. If it withholds an answer, the block holds nothing that shows its text.
     question
         What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
     probed

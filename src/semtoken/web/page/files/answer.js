@@ -118,7 +118,7 @@ function Tokens({ tokens }) {
   </details>`;
 }
 
-// How a field's confidence is told: the level in words, too, and what is known of its end and of its other values.
+// What is known of a field besides its confidence: its end, its other values, its flags.
 export function FieldNotes({ part }) {
   const notes = [];
   if (part.closing !== null && part.closing !== undefined) notes.push(S.ends(part.closing));

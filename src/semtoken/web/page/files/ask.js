@@ -2,6 +2,7 @@
 import { html, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend } from "./answer.js";
+import { level } from "./helpers.js";
 
 const MEANINGS = 4; // that compete at a doubtful place
 
@@ -39,6 +40,22 @@ async function failure(response) {
   }
 }
 
+// The words of an answer that is still coming, with their confidences: `words` with what a chunk adds to `text`. The
+// score so far falls by the probability of each token, so the words follow from it wherever all steps so far are settled.
+export function grown(words, text, block) {
+  const settled = block && block.final === false && block.upper - block.lower < 1e-9 && block.uncertainty < 1 - 1e-9;
+  if (!settled) return words;
+  const last = words[words.length - 1] ?? { end: 0, left: 1 };
+  const left = 1 - block.uncertainty;
+  const piece = text.slice(last.end);
+  if (!piece) return words;
+  const confidence = Math.min(1, left / last.left);
+  const goes = words.length && !/^\s/.test(piece);
+  if (goes) return [...words.slice(0, -1), { ...last, end: text.length, left, confidence: last.confidence * confidence }];
+  const start = last.end + piece.length - piece.trimStart().length;
+  return [...words, { start, end: text.length, left, confidence }];
+}
+
 export async function ask(question, { info, model, key, signal, onText }) {
   const wanted = { tokens: true, competing: MEANINGS, ...(info?.parts ? { parts: "auto" } : {}), ...(info?.disputes ? { disputes: MEANINGS } : {}) };
   const body = { model, stream: true, messages: [{ role: "user", content: question }], semtoken: wanted };
@@ -47,13 +64,15 @@ export async function ask(question, { info, model, key, signal, onText }) {
   if (!response.ok) throw new Error(await failure(response));
   let text = "";
   let block = null;
+  let words = [];
   for await (const event of events(response)) {
     if (event.error) throw new Error(event.error.message);
     const choice = event.choices?.[0];
     if (!choice) continue;
     text += choice.delta?.content ?? "";
     if (choice.semtoken && choice.semtoken.final !== false) block = choice.semtoken;
-    onText?.(text);
+    words = grown(words, text, choice.semtoken);
+    onText?.({ text, words });
   }
   return { text, ...(block ?? { reason: S.noScore }) };
 }
@@ -79,6 +98,16 @@ export function Server({ info, server, setServer }) {
   </details>`;
 }
 
+// An answer that is still coming, with its doubtful words marked; the phrases take their place when it is complete.
+function Coming({ text, words }) {
+  const marked = words.filter((word) => level(word.confidence) !== "" && word.end > word.start);
+  const cuts = marked.flatMap((word, i) => [
+    text.slice(marked[i - 1]?.end ?? 0, word.start),
+    html`<span class=${`mark ${level(word.confidence)}`}>${text.slice(word.start, word.end)}</span>`,
+  ]);
+  return [...cuts, text.slice(marked[marked.length - 1]?.end ?? 0)];
+}
+
 export function Ask({ info, server, setServer, remember }) {
   const [question, setQuestion] = useState("");
   const [running, setRunning] = useState(null);
@@ -91,7 +120,7 @@ export function Ask({ info, server, setServer, remember }) {
     if (!question.trim() || running !== null) return;
     stopper.current = new AbortController();
     setError("");
-    setRunning("");
+    setRunning({ text: "", words: [] });
     try {
       const answer = await ask(question, { info, model, key: server.key, signal: stopper.current.signal, onText: setRunning });
       setAnswers((before) => [{ question, answer }, ...before]);
@@ -110,7 +139,7 @@ export function Ask({ info, server, setServer, remember }) {
     </form>
     <${Server} ...${{ info, server, setServer }} />
     <div role="status">${running !== null &&
-    html`<article class="card"><p class="answer" dir="auto">${running || S.asking}</p>${running && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
+    html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}
     ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} />`)}
     ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>`}
