@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 import semtoken as st
+from proxy import BUDGET, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax
 
 console = Console()
@@ -98,6 +99,13 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
             yield Measured(what, beside, ratio(lambda r=results: record(r), softmax, repeats), budget)
 
 
+def payloads(repeats: int) -> Iterator[Measured]:
+    """Replies and streams with 20 log-probabilities a token: their processor time in times that which is allowed."""
+    for name, cost in payload_costs(repeats).items():
+        if "json" not in name:
+            yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", cost / BUDGET, 1.0)
+
+
 def show(found: list[Measured], title: str) -> Table:
     """The table."""
     table = Table("what", "beside", "ratio", "budget", "kept", title=title)
@@ -115,7 +123,7 @@ def main(
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
-    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats)]
+    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats)]
     console.print(show(found, f"V = {size:,}, one thread, {platform.machine()}"))
     lines = [asdict(one) | {"kept": one.kept} for one in found]
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,12 @@
-"""What the proxy costs: streamed chats direct and through it, at several numbers of clients at one time.
+"""What the proxy costs: streamed chats direct, through a bare proxy and through this one; and what payloads cost.
 
     python benchmarks/proxy.py                                  # 1, 50 and 200 clients, 40 tokens a stream
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
+    python benchmarks/proxy.py payloads                         # scoring of replies and streams in this process
 
-Upstream, proxy and clients are processes of their own on this machine. The upstream writes prepared chunks with the
-20 best tokens of the embedded model's vocabulary, as fast as it can or with a gap between tokens. Streams are measured
-direct, passed on by the proxy untouched, and scored; the first two without log-probabilities and with them.
+Upstream, proxies and clients are processes of their own on this machine. The upstream writes prepared chunks with the
+20 best tokens of the embedded model's vocabulary, as fast as it can or with a gap between tokens. The bare proxy passes
+on what comes, with the same server and client libraries and nothing else; all streams of a round follow one another.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import aiohttp
 import httpx
 import numpy as np
 import typer
@@ -33,7 +36,7 @@ from fastapi.responses import StreamingResponse
 from rich.console import Console
 from rich.table import Table
 
-from semtoken import TokenClusters
+from semtoken import TokenClusters, score_payload
 from semtoken.almanac import almanac_clusters_path
 
 console = Console()
@@ -88,8 +91,33 @@ def upstream(port: int, tokens: int, gap: float) -> None:
     uvicorn.run(server, port=port, log_level="error")
 
 
+@app.command()
+def bare(port: int, url: str) -> None:
+    """A proxy that passes everything on and does nothing else."""
+    sessions: list[aiohttp.ClientSession] = []
+
+    async def passed_on(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        if not sessions:
+            sessions.append(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        headers = {"content-type": "application/json"}
+        async with sessions[0].request(scope["method"], url + scope["path"], data=body, headers=headers) as answer:
+            kind = answer.headers["content-type"].encode()
+            await send({"type": "http.response.start", "status": answer.status, "headers": [(b"content-type", kind)]})
+            while piece := await answer.content.readany():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    uvicorn.run(passed_on, port=port, log_level="error", lifespan="off")
+
+
 @dataclass(frozen=True)
-class Measured:
+class Streamed:
     """What the clients of one round saw."""
 
     seconds: float
@@ -111,10 +139,9 @@ async def stream_once(client: httpx.AsyncClient, url: str, body: dict[str, Any])
     return first, time.perf_counter() - start
 
 
-async def measure(url: str, clients: int, rounds: int, logprobs: bool) -> Measured:
-    """So many clients, each asking `rounds` times."""
-    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-    body |= {"logprobs": True, "top_logprobs": 20} if logprobs else {}
+async def measure(url: str, clients: int, rounds: int, more: dict[str, Any]) -> Streamed:
+    """So many clients, each asking `rounds` times; `more` goes into each request."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, **more}
 
     async def one_client(client: httpx.AsyncClient) -> list[tuple[float, float]]:
         return [await stream_once(client, url, body) for _ in range(rounds)]
@@ -124,7 +151,7 @@ async def measure(url: str, clients: int, rounds: int, logprobs: bool) -> Measur
         start = time.perf_counter()
         times = [t for some in await asyncio.gather(*(one_client(client) for _ in range(clients))) for t in some]
         seconds = time.perf_counter() - start
-    return Measured(seconds, [first for first, _ in times], [whole for _, whole in times])
+    return Streamed(seconds, [first for first, _ in times], [whole for _, whole in times])
 
 
 @contextmanager
@@ -138,17 +165,25 @@ def process(*command: str) -> Iterator[subprocess.Popen[str]]:
         running.wait(20)
 
 
-def start_upstream(stack: ExitStack, port: int, tokens: int, gap: float) -> str:
-    """The upstream's address, once it answers."""
-    stack.enter_context(process(sys.executable, __file__, "upstream", str(port), str(tokens), str(gap)))
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def start(stack: ExitStack, command: str, *arguments: object) -> tuple[str, int]:
+    """The address, once it answers, and the process of a command of this script; its first argument is a port."""
+    port = free_port()
+    running = stack.enter_context(process(sys.executable, __file__, command, str(port), *map(str, arguments)))
     url = f"http://127.0.0.1:{port}"
     for _ in range(300):
         try:
             httpx.get(url)
-            return url
+            return url, running.pid
         except httpx.ConnectError:
             time.sleep(0.1)
-    raise RuntimeError("the upstream does not start")
+    raise RuntimeError(f"the process {command!r} does not start")
 
 
 def start_proxy(stack: ExitStack, url: str) -> tuple[str, int]:
@@ -181,47 +216,87 @@ def compare(
     tokens: Annotated[int, typer.Option(help="Tokens a stream.")] = 40,
     rounds: Annotated[int, typer.Option(help="Streams a client.")] = 3,
     gap: Annotated[float, typer.Option(help="Seconds between the tokens of a stream.")] = 0.0,
-    port: Annotated[int, typer.Option(help="Port of the upstream.")] = 8765,
+    repeats: Annotated[int, typer.Option(help="Rounds of all kinds of streams; the least time of each counts.")] = 3,
 ) -> None:
     """Measure and print ratios."""
-    table = Table("clients", "streams", "tokens/s", "ratio", "first, s", "whole, s", "added, s", "proxy CPU, ms/token")
+    heads = ("clients", "streams", "tokens/s", "ratio", "first, s", "whole, s", "CPU, ms/token", "beyond the bare one")
+    table = Table(*heads)
+    top = {"logprobs": True, "top_logprobs": 20}
     with ExitStack() as stack:
-        direct = start_upstream(stack, port, tokens, gap)
+        direct, _ = start(stack, "upstream", tokens, gap)
+        passing, passing_pid = start(stack, "bare", direct)
         proxied, pid = start_proxy(stack, direct)
-        chat, passed = "/v1/chat/completions", "/v1/passed"
+        chat = "/v1/chat/completions"
+        kinds: dict[str, tuple[str, dict[str, Any], int | None]] = {
+            "direct": (direct + chat, top, None),
+            "bare proxy": (passing + chat, top, passing_pid),
+            "passed on": (proxied + "/v1/passed", top, pid),
+            "scored": (proxied + chat, {}, pid),
+            "scored, client sees top 20": (proxied + chat, top, pid),
+            "scored, values so far": (proxied + chat, {"semtoken": {}}, pid),
+        }
         for count in clients or [1, 50, 200]:
-            base: Measured | None = None
-            for name, url, logprobs in (
-                ("direct", direct + chat, False),
-                ("direct, top 20", direct + chat, True),
-                ("passed on", proxied + passed, False),
-                ("passed on, top 20", proxied + passed, True),
-                ("scored", proxied + chat, False),
-            ):
-                before = processor_seconds(pid)
-                found = asyncio.run(measure(url, count, rounds, logprobs))
-                used = (processor_seconds(pid) - before) / ((count * rounds + 1) * tokens)
-                base = base or found
+            seen: dict[str, Streamed] = {}
+            used: dict[str, float] = {}
+            for _ in range(repeats):
+                for name, (url, more, server) in kinds.items():
+                    before = 0.0 if server is None else processor_seconds(server)
+                    found = asyncio.run(measure(url, count, rounds, more))
+                    spent = 0.0 if server is None else processor_seconds(server) - before
+                    used[name] = min(used.get(name, spent), spent)
+                    seen[name] = min(seen.get(name, found), found, key=lambda one: one.seconds)
+            for name, found in seen.items():
+                each = 1000 / ((count * rounds + 1) * tokens)
                 table.add_row(
                     str(count),
                     name,
                     f"{count * rounds * tokens / found.seconds:,.0f}",
-                    f"{base.seconds / found.seconds:.2f}",
+                    f"{seen['bare proxy'].seconds / found.seconds:.2f}",
                     f"{statistics.median(found.first):.3f}",
                     f"{statistics.median(found.whole):.3f}",
-                    f"{statistics.median(found.whole) - statistics.median(base.whole):+.3f}",
-                    f"{1000 * used:.2f}" if url.startswith(proxied) else "",
+                    f"{each * used[name]:.3f}" if used[name] else "",
+                    f"{each * (used[name] - used['bare proxy']):+.3f}" if used[name] else "",
                 )
-        console.print(f"{tokens} tokens a stream, gap {gap} s; medians")
+        console.print(f"{tokens} tokens a stream, gap {gap} s, 20 log-probabilities a token")
         console.print(table)
         figures = httpx.get(proxied + "/metrics").text.splitlines()
-        wanted = (
-            "semtoken_proxy_added_seconds_sum",
-            "semtoken_proxy_added_seconds_count",
-            "semtoken_proxy_failures_total",
-        )
-        console.print(*(line for line in figures if line.startswith(wanted)), sep="\n")
+        console.print(*(line for line in figures if line.startswith("semtoken_proxy_failures_total")), sep="\n")
+
+
+BUDGET = 0.1  # ms of processor time for a scored token with 20 log-probabilities
+
+
+def payload_costs(repeats: int, tokens: int = 200) -> dict[str, float]:
+    """Processor time of a token of payloads of several kinds, in ms: the least of some runs, the kinds in turn."""
+    from scoring import least_times  # with torch, which the servers of this script need not load
+
+    clusters = TokenClusters.from_pretrained(almanac_clusters_path())
+    stream = b"".join(chunk for _, chunk in prepared_chunks(tokens)) + b"data: [DONE]\n\n"
+    chunks = [json.loads(chunk.removeprefix(b"data: ")) for _, chunk in prepared_chunks(tokens)]
+    choices = [chunk["choices"][0] for chunk in chunks]
+    message = {"role": "assistant", "content": "".join(choice["delta"].get("content", "") for choice in choices)}
+    items = [item for choice in choices for item in (choice["logprobs"] or {"content": []})["content"]]
+    choice = {"index": 0, "message": message, "logprobs": {"content": items}, "finish_reason": "stop"}
+    text = json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]})
+    kinds: dict[str, Callable[[], Any]] = {
+        "reply as text": lambda: score_payload(text, clusters),
+        "reply as a dict": lambda: score_payload(json.loads(text), clusters),
+        "stream": lambda: score_payload(stream, clusters),
+        "json.loads of the reply": lambda: json.loads(text),
+    }
+    return {name: 1000 * taken / tokens for name, taken in least_times(kinds, repeats).items()}
+
+
+@app.command()
+def payloads(repeats: Annotated[int, typer.Option(help="Runs of each kind; the least time counts.")] = 20) -> None:
+    """Processor time of a token of a payload, beside reading its JSON."""
+    found = payload_costs(repeats)
+    table = Table("payload", "CPU, ms/token", "of the budget")
+    for name, cost in found.items():
+        table.add_row(name, f"{cost:.3f}", f"{cost / BUDGET:.2f}")
+    console.print(table)
 
 
 if __name__ == "__main__":
-    app() if len(sys.argv) > 1 and sys.argv[1] in ("upstream", "compare") else typer.run(compare)
+    named = len(sys.argv) > 1 and sys.argv[1] in ("upstream", "bare", "compare", "payloads")
+    app() if named else typer.run(compare)
