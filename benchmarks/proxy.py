@@ -88,7 +88,7 @@ def upstream(port: int, tokens: int, gap: float) -> None:
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
-    uvicorn.run(server, port=port, log_level="error")
+    uvicorn.run(server, port=port, log_level="error", timeout_keep_alive=120)
 
 
 @app.command()
