@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "experiments"
-pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas")
 
 
 def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
@@ -131,3 +131,83 @@ def test_the_table_of_long_answers_is_that_of_the_views() -> None:
         shown(auroc, line, ("auroc", "low", "high"), signed=False)
         if difference:
             shown(difference, line, ("minus_product", "minus_low", "minus_high"), signed=True)
+
+
+# ---- nine methods and their controls ----------------------------------------------------------------------------
+
+METHODS = {
+    "sequence probability": "Sequence probability",
+    "perplexity": "Perplexity",
+    "predictive entropy": "Predictive entropy",
+    "predictive entropy, five samples": "Predictive entropy",
+    "its length-normalised form": "LN entropy",
+    "EigenScore": "EigenScore",
+    "EigenScore, five samples": "EigenScore",
+    "P(True)": "P(True)",
+    "P(True), asked of the model itself": "P(True)",
+    "`paper`": "STC",
+    "STC, preset `paper`": "STC",
+    "`default`": "STC, preset default",
+    "STC, preset `default`": "STC, preset default",
+    "`paper` without clusters": "STC without clusters",
+    "`paper` without function words": "STC without function words",
+    "prefixes only": "Prefixes only",
+    "clusters only": "Clusters only",
+    "function words only": "Function words only",
+    "`paper`, clusters shuffled within frequency": "Shuffled within frequency bins",
+    "its shuffle": "Shuffled within frequency bins",
+    "row means": "Cluster sizes only (row means)",
+}
+MODELS = {"SmolLM2": "SmolLM2", "Gemma": "Gemma 3 270M"}
+DATASETS = {"NQ": "NQ", "TriviaQA": "TQA", "WQ": "WQ"}
+
+
+def cells_of_the_page() -> list[tuple[str, str]]:
+    """Model and data set of each column."""
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    _, _, below = page.partition("# Methods that sample\n")
+    header = next(line for line in below.splitlines() if line.startswith("| | "))
+    pairs = [cell.strip().split(", ") for cell in header.split("|")[2:-1]]
+    return [(MODELS[model], DATASETS[dataset]) for model, dataset in pairs]
+
+
+def test_the_methods_are_those_of_the_report() -> None:
+    figures = {
+        (line["model"], line["dataset"], line["setting"]): line
+        for line in lines_of("methods/figures.csv")
+        if line["metric"] == "AUROC" and line["table"] in ("comparison", "control")
+    }
+    tests = {
+        (line["model"], line["dataset"], line["setting"], line["against"].removeprefix("best: ")): line
+        for line in lines_of("methods/tests.csv")
+        if line["metric"] == "AUROC" and line["table"] in ("comparison", "control")
+    }
+    columns = cells_of_the_page()
+    answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet").set_index(["model", "dataset"]).sort_index()
+    for name, *cells in page_table("Methods that sample", "sequence probability"):
+        for cell, column in zip(cells, columns, strict=True):
+            if name.startswith("answers"):
+                right = answers.loc[column]["judge:exact"]
+                assert cell == f"{len(right):,}, {int(right.sum())}"
+            else:
+                shown(cell, figures[(*column, METHODS[name])], ("value",), signed=False)
+    for name, *cells in page_table("Methods that sample", "perplexity to"):
+        setting, _, against = name.partition(" to ")
+        for cell, column in zip(cells, columns, strict=True):
+            line = tests[(*column, METHODS[setting], METHODS[against])]
+            shown(cell, line, ("difference", "low", "high"), signed=True)
+
+
+def test_the_report_of_the_methods_is_that_of_their_answers() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet")
+    for (model, dataset), part in answers.groupby(["model", "dataset"]):
+        for line in lines_of("methods/figures.csv"):
+            if (line["model"], line["dataset"], line["metric"]) != (model, dataset, "AUROC"):
+                continue
+            column = {"STC": "stc", "Sequence probability": "sequence_probability", "P(True)": "p_true"}.get(
+                line["setting"], line["setting"].lower().replace(" ", "_")
+            )
+            if line["table"] == "comparison":
+                found = metrics.roc_auc_score(part["judge:exact"] == 0, part[f"method:{column}"])
+                assert found == pytest.approx(float(line["value"]), abs=1e-12), (model, dataset, column)
