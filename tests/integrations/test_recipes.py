@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,3 +41,9 @@ def test_the_highlighted_tokens_are_text_and_share() -> None:
     exec(line, found)
     assert "".join(text for text, _ in found["shown"]).strip() == "Mexico City"
     assert all(0 <= share <= 1 for _, share in found["shown"])
+
+
+def test_every_live_test_says_what_it_installs() -> None:
+    live = Path(__file__).parent / "live"
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "integrations.py"))
+    assert set(script["LIVE"]) == {path.stem.removeprefix("test_") for path in live.glob("test_*.py")}

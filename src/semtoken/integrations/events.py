@@ -22,6 +22,7 @@ _OURS = {
     "chance": "semtoken.chance",
     "new_word_confidence": "semtoken.new_word_confidence",
     "method": "semtoken.method",
+    "read_with": "semtoken.read_with",
     "preset": "semtoken.preset",
     "n_tokens": "semtoken.n_tokens",
 }

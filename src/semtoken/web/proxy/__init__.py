@@ -6,6 +6,7 @@
 handler.py      what becomes of one request, and all that can go wrong
 rewriting.py    which requests are scored, and what the upstream is asked for; asking.py and limits.py: how many tokens
 relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes
+reading.py      answers without log-probabilities, read by a model in this process
 editing.py      the block goes in, what only we asked for comes out; splice.py leaves every other character alone
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 
