@@ -106,6 +106,14 @@ def payloads(repeats: int) -> Iterator[Measured]:
             yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", cost / BUDGET, 1.0)
 
 
+def serve() -> Iterator[Measured]:
+    """Fifty clients of a server against one; wall times here, as waiting is what counts, and three rounds."""
+    from serve import compared
+
+    one, many = compared()
+    yield Measured("a token of semtoken serve, 50 clients", "one client", one.rate / many.rate, 1 / 8)
+
+
 def show(found: list[Measured], title: str) -> Table:
     """The table."""
     table = Table("what", "beside", "ratio", "budget", "kept", title=title)
@@ -123,7 +131,7 @@ def main(
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
-    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats)]
+    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats), *serve()]
     console.print(show(found, f"V = {size:,}, one thread, {platform.machine()}"))
     lines = [asdict(one) | {"kept": one.kept} for one in found]
     out.parent.mkdir(parents=True, exist_ok=True)

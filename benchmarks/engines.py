@@ -6,6 +6,7 @@ seconds, the scoring included, so that other work on the machine disturbs little
 
     .venv-engines/bin/python benchmarks/engines.py                              # the embedded model, 8,192 tokens
     .venv-engines/bin/python benchmarks/engines.py --vocabulary 151936          # random weights, a real vocabulary size
+    .venv-engines/bin/python benchmarks/engines.py --vocabulary 151936 --layers 24 --width 896 --no-whole   # 0.5B
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ ENVIRONMENT = {
 }
 
 
-def made_up(folder: Path, vocabulary: int) -> tuple[Path, Path]:
+def made_up(folder: Path, vocabulary: int, layers: int, width: int) -> tuple[Path, Path]:
     """A checkpoint with random weights and clusters with random labels."""
     model, clusters = folder / "model", folder / "clusters"
     made_up_tokenizer(vocabulary).save_pretrained(model)
     config = LlamaConfig(
         vocab_size=vocabulary,
-        hidden_size=256,
-        intermediate_size=512,
-        num_hidden_layers=2,
-        num_attention_heads=4,
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
         tie_word_embeddings=True,
     )
     LlamaForCausalLM(config).save_pretrained(model)
@@ -80,14 +81,19 @@ def ways(llm: Any, clusters: st.TokenClusters, channel: Path, tokens: int) -> di
 
 def main(
     vocabulary: Annotated[int, typer.Option(help="Tokens of a random model; 0: the embedded one.")] = 0,
+    layers: Annotated[int, typer.Option(help="Layers of a random model.")] = 2,
+    width: Annotated[int, typer.Option(help="Its width, a multiple of 64; its MLPs are twice as wide.")] = 256,
     prompts: Annotated[int, typer.Option(help="Prompts answered together.")] = 16,
     tokens: Annotated[int, typer.Option(help="Tokens of each answer.")] = 32,
     rounds: Annotated[int, typer.Option(help="Times each way is run.")] = 5,
+    whole: Annotated[bool, typer.Option(help="Also by the whole vocabulary, which takes long.")] = True,
 ) -> None:
     """Print tokens a second of each way and their ratios to vLLM alone."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model, labels = made_up(folder, vocabulary) if vocabulary else (almanac_path(), almanac_clusters_path())
+        model, labels = (
+            made_up(folder, vocabulary, layers, width) if vocabulary else (almanac_path(), almanac_clusters_path())
+        )
         channel = folder / "channel"
         os.environ.update(ENVIRONMENT, SEMTOKEN_VLLM_CLUSTERS=str(labels), SEMTOKEN_VLLM_CHANNEL=str(channel))
         from vllm import LLM
@@ -104,6 +110,8 @@ def main(
         )
         questions = [f"Question:\nWhat is number {i}?\nAnswer:\n" for i in range(prompts)]
         found = ways(llm, st.TokenClusters.from_pretrained(labels), channel, tokens)
+        if not whole:
+            del found["whole vocabulary"]
         seconds: dict[str, list[float]] = {way: [] for way in found}
         for turn in range(rounds + 1):
             for way, answer in random.sample(sorted(found.items()), len(found)):

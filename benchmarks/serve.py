@@ -2,28 +2,27 @@
 
     python benchmarks/serve.py                            # the embedded model
     python benchmarks/serve.py --model smollm2 --clients 50 --requests 1
+    python benchmarks/serve.py --temperature 2            # longer answers, by chance
 
-Every client sends its requests one after the other; a stream's first token is timed where it comes.
+The server is a process of its own, as its clients are elsewhere too. Every client sends its requests one after the
+other; a stream's first token is timed where it comes. The processor seconds are those of the server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import socket
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-import httpx
+import aiohttp
 import typer
-import uvicorn
 
-from semtoken import STC
 from semtoken.almanac import load_questions
-from semtoken.web.serve.app import serve_app
-from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.service import Offer
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,8 @@ class Load:
     clients: int
     tokens: int
     seconds: float
+    processor_seconds: float
+    """Of the server."""
     first_token: float
     """Median seconds until the first token of an answer."""
 
@@ -42,62 +43,131 @@ class Load:
         return self.tokens / self.seconds
 
 
-async def _client(http: httpx.AsyncClient, prompts: list[str], max_tokens: int) -> list[tuple[int, float]]:
+def _serve(model: str, clusters: str | None, pipe: Any) -> None:
+    """The server's process: says its port, and then its processor seconds as often as it is asked."""
+    import threading
+
+    from semtoken import STC
+    from semtoken.web.running import server_for
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    engine = Engine(STC.from_pretrained(model, clusters=clusters))
+    engine.warm_up()
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = server_for(serve_app(engine, Offer(model)), grace=1)
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    pipe.send(listener.getsockname()[1])
+    while pipe.recv():
+        pipe.send(time.process_time())
+
+
+@contextmanager
+def server(model: str = "almanac", clusters: str | None = None) -> Iterator[tuple[str, Any]]:
+    """A server in a process of its own: its address, and a pipe that answers with its processor seconds."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(model, clusters, there), daemon=True)
+    process.start()
+    yield f"http://127.0.0.1:{here.recv()}", here
+    here.send(False)
+    process.join()
+
+
+async def _client(http: Any, url: str, asked: list[dict[str, Any]]) -> list[tuple[int, float]]:
     """(Tokens, seconds to the first) of each answer."""
     found = []
-    for prompt in prompts:
-        began, first, tokens = time.perf_counter(), None, 0
-        asked = {"prompt": prompt, "max_tokens": max_tokens, "stream": True}
-        async with http.stream("POST", "/v1/completions", json=asked) as reply:
-            reply.raise_for_status()
-            async for line in reply.aiter_lines():
-                if line.startswith("data: {") and '"finish_reason":null' in line.replace(" ", ""):
+    for one in asked:
+        began, first, tokens = time.perf_counter(), 0.0, 0
+        async with http.post(url + "/v1/completions", json=one, raise_for_status=True) as reply:
+            async for line in reply.content:
+                if line.startswith(b"data: {") and b'"finish_reason":null' in line:
                     first = first or time.perf_counter() - began
                     tokens += 1
-        found.append((tokens, first or 0.0))
+        found.append((tokens, first))
     return found
 
 
-async def measure(url: str, clients: int, requests: int, max_tokens: int) -> Load:
+async def _clients(url: str, asked: list[list[dict[str, Any]]]) -> tuple[list[tuple[int, float]], float]:
+    """The answers of clients who ask at the same time, and how long it took."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        began = time.perf_counter()
+        found = await asyncio.gather(*(_client(http, url, requests) for requests in asked))
+        return [answer for one in found for answer in one], time.perf_counter() - began
+
+
+def measure(url: str, pipe: Any, clients: int, requests: int, max_tokens: int = 32, temperature: float = 0.0) -> Load:
     """Have clients ask at the same time."""
     prompts = [question.prompt() for question in load_questions("test")][: clients * requests]
-    limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as http:
-        began = time.perf_counter()
-        found = await asyncio.gather(
-            *(_client(http, prompts[i * requests : (i + 1) * requests], max_tokens) for i in range(clients))
-        )
-        seconds = time.perf_counter() - began
-    answers = [answer for one in found for answer in one]
+    asked = [
+        {"prompt": prompt, "max_tokens": max_tokens, "stream": True, "temperature": temperature, "seed": number}
+        for number, prompt in enumerate(prompts)
+    ]
+    pipe.send(True)
+    before = pipe.recv()
+    answers, seconds = asyncio.run(_clients(url, [asked[i::clients] for i in range(clients)]))
+    pipe.send(True)
     waits = sorted(first for _, first in answers)
-    return Load(clients, sum(tokens for tokens, _ in answers), seconds, waits[len(waits) // 2])
+    tokens = sum(tokens for tokens, _ in answers)
+    return Load(clients, tokens, seconds, pipe.recv() - before, waits[len(waits) // 2])
+
+
+def compared(
+    model: str = "almanac",
+    clusters: str | None = None,
+    *,
+    clients: int = 50,
+    requests: int = 4,
+    alone: int = 20,
+    max_tokens: int = 32,
+    temperature: float = 0.0,
+    rounds: int = 3,
+) -> tuple[Load, Load]:
+    """One client and many, in turn; of each the round with the most tokens a second."""
+    with server(model, clusters) as (url, pipe):
+        measure(url, pipe, clients, 1, max_tokens, temperature)  # warms up
+        found = [
+            [measure(url, pipe, *who, max_tokens, temperature) for who in ((1, alone), (clients, requests))]
+            for _ in range(rounds)
+        ]
+    one, many = (max(loads, key=lambda load: load.rate) for loads in zip(*found, strict=True))
+    return one, many
 
 
 def main(
     model: Annotated[str, typer.Option(help="As in `semtoken serve`.")] = "almanac",
     clusters: Annotated[str | None, typer.Option(help="As in `semtoken serve`.")] = None,
     clients: Annotated[int, typer.Option(help="Clients at once.")] = 50,
-    requests: Annotated[int, typer.Option(help="Requests of each of them.")] = 2,
-    alone: Annotated[int, typer.Option(help="Requests of the one client.")] = 10,
+    requests: Annotated[int, typer.Option(help="Requests of each of them.")] = 4,
+    alone: Annotated[int, typer.Option(help="Requests of the one client.")] = 20,
     max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 32,
+    temperature: Annotated[float, typer.Option(help="Of the answers.")] = 0.0,
+    rounds: Annotated[int, typer.Option(help="Times both are measured; the best time of each counts.")] = 3,
 ) -> None:
     """Print both and their ratio."""
-    engine = Engine(STC.from_pretrained(model, clusters=clusters))
-    engine.warm_up()
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(serve_app(engine, Offer(model)), log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    one = asyncio.run(measure(url, 1, alone, max_tokens))
-    many = asyncio.run(measure(url, clients, requests, max_tokens))
-    server.should_exit = True
-    thread.join()
-    print(f"{'clients':>8} {'tokens':>8} {'seconds':>8} {'tokens/s':>9} {'first token':>12}")
-    for load in (one, many):
-        print(f"{load.clients:8} {load.tokens:8} {load.seconds:8.2f} {load.rate:9.1f} {load.first_token:10.3f} s")
+    loads = compared(
+        model,
+        clusters,
+        clients=clients,
+        requests=requests,
+        alone=alone,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        rounds=rounds,
+    )
+    print(
+        f"{'clients':>8} {'tokens':>8} {'seconds':>8} {'tokens/s':>9} {'processor ms a token':>21} {'first token':>12}"
+    )
+    for load in loads:
+        cost = 1000 * load.processor_seconds / load.tokens
+        print(
+            f"{load.clients:8} {load.tokens:8} {load.seconds:8.2f} {load.rate:9.1f} {cost:21.2f} "
+            f"{load.first_token:10.3f} s"
+        )
+    one, many = loads
     print(f"{clients} clients get {many.rate / one.rate:.1f} times the tokens a second of one.")
 
 

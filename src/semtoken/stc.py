@@ -309,10 +309,17 @@ class STC:
 
     def result(self, scores: AnswerScores, answer: int, completion: Completion) -> ScoredResponse:
         """The score of a complete answer, with its chance and its decision where there is a calibrator."""
-        found = replace(scores.result(answer, self.backend.distribution), truncated=completion.truncated)
+        return self.results(scores, {answer: completion})[0]
+
+    def results(self, scores: AnswerScores, completions: Mapping[int, Completion]) -> list[ScoredResponse]:
+        """Those of several answers, by their numbers."""
+        lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
+        scored = zip(scores.results(lengths, self.backend.distribution), completions.values(), strict=True)
+        found = [replace(result, truncated=completion.truncated) for result, completion in scored]
         if self.calibrator is None and self.threshold is None:
             return found
-        return decided(found, self.calibrator, self.threshold, Fingerprint(**origin_of(self.model, self._name)))
+        origin = Fingerprint(**origin_of(self.model, self._name))
+        return [decided(result, self.calibrator, self.threshold, origin) for result in found]
 
 
 class _InOrder(Observer):

@@ -279,22 +279,29 @@ def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda saved: "{",
-        lambda saved: json.dumps({}),
-        lambda saved: json.dumps(saved | {"format": 99}),
-        lambda saved: json.dumps(saved | {"extra": 1}),
-        lambda saved: json.dumps(saved | {"held": {"dtype": "O", "data": ""}}),
-        lambda saved: json.dumps(saved | {"held": {"dtype": "<f4", "data": "AAAA"}}),
-        lambda saved: json.dumps(saved | {"held": {"dtype": "<f4", "data": "AAAAAA=="}}),
-        lambda saved: json.dumps(saved | {"answer": {"ids": [10**9]}}),
-        lambda saved: json.dumps(saved | {"answer": []}),
-        lambda saved: json.dumps(saved | {"rules": {"preset": "other"}}),
+        lambda saved, row: (b"{", row),
+        lambda saved, row: (b"\xff" + json.dumps(saved).encode(), row),
+        lambda saved, row: ({}, row),
+        lambda saved, row: (saved | {"format": 99}, row),
+        lambda saved, row: (saved | {"extra": 1}, row),
+        lambda saved, row: (saved | {"held": "O"}, row),
+        lambda saved, row: (saved | {"held": "no type"}, row),
+        lambda saved, row: (saved | {"held": {"dtype": "<f4"}}, row),
+        lambda saved, row: (saved, row[:-1]),
+        lambda saved, row: (saved, row[:-4]),
+        lambda saved, row: (saved, row + bytes(4)),
+        lambda saved, row: (saved, b""),
+        lambda saved, row: (saved | {"answer": {"ids": [10**9]}}, row),
+        lambda saved, row: (saved | {"answer": []}, row),
+        lambda saved, row: (saved | {"rules": {"preset": "other"}}, row),
     ],
 )
 def test_a_damaged_record_is_refused(clusters: TokenClusters, tmp_path: Path, damage: Any) -> None:
     write_record(tmp_path, record_of(clusters))
     path = tmp_path / "r.semtoken.json"
-    path.write_text(damage(json.loads(path.read_text())))
+    line, end, row = path.read_bytes().partition(b"\n")
+    saved, row = damage(json.loads(line), row)
+    path.write_bytes((saved if isinstance(saved, bytes) else json.dumps(saved).encode()) + end + row)
     with pytest.raises(SemtokenError):
         read_channel(tmp_path, "r", [5], clusters, timeout=0)
 

@@ -375,7 +375,7 @@ class TestErrors:
         assert len(waited) > 3 and sorted(waited)[len(waited) // 2] < sum(waited) / 3
 
     def test_what_is_too_much_is_refused_at_once(self) -> None:
-        limits = ServeLimits(requests=2, body_timeout=0.3)
+        limits = ServeLimits(requests=2, body_timeout=1.0)
         with running(serve_app(Engine(small()), Offer("tiny", "{question}"), limits=limits)) as url:
             host, _, port = url.removeprefix("http://").partition(":")
             held = [socket.create_connection((host, int(port))) for _ in range(2)]
@@ -391,7 +391,7 @@ class TestErrors:
             assert httpx.post(url + "/v1/completions", json={"prompt": "hi"}, timeout=30).status_code == 200
 
     def test_too_much_to_read_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        limits = ServeLimits(prepared_at_once=1, prepared_later=1)
+        limits = ServeLimits(prepared_inline_bytes=0, prepared_at_once=1, prepared_later=1)
         release = threading.Event()
         stc = small()
         tokenizer = stc.tokenizer
@@ -457,7 +457,8 @@ def test_a_model_that_fails_says_so() -> None:
 
 def test_a_failure_underneath_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Engine):
-        def run(self, orders: Any) -> None:
+        def run(self, orders: Any, more: Any = None) -> None:
+            more(1)  # what has joined fails, too
             raise MemoryError("at address 0xsecret")
 
     with running(serve_app(Failing(small()), Offer("tiny", "{question}"))) as url:
@@ -476,7 +477,7 @@ class CountingEngine(Engine):
     steps = 0
     finished = 0
 
-    def run(self, orders: Any) -> None:
+    def run(self, orders: Any, more: Any = lambda running: ()) -> None:
         def counting(emit: Any) -> Any:
             def counted(item: Any) -> None:
                 self.steps += 1
@@ -485,7 +486,10 @@ class CountingEngine(Engine):
 
             return counted
 
-        super().run([replace(order, emit=counting(order.emit)) for order in orders])
+        def counted(orders: Any) -> Any:
+            return [replace(order, emit=counting(order.emit)) for order in orders]
+
+        super().run(counted(orders), lambda running: counted(more(running)))
         self.finished += 1
 
 
@@ -538,7 +542,8 @@ def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
 def test_waiting_requests_whose_clients_left_are_not_run() -> None:
     engine = CountingEngine(small())
     asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60}
-    with running(serve_app(engine, Offer("tiny", "{question}"))) as url, httpx.Client(base_url=url) as http:
+    app = serve_app(engine, Offer("tiny", "{question}"), limits=ServeLimits(together=1))
+    with running(app) as url, httpx.Client(base_url=url) as http:
         with http.stream("POST", "/v1/chat/completions", json=asked | {"stream": True}) as first:
             lines = first.iter_lines()
             next(lines)

@@ -150,6 +150,37 @@ def finish(answer: int, completion: Completion, observers: Sequence[Observer]) -
         observer.finish(answer, completion)
 
 
+@dataclass(frozen=True)
+class Arrival:
+    """A prompt that joins the answers that are being written."""
+
+    answer: int
+    """The number that observers know its answer by; none that is being written has it."""
+    prompt_ids: Sequence[int]
+    decoding: Decoding
+    """`n` must be 1, and there are no `options`."""
+
+
+@runtime_checkable
+class JoiningBackend(Protocol):
+    """A backend whose answers begin and end one by one: nobody waits for the longest answer of a batch."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether it does so with the model that it has."""
+
+    def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
+        """Answer prompts as they come, until there are no more of them.
+
+        Parameters
+        ----------
+        arrivals
+            Called before every step: what joins. The call returns when all answers are complete and nothing joins.
+        observers
+            See every step of each answer, and its end; they may end answers as in `Backend.generate`.
+        """
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A model with its tokenizer. Prompts go in, answers come out, observers see every step."""

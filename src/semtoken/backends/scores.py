@@ -50,8 +50,21 @@ class AnswerScores(Observer):
         """What is known so far of an answer."""
         return self._answer(answer).running()
 
+    def running_together(self, answers: Sequence[int]) -> list[Running]:
+        """What is known so far of some answers, at less cost than one by one."""
+        if self._top:
+            return [self.running(answer) for answer in answers]
+        return self._exact.running(answers)
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer, so that another one can have its number."""
+        self._top.pop(answer, None)
+        del self._exact[answer]
+
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
-        """The scores of complete answers of which all logits are known, and how many of their tokens count."""
+        """The scores of complete answers; of those whose logits are known only so many tokens count."""
+        if self._top:
+            return [self.result(answer, distribution) for answer in lengths]
         return self._exact.finish(lengths, distribution)
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
@@ -87,8 +100,15 @@ class StoppingScores(AnswerScores):
 
     def result(self, answer: int, distribution: Distribution = "raw") -> ScoredResponse:
         """The score of what was written of an answer."""
-        found = super().result(answer, distribution)
-        if answer not in self.stopped:
+        return self._flagged(answer, super().result(answer, distribution))
+
+    def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
+        """The scores of what was written of answers."""
+        found = super().results(lengths, distribution)
+        return [self._flagged(answer, result) for answer, result in zip(lengths, found, strict=True)]
+
+    def _flagged(self, answer: int, found: ScoredResponse) -> ScoredResponse:
+        if answer not in self.stopped or any(flag.code == "stopped_early" for flag in found.flags):
             return found
         reason = f"The answer was ended early: its -log_score could only end above {self.limit:.4g}."
         return replace(found, flags=(*found.flags, Flag("stopped_early", reason)))

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from semtoken._arrays import IdArray
-from semtoken.results import Distribution, ScoredResponse
-from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers
+from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers, running_answers
 from semtoken.scoring.rows import NormalizedRows
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import ReducedSteps, joined, reduce_rows
@@ -93,6 +93,11 @@ class AnswerBatch:
         tells = self.scorer.tables.tells[chosen].all()
         if self._holds_rows or not tells or len(self._waiting) >= MOST_WAITING:
             self._take_in(rows, taken)
+
+    def running(self, numbers: Sequence[int]) -> list[Running]:
+        """What is known so far of some answers."""
+        self._take_in()
+        return running_answers([self._answer(number) for number in numbers])
 
     def finish(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
         """The results of complete answers by their numbers, and how many of their tokens count: all or the first."""

@@ -35,7 +35,7 @@ from semtoken._inputs import instance, one_of
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
-from semtoken.results import Alternative, Distribution, ScoredResponse, ScoredToken, ValueEnds
+from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, StepRequest, masses, reduce_steps
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, normalized_rows, readable_rows
@@ -343,6 +343,32 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         return answer
 
 
+def running_answers(answers: Sequence[LogitsAnswer]) -> list[Running]:
+    """What is known so far of answers of the same scorer, at less cost than one by one."""
+    if not answers:
+        return []
+    bounds, steps, prefixes, neutrality = _lined_up(answers, [answer._unsettled() for answer in answers])
+    logs = masses(answers[0].scorer, steps, prefixes, neutrality).clustered.tolist()
+    new = [LogMass(mass, mass, mass) for mass in logs]
+    return [
+        answer._running_with(new[low:high])
+        for answer, (low, high) in zip(answers, itertools.pairwise(bounds), strict=True)
+    ]
+
+
+def _lined_up(
+    answers: Sequence[LogitsAnswer], spans: Sequence[range]
+) -> tuple[list[int], ReducedSteps, PrefixSets, BoolArray]:
+    """Steps of several answers as one row of steps: where those of each begin, and what `masses` asks of them."""
+    bounds = [*itertools.accumulate(map(len, spans), initial=0)]
+    each = [(answer, span.start, span.stop) for answer, span in zip(answers, spans, strict=True)]
+    steps = joined([answer._steps.part(first, last) for answer, first, last in each])
+    sets = [answer._prefix_sets(first, last) for answer, first, last in each]
+    owners = [found.steps + first for found, first in zip(sets, bounds, strict=False)]
+    neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
+    return bounds, steps, PrefixSets(np.concatenate(owners), *_columns(sets)), neutrality
+
+
 def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution = "raw") -> list[ScoredResponse]:
     """The results of complete answers of the same scorer."""
     if not answers:
@@ -350,12 +376,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
     for answer in answers:
         answer._advance(complete=True)
     scorer, vocabulary = answers[0].scorer, answers[0].scorer.vocabulary
-    bounds = [*itertools.accumulate((len(answer.ids) for answer in answers), initial=0)]
-    steps = joined([answer._steps.part(0, len(answer.ids)) for answer in answers])
-    sets = [answer._prefix_sets(0, len(answer.ids)) for answer in answers]
-    owners = [found.steps + first for found, first in zip(sets, bounds, strict=False)]
-    prefixes = PrefixSets(np.concatenate(owners), *_columns(sets))
-    neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
+    bounds, steps, prefixes, neutrality = _lined_up(answers, [range(len(answer.ids)) for answer in answers])
     found, ids = masses(scorer, steps, prefixes, neutrality), steps.tokens.tolist()
     offsets = [span for answer in answers for span in vocabulary.offsets(answer.ids)]
     columns: dict[str, Iterable[Any]] = {

@@ -146,10 +146,17 @@ class RunningAnswer(ABC, Generic[O]):
         A step of which later tokens decide counts with all that they can lead to. Before the first content token
         nothing is settled under the preset `default`.
         """
+        return self._running_with(self._masses_at(self._unsettled()))
+
+    def _unsettled(self) -> range:
+        """The steps whose masses are not yet in the settled sum."""
+        return range(self._n_settled, len(self.ids))
+
+    def _running_with(self, new: Sequence[LogMass]) -> Running:
+        """What is known so far, by the masses of the unsettled steps."""
         undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
         settled = min(undecided, default=len(self.ids)) if self._neutrality else 0
         first, settled = self._n_settled, max(self._n_settled, settled)
-        new = self._masses_at(range(first, len(self.ids)))
         self._settled = _sum([self._settled, *new[: settled - first]])
         self._n_settled = settled
         later = [

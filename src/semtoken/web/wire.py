@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
 from starlette.responses import JSONResponse
 
 DONE = b"data: [DONE]\n\n"
@@ -60,4 +60,4 @@ class ApiError(Exception):
 
 def event(value: Any) -> bytes:
     """A server-sent event that carries a JSON value."""
-    return b"data: " + json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"

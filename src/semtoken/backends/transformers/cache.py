@@ -18,6 +18,7 @@ from semtoken._extras import require
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
 
+import torch  # noqa: E402
 from transformers import DynamicCache  # noqa: E402
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer  # noqa: E402
 
@@ -46,6 +47,38 @@ class SharedPrefix:
 def is_repeatable(cache: Any) -> bool:
     """Whether the rows of a cache can be repeated."""
     return isinstance(cache, DynamicCache) and all(type(layer) in REPEATABLE for layer in cache.layers)
+
+
+def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> Any:
+    """One repeatable cache of some rows of several, in the memory of the first; left columns are cut or padded.
+
+    Parameters
+    ----------
+    parts
+        Caches whose sequences end together, each with the rows that are kept.
+    length
+        Tokens and padding of each sequence from now on; no kept row has more tokens.
+    """
+    first = parts[0][0]
+    for number, layer in enumerate(first.layers):
+        if layer.keys is None or not layer.keys.numel():  # a layer that reads the keys and values of another
+            continue
+        layers = [(cache.layers[number], rows) for cache, rows in parts]
+        columns = length
+        if isinstance(layer, DynamicSlidingWindowLayer):
+            columns = min(length, layer.sliding_window - 1)
+            layer.cumulative_length = length
+        for name in ("keys", "values"):
+            setattr(layer, name, torch.cat([_fitted(getattr(one, name), rows, columns) for one, rows in layers]))
+    return first
+
+
+def _fitted(states: torch.Tensor, rows: Sequence[int], columns: int) -> torch.Tensor:
+    """Some rows of [B, heads, columns, size], with as many columns at the end as are asked for."""
+    if list(rows) != list(range(len(states))):
+        states = states[list(rows)]
+    missing = columns - states.shape[2]
+    return torch.nn.functional.pad(states, (0, 0, missing, 0)) if missing > 0 else states[:, :, -missing:]
 
 
 def shared_beginning(sequences: Sequence[Sequence[int]]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,17 +38,19 @@ class SeededDraws:
     Parameters
     ----------
     keys
-        One list of integers for each answer; equal keys, equal draws.
+        One list of integers for each answer; equal keys, equal draws. Or the answer's stream of random numbers itself.
     temperature
         The logits are divided by it.
     warpers
         Logits processors of transformers that leave tokens out (top-k, top-p, ...), applied after the temperature.
     """
 
-    def __init__(self, keys: Sequence[Sequence[int]], temperature: float, warpers: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, keys: Sequence[Sequence[int] | np.random.Generator], temperature: float, warpers: Sequence[Any] = ()
+    ) -> None:
         if not 0 < temperature < float("inf"):
             raise InvalidInput(f"temperature must be a positive number, got {temperature!r}.")
-        self._streams = [np.random.default_rng(list(key)) for key in keys]
+        self._streams = [np.random.default_rng(key) for key in keys]
         self._temperature = temperature
         self._warpers = warpers
 
@@ -130,6 +133,36 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
             logits = scores if len(rows) == len(scores) else scores[rows]
             chosen[rows, draws(logits[:, : self._size])] = 0.0
         return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerChoices:
+    """How the tokens of one answer are chosen: with its own stream of random numbers, or the best ones."""
+
+    settings: tuple[float, float, int, float] | None
+    """Temperature, top-p, top-k and min-p; None for the best token."""
+    stream: np.random.Generator
+
+    @classmethod
+    def of(cls, decoding: Decoding, prompt: Sequence[int]) -> AnswerChoices:
+        """The choices of the only answer to a prompt."""
+        drawn = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
+        settings = drawn if decoding.temperature > 0 else None
+        return cls(settings, np.random.default_rng(_key(decoding, prompt, 0)))
+
+
+def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> list[int]:
+    """The next token of each answer, from its row of logits [n, V]."""
+    tokens = logits.argmax(-1)
+    groups: dict[tuple[float, float, int, float], list[int]] = {}
+    for row, answer in enumerate(answers):
+        if answer.settings is not None:
+            groups.setdefault(answer.settings, []).append(row)
+    for (temperature, top_p, top_k, min_p), rows in groups.items():
+        draws = SeededDraws([answers[row].stream for row in rows], temperature, _warpers(top_p, top_k, min_p))
+        tokens[rows] = draws(logits if len(rows) == len(logits) else logits[rows])
+    found: list[int] = tokens.tolist()
+    return found
 
 
 def _key(decoding: Decoding, prompt: Sequence[int], sample: int) -> list[int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken._arrays import FloatArray, as_rows
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_responses,
@@ -25,6 +25,7 @@ from semtoken.backends.prompts import (
 )
 from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
 from semtoken.backends.transformers.draws import Sampling
+from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
@@ -144,6 +145,33 @@ class TransformersBackend:
             self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
             found |= watch.completions
         return [found[answer] for answer in range(len(prompts) * n)]
+
+    @property
+    def joins(self) -> bool:
+        """Whether answers can begin and end one by one: the rows of the model's cache can be put together, and its
+        settings for generation name nothing that only transformers' `generate` does.
+        """
+        return only_usual(self.model.generation_config) and self._has_rows
+
+    @cached_property
+    def _has_rows(self) -> bool:
+        batch = pad([[int(np.argmin(self.vocabulary.special))]], 0, left=True)
+        with torch.inference_mode():
+            return is_repeatable(self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values)
+
+    def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
+        """Answer prompts as they come; see `JoiningBackend.generate_joining`.
+
+        Raises
+        ------
+        InvalidInput
+            An empty prompt, or no room for an answer.
+        """
+        rows = JoiningRows(self, observers)
+        while (newcomers := arrivals()) or rows:
+            for newcomer in newcomers:
+                self._check_lengths([list(newcomer.prompt_ids)])
+            rows.step([(self._row(one.answer, one.decoding), one) for one in newcomers])
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise what `generate` would raise before its first step, if it would."""

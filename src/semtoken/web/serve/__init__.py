@@ -4,7 +4,7 @@
 
 requests.py    OpenAI's two forms, checked field by field
 service.py     a checked request -> prompts and sampling -> its answer
-worker.py      the model's thread: all requests that wait are answered in one batch
+worker.py      the model's thread: requests are answered together as they come
 engine.py      generations, watched step by step
 replies.py     answers, whole or as chunks of a stream
 

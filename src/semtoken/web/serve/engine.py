@@ -1,20 +1,24 @@
 """Generations for the server, watched step by step: tokens, raw log-probabilities, text and uncertainty as they come.
 
-The requests that wait are answered together, in one batch.
+Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those
+that wait are one batch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from threading import Event
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from semtoken.backends import base
-from semtoken.backends.base import Completion, Decoding, Observer
+from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer
 from semtoken.backends.detokenize import AnswerText
+from semtoken.errors import SemtokenError
 from semtoken.results import Running, ScoredResponse
 from semtoken.statistics.decoding import best_tokens
 from semtoken.stc import STC
@@ -38,8 +42,12 @@ class GenerationBatch:
     """Texts that end an answer; they are not shown."""
     stop_at_newline: bool = False
     """End an answer at its first newline, which is not shown."""
+    log_probs: bool = False
+    """Report the log-probability of each token."""
     top: int = 0
     """Best tokens to report at each step."""
+    running: bool = True
+    """Report the score so far at each step."""
     ask: Ask | None = None
     """Asks the model about each finished answer; what it returns comes with the end of the row."""
 
@@ -51,13 +59,13 @@ class RowToken:
     row: int
     token: int
     log_prob: float
-    """Raw: temperature 1, before any processor."""
+    """Raw: temperature 1, before any processor. NaN if it was not asked for."""
     top: tuple[tuple[int, float], ...]
     """Ids and log-probabilities of the best tokens, best first."""
     text: str
     """What the shown text gained."""
-    running: Running
-    """The score so far."""
+    running: Running | None
+    """The score so far, if it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +81,28 @@ class Ended:
     """What `GenerationBatch.ask` returned."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Order:
     """Work that somebody waits for."""
 
     work: GenerationBatch
     emit: Callable[[RowToken | Ended], None]
     """Called with every step, and with the end of every row."""
-    cancelled: Event
+    done: Callable[[SemtokenError | None], None]
+    """Called when all rows are complete, or with what went wrong."""
+    cancelled: Event = field(default_factory=Event)
     """Set by whoever no longer wants the answer."""
+    is_done: bool = False
+
+    def end(self, error: SemtokenError | None = None) -> None:
+        """Tell whoever waits that this is all; only the first time counts."""
+        if not self.is_done:
+            self.is_done = True
+            self.done(error)
+
+
+More: TypeAlias = Callable[[int], Sequence[Order]]
+"""Further orders, given the number of answers that are being written."""
 
 
 class Engine:
@@ -99,44 +120,69 @@ class Engine:
     def warm_up(self) -> None:
         """Generate a token, so that the first request finds everything ready."""
         token = int(np.argmin(self.stc.clusters.vocabulary.special))
-        self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, Event())])
+        self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, lambda _: None)])
 
     @property
     def room(self) -> int | None:
         """Tokens of prompt and answer together that the model can read, if it says."""
         return self.stc.backend.max_length
 
-    def run(self, orders: Sequence[Order]) -> None:
-        """Generate all that is ordered in one batch; blocks until every row is complete or cancelled.
+    def run(self, orders: Sequence[Order], more: More = lambda running: ()) -> None:
+        """Generate all that is ordered; blocks until every order is done or cancelled.
+
+        Parameters
+        ----------
+        orders
+            What to begin with.
+        more
+            Called between two steps where answers can join those that are being written.
 
         Raises
         ------
         InvalidLogits
             The model gives NaN.
         """
-        rows = [_Row(order, row) for order in orders if not order.cancelled.is_set() for row in _rows(order.work)]
-        if not rows:
-            return
-        decodings = [replace(row.decoding(), batch_size=len(rows)) for row in rows]
-        prompts = [row.order.work.prompts[row.number] for row in rows]
-        emitter = _Emitter(self.stc, rows)
-        self.stc.backend.generate(prompts, decodings, [emitter])
-        for row, ended in emitter.to_ask:
-            if row.order.work.ask is not None and not row.order.cancelled.is_set():
-                prompt = row.order.work.prompts[row.number]
-                row.order.emit(replace(ended, told=row.order.work.ask(self.stc, prompt, ended.result)))
+        rows, backend = _Rows(self.stc, orders, more), self.stc.backend
+        if isinstance(backend, JoiningBackend) and backend.joins:
+            backend.generate_joining(rows.arrivals, [rows])
+        elif begun := rows.taken():
+            decodings = [replace(one.decoding, batch_size=len(begun)) for one in begun]
+            backend.generate([one.prompt_ids for one in begun], decodings, [rows])
+            rows.ask()
 
 
-def _rows(work: GenerationBatch) -> range:
-    return range(len(work.prompts))
+@dataclass(eq=False)
+class _OpenOrder:
+    """An order that is not done."""
+
+    order: Order
+    left: int
+    """Rows that are not complete."""
+
+    def row_done(self) -> None:
+        """Count a complete row."""
+        self.left -= 1
+        if not self.left:
+            self.order.end()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Row:
     """One answer of one order."""
 
-    order: Order
+    opened: _OpenOrder
     number: int
+    text: AnswerText
+
+    @property
+    def order(self) -> Order:
+        """What it belongs to."""
+        return self.opened.order
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        """The tokens of its prompt."""
+        return self.order.work.prompts[self.number]
 
     def decoding(self) -> Decoding:
         """How it is generated. Rows of one order draw different random numbers."""
@@ -147,45 +193,88 @@ class _Row:
         )
 
 
-class _Emitter(Observer):
-    """Tells those who wait of every step, right after its tokens were chosen, and ends rows at their stop texts."""
+class _Rows(Observer):
+    """The answers that are being written: tells those who wait of every step, right after its tokens were chosen, and
+    ends answers at their stop texts.
+    """
 
-    def __init__(self, stc: STC, rows: Sequence[_Row]) -> None:
+    def __init__(self, stc: STC, orders: Sequence[Order], more: More) -> None:
         self._stc = stc
-        self._rows = rows
+        self._more = more
         self._scores = stc.observer()
         self._vocabulary = stc.clusters.vocabulary
-        self._texts = []
-        for row in rows:
-            work = row.order.work
-            self._texts.append(
-                AnswerText(self._vocabulary, (*work.stops, "\n") if work.stop_at_newline else work.stops)
-            )
-        self._top = max(row.order.work.top for row in rows)
-        self.to_ask: list[tuple[_Row, Ended]] = []
-        """Finished rows that the model is to be asked about, once it is free."""
+        self._rows: dict[int, _Row] = {}
+        """Rows that are not complete, by the numbers of their answers."""
+        self._new: list[int] = []
+        """Of them, those that have not begun."""
+        self._to_ask: list[tuple[_Row, Ended]] = []
+        """Complete answers that the model is to be asked about, once it is free."""
+        self._complete: dict[int, Completion] = {}
+        """Answers that are complete, and that nobody knows of yet."""
+        self._take(orders)
+
+    def _take(self, orders: Sequence[Order]) -> None:
+        for order in orders:
+            if order.cancelled.is_set():
+                order.end()
+                continue
+            work = order.work
+            opened = _OpenOrder(order, len(work.prompts))
+            for number in range(len(work.prompts)):
+                stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
+                answer = next(free for free in count() if free not in self._rows)
+                self._rows[answer] = _Row(opened, number, AnswerText(self._vocabulary, stops))
+                self._new.append(answer)
+
+    def arrivals(self) -> list[Arrival]:
+        """What joins before the next step; the model is free now."""
+        self.ask()
+        self._take(self._more(len(self._rows)))
+        return self.taken()
+
+    def taken(self) -> list[Arrival]:
+        """The answers that have not begun; they do now."""
+        new, self._new = self._new, []
+        return [Arrival(answer, self._rows[answer].prompt, self._rows[answer].decoding()) for answer in new]
+
+    def ask(self) -> None:
+        """Tell of complete answers, and ask the model about them."""
+        self.settle()
+        waiting, self._to_ask = self._to_ask, []
+        for row, ended in waiting:
+            ask, order = row.order.work.ask, row.order
+            if ask is not None and not order.cancelled.is_set():
+                order.emit(replace(ended, told=ask(self._stc, row.prompt, ended.result)))
+            row.opened.row_done()
 
     def observe(self, step: base.Step) -> Collection[int]:
         """Take in one step; returns the rows that are complete, or that nobody waits for."""
+        self.settle()
         self._scores.observe(step)
-        log_probs = step.log_probabilities().tolist()
-        best: Sequence[Any] = [((), ())] * len(step.answers)
-        if self._top:
-            best = step.best or best_tokens(step, self._top)
+        rows = [self._rows[answer] for answer in step.answers]
+        works = [row.order.work for row in rows]
+        log_probs = [math.nan] * len(rows)
+        if any(work.log_probs for work in works):
+            log_probs = step.log_probabilities().tolist()
+        best: Sequence[Any] = [((), ())] * len(rows)
+        if most := max(work.top for work in works):
+            best = step.best or best_tokens(step, most)
+        shown = [answer for answer, work in zip(step.answers, works, strict=True) if work.running]
+        running = dict(zip(shown, self._scores.running_together(shown), strict=True))
         ended = set()
-        ends = step.ends or [False] * len(step.answers)
+        ends = step.ends or [False] * len(rows)
         for answer, token, end, log_prob, (ids, values) in zip(
             step.answers, step.tokens, ends, log_probs, best, strict=True
         ):
-            row, text = self._rows[answer], self._texts[answer]
+            row = self._rows[answer]
             work = row.order.work
             if row.order.cancelled.is_set():
                 ended.add(answer)
                 continue
             top = tuple((int(i), min(float(v), 0.0)) for i, v in zip(ids[: work.top], values[: work.top], strict=True))
-            gained = text.add(token) if not end or self._holds_newline(token, work) else ""
-            row.order.emit(RowToken(row.number, token, log_prob, top, gained, self._scores.running(answer)))
-            if text.stopped:
+            gained = row.text.add(token) if not end or self._holds_newline(token, work) else ""
+            row.order.emit(RowToken(row.number, token, log_prob, top, gained, running.get(answer)))
+            if row.text.stopped:
                 ended.add(answer)
         return ended
 
@@ -194,15 +283,24 @@ class _Emitter(Observer):
         return work.stop_at_newline and "\n" in self._vocabulary.texts[token]
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Tell of the end of a row."""
-        row = self._rows[answer]
-        if row.order.cancelled.is_set():
-            return
-        rest = self._texts[answer].finish()
-        reason: FinishReason = "length" if completion.truncated else "stop"
-        result = self._stc.result(self._scores, answer, completion)
-        ended = Ended(row.number, rest, reason, result)
-        if row.order.work.ask is None:
-            row.order.emit(ended)
-        else:
-            self.to_ask.append((row, ended))
+        """Keep it in mind that a row is complete: those of one step are scored together."""
+        self._complete[answer] = completion
+
+    def settle(self) -> None:
+        """Tell of the rows that are complete."""
+        complete, self._complete = self._complete, {}
+        wanted = {a: one for a, one in complete.items() if not self._rows[a].order.cancelled.is_set()}
+        for (answer, completion), result in zip(wanted.items(), self._stc.results(self._scores, wanted), strict=True):
+            row = self._rows[answer]
+            reason: FinishReason = "length" if completion.truncated else "stop"
+            ended = Ended(row.number, row.text.finish(), reason, result)
+            if row.order.work.ask is None:
+                row.order.emit(ended)
+                row.opened.row_done()
+            else:
+                self._to_ask.append((row, ended))
+        for answer in complete:
+            row = self._rows.pop(answer)
+            self._scores.forget(answer)
+            if answer not in wanted:
+                row.opened.row_done()

@@ -52,6 +52,14 @@ class Row:
     text: str = ""
     ended: Ended | None = None
 
+    def take(self, item: RowToken | Ended) -> None:
+        """Add the next token, or the end."""
+        self.text += item.text
+        if isinstance(item, RowToken):
+            self.steps.append(item)
+        else:
+            self.ended = item
+
     @property
     def finish_reason(self) -> str | None:
         """Why it ended, once it has."""
@@ -74,8 +82,8 @@ class Reply(Protocol):
     def opening(self, index: int) -> dict[str, Any] | None:
         """The first chunk of a choice, if there is one."""
 
-    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
-        """The chunk of a token."""
+    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token; without a block if there is none."""
 
     def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
         """The chunk of the text that the end of a choice brings."""
@@ -114,6 +122,10 @@ class _Form:
         return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage}
 
 
+def _with(choice: dict[str, Any], block: Block | None) -> dict[str, Any]:
+    return choice if block is None else choice | {"semtoken": block}
+
+
 class ChatReply(_Form):
     """POST /v1/chat/completions."""
 
@@ -126,17 +138,16 @@ class ChatReply(_Form):
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 
-    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
-        """The chunk of a token."""
+    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token; without a block if there is none."""
         choice = {
             "index": row.index,
             "delta": {"content": step.text},
             "logprobs": self._logprobs([step]),
             "finish_reason": None,
             **self._ids([step]),
-            "semtoken": block,
         }
-        return self._chunk(choice)
+        return self._chunk(_with(choice, block))
 
     def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
         """The chunk of the text that the end of a choice brings."""
@@ -184,11 +195,11 @@ class CompletionReply(_Form):
     def opening(self, index: int) -> None:
         """There is no such chunk in this form."""
 
-    def chunk(self, row: Row, step: RowToken, block: Block) -> dict[str, Any]:
-        """The chunk of a token."""
-        offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1])
+    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token; without a block if there is none."""
+        offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1]) if self.shown.logprobs else 0
         choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
-        return self._chunk({**choice, "semtoken": block})
+        return self._chunk(_with(choice, block))
 
     def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
         """The chunk of the text that the end of a choice brings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -154,67 +154,71 @@ class Service:
             seed=request.seed,
             stops=request.stops,
             stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
+            log_probs=top is not None,
             top=top or 0,
+            running=bool(request.stream) and request.block.running and not self._holds_answers,
             ask=partial(probe, request.block) if request.block.disputes else None,
         )
 
+    @property
+    def _holds_answers(self) -> bool:
+        """Whether an answer is shown only once it is decided, as another text may take its place."""
+        return self._offer.calibrator is not None and self._offer.calibrator.abstain_text is not None
+
     async def whole(self, job: Job) -> dict[str, Any]:
         """The answer at once."""
-        rows = [Row(index) for index in range(len(job.work.prompts))]
-        async for _ in self._watched(job, rows):
-            pass
+        rows = rows_of(job)
+        async with aclosing(self._worker.steps(job.work)) as steps:
+            async for items in steps:
+                for item in items:
+                    rows[item.row].take(item)
         blocks = [self._block(row.ended, job) for row in rows if row.ended is not None]
         shown = [self._shown(row, block) for row, block in zip(rows, blocks, strict=True)]
         return job.reply.whole(shown, blocks, usage(job, rows))
 
-    async def stream(self, job: Job) -> AsyncIterator[bytes]:
-        """The answer as server-sent events; a failure on the way is the last of them.
+    async def stream(self, job: Job) -> AsyncGenerator[bytes, None]:
+        """The answer as server-sent events, in one piece those that are there at one time; a failure on the way is the
+        last of them.
 
         The newest content of a choice is held back until more comes, so that the last of it carries the final score,
         too: gateways rebuild the chunk that ends a choice and lose what is in it. With a text for answers that are not
         accepted, each comes in one piece once it is decided.
         """
         held: dict[int, list[dict[str, Any]]] = {}
-        whole = self._offer.calibrator is not None and self._offer.calibrator.abstain_text is not None
-        rows = [Row(index) for index in range(len(job.work.prompts))]
-        for chunk in filter(None, (job.reply.opening(row.index) for row in rows)):
-            yield event(chunk)
+        rows = rows_of(job)
+        opening = [chunk for row in rows if (chunk := job.reply.opening(row.index)) is not None]
+        if opening:
+            yield b"".join(map(event, opening))
         try:
-            async for item in self._watched(job, rows):
-                if isinstance(item, RowToken):
-                    if whole:
-                        continue
-                    chunk = job.reply.chunk(rows[item.row], item, running_block(item.running))
-                    if item.text:
-                        for passed in held.pop(item.row, ()):
-                            yield event(passed)
-                    held.setdefault(item.row, []).append(chunk)
-                else:
-                    final = {**self._block(item, job), "final": True}
-                    for chunk in held.pop(item.row, ()):
-                        yield event(with_block(chunk, final))
-                    last = replace(item, text=self._shown(rows[item.row], final).text) if whole else item
-                    if last.text:
-                        yield event(job.reply.rest(last, final))
-                    yield event(job.reply.closing(last, final))
+            async with aclosing(self._worker.steps(job.work)) as steps:
+                async for items in steps:
+                    if chunks := [chunk for item in items for chunk in self._chunks(job, rows[item.row], item, held)]:
+                        yield b"".join(map(event, chunks))
         except (ApiError, SemtokenError) as error:
-            yield event(as_api_error(error).body())
-        else:
-            if job.request.shows_usage:
-                yield event(job.reply.usage_chunk(usage(job, rows)))
-        yield DONE
+            yield event(as_api_error(error).body()) + DONE
+            return
+        yield (event(job.reply.usage_chunk(usage(job, rows))) if job.request.shows_usage else b"") + DONE
 
-    async def _watched(self, job: Job, rows: Sequence[Row]) -> AsyncIterator[RowToken | Ended]:
-        """What the engine emits, kept in the rows too."""
-        async with aclosing(self._worker.steps(job.work)) as steps:
-            async for item in steps:
-                row = rows[item.row]
-                row.text += item.text
-                if isinstance(item, RowToken):
-                    row.steps.append(item)
-                else:
-                    row.ended = item
-                yield item
+    def _chunks(
+        self, job: Job, row: Row, item: RowToken | Ended, held: dict[int, list[dict[str, Any]]]
+    ) -> Iterator[dict[str, Any]]:
+        """What may be shown now that a row has a new token or its end; `held` has what is held back of each row."""
+        row.take(item)
+        if isinstance(item, RowToken):
+            if self._holds_answers:
+                return
+            if item.text:
+                yield from held.pop(item.row, ())
+            block = None if item.running is None else running_block(item.running)
+            held.setdefault(item.row, []).append(job.reply.chunk(row, item, block))
+            return
+        final = {**self._block(item, job), "final": True}
+        for chunk in held.pop(item.row, ()):
+            yield with_block(chunk, final)
+        last = replace(item, text=self._shown(row, final).text) if self._holds_answers else item
+        if last.text:
+            yield job.reply.rest(last, final)
+        yield job.reply.closing(last, final)
 
     def _shown(self, row: Row, block: Mapping[str, Any]) -> Row:
         """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
@@ -232,6 +236,11 @@ class Service:
             job.request.question,
             ended.told,
         )
+
+
+def rows_of(job: Job) -> list[Row]:
+    """A row for each answer, as yet without tokens."""
+    return [Row(index) for index in range(len(job.work.prompts))]
 
 
 def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,14 @@
-"""The model's thread: all requests that wait are answered in one batch, and given up when nobody waits for them."""
+"""The model's thread: requests are answered together as they come, and given up when nobody waits for them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import AsyncGenerator
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Thread
+from typing import TypeAlias
 
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.web.serve.engine import Ended, Engine, GenerationBatch, Order, RowToken
@@ -15,15 +16,9 @@ from semtoken.web.serve.engine import Ended, Engine, GenerationBatch, Order, Row
 logger = logging.getLogger("semtoken.serve")
 
 MOST_TOGETHER = 64
-"""Answers in one batch."""
+"""Answers that are written at one time."""
 
-
-@dataclass(frozen=True)
-class _Waiting:
-    """An order with what is to be called when it is done or has failed."""
-
-    order: Order
-    done: Callable[[SemtokenError | None], None]
+Item: TypeAlias = RowToken | Ended | SemtokenError | None
 
 
 class Worker:
@@ -34,79 +29,125 @@ class Worker:
     engine
         The model.
     most_together
-        Answers that are generated together at most.
+        Answers that are generated together at most; a request with more of them is answered alone.
     """
 
     def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
         self.engine = engine
         self._most_together = most_together
-        self._orders: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._held: _Waiting | None = None
+        self._orders: SimpleQueue[Order | None] = SimpleQueue()
+        self._held: Order | None = None
+        """An order that has to wait until others are complete."""
+        self._taken: list[Order] = []
+        """Orders that the engine has, and has not ended."""
+        self._closed = False
+        self._post: _Post | None = None
         self._thread = Thread(target=self._work, name="semtoken-model", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Finish the running generation and take no more."""
+        """Finish what is running and take no more."""
         self._orders.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while together := self._next():
-            error: SemtokenError | None = None
+        while not self._closed:
+            if self._held is None:
+                self._held = self._orders.get()
+                self._closed = self._held is None
+            error: SemtokenError
             try:
-                self.engine.run([waiting.order for waiting in together])
+                self.engine.run(self._waiting(0), self._waiting)
+                continue
             except SemtokenError as failed:
                 error = failed
             except Exception as failed:  # out of memory, or whatever else torch raises
                 logger.exception("A generation failed")
                 error = BackendError(f"The generation failed ({type(failed).__name__}); see the server's log.")
-            for waiting in together:
-                waiting.done(error)
+            for order in self._taken:
+                order.end(error)
 
-    def _next(self) -> list[_Waiting]:
-        """The orders to run together: those that wait, as many as fit; none once the worker is closed."""
-        found: list[_Waiting] = []
-        rows = 0
+    def _waiting(self, running: int) -> list[Order]:
+        """The orders that wait, as many as fit beside the answers that are being written."""
+        self._taken = [order for order in self._taken if not order.is_done]
+        found: list[Order] = []
         try:
-            while True:
-                waiting = self._held or (self._orders.get_nowait() if found else self._orders.get())
+            while not self._closed:
+                order = self._held or self._orders.get_nowait()
                 self._held = None
-                if waiting is None:
-                    if found:
-                        self._orders.put(None)  # for the next round
-                    return found
-                if waiting.order.cancelled.is_set():
-                    waiting.done(None)
-                    continue
-                rows += len(waiting.order.work.prompts)
-                if found and rows > self._most_together:
-                    self._held = waiting
-                    return found
-                found.append(waiting)
+                if order is None:
+                    self._closed = True
+                    break
+                rows = len(order.work.prompts)
+                if running and running + rows > self._most_together:
+                    self._held = order
+                    break
+                running += rows
+                found.append(order)
         except Empty:
-            return found
+            pass
+        self._taken += found
+        return found
 
-    async def steps(self, work: GenerationBatch) -> AsyncGenerator[RowToken | Ended, None]:
-        """What the engine emits, as it comes. Closing the iterator gives the answer up.
+    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | Ended], None]:
+        """What the engine emits, as it comes: all that there is at one time. Closing the iterator gives the answer up.
 
         Raises
         ------
         SemtokenError
             The generation failed.
         """
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[RowToken | Ended | SemtokenError | None] = asyncio.Queue()
-        cancelled = Event()
-
-        def put(item: RowToken | Ended | SemtokenError | None) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(queue.put_nowait, item)
-
-        self._orders.put(_Waiting(Order(work, put, cancelled), put))
+        queue: asyncio.Queue[Item] = asyncio.Queue()
+        post = self._post_to(asyncio.get_running_loop())
+        order = Order(work, lambda item: post.send(queue, item), lambda error: post.send(queue, error))
+        self._orders.put(order)
         try:
-            while (item := await queue.get()) is not None:
+            while True:
+                found: list[RowToken | Ended] = []
+                item = await queue.get()
+                while item is not None and not isinstance(item, SemtokenError):
+                    found.append(item)
+                    if queue.empty():
+                        break
+                    item = queue.get_nowait()
+                if found:
+                    yield found
+                if item is None:
+                    return
                 if isinstance(item, SemtokenError):
                     raise item
-                yield item
         finally:
-            cancelled.set()
+            order.cancelled.set()
+
+    def _post_to(self, loop: asyncio.AbstractEventLoop) -> _Post:
+        if self._post is None or self._post.loop is not loop:
+            self._post = _Post(loop)
+        return self._post
+
+
+class _Post:
+    """Carries items from the model's thread into queues of an event loop, which is woken once for many of them.
+
+    Parameters
+    ----------
+    loop
+        The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._items: deque[tuple[asyncio.Queue[Item], Item]] = deque()
+        self._woken = False
+
+    def send(self, queue: asyncio.Queue[Item], item: Item) -> None:
+        """Put an item into a queue, from any thread."""
+        self._items.append((queue, item))
+        if not self._woken and not self.loop.is_closed():
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._woken = False  # what is sent from here on may wake the loop once too often, and is never forgotten
+        while self._items:
+            queue, item = self._items.popleft()
+            queue.put_nowait(item)

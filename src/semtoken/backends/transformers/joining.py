@@ -1,0 +1,141 @@
+"""Answers that are written together and begin and end one by one, as a server needs it.
+
+transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
+leave the batch, and the prompts that wait are read in one pass and join it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken._arrays import as_rows
+from semtoken._extras import require
+from semtoken.backends.base import Arrival, Completion, Observer, Step, finish
+from semtoken.backends.prompts import PaddedBatch, pad
+from semtoken.backends.transformers.cache import joined_caches
+from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
+from semtoken.backends.transformers.observe import BatchRow
+
+if TYPE_CHECKING:
+    from semtoken.backends.transformers.model import TransformersBackend
+
+require("torch", extra="transformers")
+
+import torch  # noqa: E402
+
+USUAL = frozenset(
+    {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"}
+    | {"_from_model_config", "use_cache", "output_attentions", "output_hidden_states", "return_dict_in_generate"}
+    | {"do_sample", "temperature", "top_p", "top_k", "min_p", "max_length", "max_new_tokens"}
+)
+"""Settings of a model for generation that change nothing here: requests say how tokens are chosen."""
+
+
+def only_usual(config: Any) -> bool:
+    """Whether a generation config sets nothing that changes which tokens are chosen, such as penalties."""
+    return set(config.to_diff_dict()) <= USUAL
+
+
+@dataclass(eq=False)
+class _Together:
+    """Rows that were read together."""
+
+    rows: list[tuple[BatchRow, AnswerChoices]]
+    mask: npt.NDArray[np.int64]
+    """[B, T], 0 where padded at the left."""
+    cache: Any
+    logits: torch.Tensor
+    """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
+
+
+class JoiningRows:
+    """The answers that are being written.
+
+    Parameters
+    ----------
+    backend
+        The model.
+    observers
+        See every step.
+    """
+
+    def __init__(self, backend: TransformersBackend, observers: Sequence[Observer]) -> None:
+        self._backend = backend
+        self._observers = observers
+        self._size = backend.vocabulary.size
+        self._running: _Together | None = None
+
+    def __bool__(self) -> bool:
+        return self._running is not None
+
+    @torch.inference_mode()
+    def step(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
+        """Give every answer its next token, the first one to those that join."""
+        parts = []
+        if self._running is not None:
+            parts.append(self._read_on(self._running))
+        if newcomers:
+            parts.append(self._read(newcomers))
+        self._running = joined([(part, self._choose(part)) for part in parts])
+
+    def _read(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> _Together:
+        """Read the prompts of answers that begin."""
+        batch = pad([one.prompt_ids for _, one in newcomers], 0, left=True)
+        output = self._backend.forward(batch, mask=batch.mask, cache=None, keep=1)
+        rows = [(row, AnswerChoices.of(one.decoding, one.prompt_ids)) for row, one in newcomers]
+        return _Together(rows, batch.mask, output.past_key_values, output.logits[:, -1])
+
+    def _read_on(self, part: _Together) -> _Together:
+        """Read the last token of every answer."""
+        ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
+        mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
+        output = self._backend.forward(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
+        return _Together(part.rows, mask, output.past_key_values, output.logits[:, -1])
+
+    def _choose(self, part: _Together) -> list[int]:
+        """Choose the next tokens and show the step; returns which rows go on."""
+        rows = [row for row, _ in part.rows]
+        tokens = chosen_tokens(part.logits[:, : self._size], [choices for _, choices in part.rows])
+        step = Step(
+            answers=[row.answer for row in rows],
+            tokens=tokens,
+            size=self._size,
+            logits=as_rows(part.logits),
+            rows=range(len(rows)),
+            ends=[token in row.stop_ids for row, token in zip(rows, tokens, strict=True)],
+        )
+        ended = {answer for observer in self._observers for answer in observer.observe(step) or ()}
+        going_on = []
+        for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+            stopped = row.take(token, self._backend.vocabulary) or row.answer in ended
+            if not stopped and len(row.token_ids) < row.max_new_tokens:
+                going_on.append(place)
+                continue
+            finish(row.answer, Completion(row.token_ids, truncated=not stopped), self._observers)
+        return going_on
+
+
+def joined(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:
+    """The rows that go on of each part, as one; None where there are none."""
+    left = [(part, rows) for part, rows in parts if rows]
+    if not left:
+        return None
+    first, rows = left[0]
+    if len(left) == 1 and len(rows) == len(first.rows):
+        return first
+    masks = [part.mask[list(rows)] for part, rows in left]
+    length = max(int(mask.sum(axis=1).max()) for mask in masks)
+    mask = np.zeros((sum(map(len, masks)), length), dtype=np.int64)
+    place = 0
+    for one in masks:
+        width = min(length, one.shape[1])
+        mask[place : place + len(one), length - width :] = one[:, one.shape[1] - width :]
+        place += len(one)
+    cache = joined_caches([(part.cache, rows) for part, rows in left], length)
+    members = [part.rows[place] for part, rows in left for place in rows]
+    return _Together(members, mask, cache, first.logits[:0])

@@ -1,0 +1,154 @@
+"""Answers that begin and end one by one are those that transformers gives to each prompt alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer, Step
+from tests import tiny
+
+torch = pytest.importorskip("torch")
+
+LENGTHS = (3, 17, 1, 9, 25, 2, 12)
+LIMITS = (9, 3, 14, 1, 6, 20, 5)
+COMES_AT = (0, 0, 2, 2, 5, 13, 40)
+"""The step before which each prompt joins; before the last, all others are complete."""
+
+
+def llama() -> Any:
+    return tiny.llama(len(tiny.byte_level_bpe()))
+
+
+def sliding() -> Any:
+    """Layers that keep the last eight tokens beside ones that keep all."""
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        vocab_size=len(tiny.byte_level_bpe()),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=128,
+    )
+    return Gemma3ForCausalLM(config).eval()
+
+
+class Watching(Observer):
+    """Keeps the log-probabilities of every step, and ends one answer early."""
+
+    def __init__(self, ends: int | None = None) -> None:
+        self.logs: dict[int, list[np.ndarray[Any, Any]]] = {}
+        self.completions: dict[int, Completion] = {}
+        self.rows: list[int] = []
+        self._ends = ends
+
+    def observe(self, step: Step) -> Collection[int]:
+        logits = torch.as_tensor(np.asarray(step.logits))[list(step.rows), : step.size]
+        for answer, row in zip(step.answers, logits.log_softmax(-1).numpy(), strict=True):
+            self.logs.setdefault(answer, []).append(row)
+        self.rows.append(len(step.answers))
+        return [answer for answer in step.answers if answer == self._ends and len(self.logs[answer]) == 4]
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        self.completions[answer] = completion
+
+
+def run(model: Any, decodings: Sequence[Decoding], ends: int | None = None) -> tuple[Watching, list[list[int]]]:
+    from semtoken.backends.transformers import TransformersBackend
+
+    tokenizer = tiny.byte_level_bpe()
+    random = np.random.default_rng(7)
+    prompts = [random.integers(5, len(tokenizer), length).tolist() for length in LENGTHS]
+    backend = TransformersBackend(model, tokenizer)
+    assert isinstance(backend, JoiningBackend) and backend.joins
+    watching, steps = Watching(ends), iter(range(10_000))
+
+    def arrivals() -> list[Arrival]:
+        step = next(steps)
+        if len(watching.completions) == len(LENGTHS) - 1 and step < COMES_AT[-1]:
+            step = COMES_AT[-1]  # nothing is left to wait for
+        return [
+            Arrival(answer, prompts[answer], decodings[answer])
+            for answer, comes in enumerate(COMES_AT)
+            if comes == step and answer not in watching.logs
+        ]
+
+    backend.generate_joining(arrivals, [watching])
+    return watching, prompts
+
+
+@pytest.mark.parametrize("make", [llama, sliding])
+def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
+    model = make()
+    model.generation_config.eos_token_id = None
+    watching, prompts = run(model, [Decoding(max_new_tokens=limit) for limit in LIMITS], ends=5)
+    assert max(watching.rows) > 1 and sum(watching.rows) == sum(map(len, watching.logs.values()))
+    for answer, (prompt, limit) in enumerate(zip(prompts, LIMITS, strict=True)):
+        found = watching.completions[answer]
+        limit = 4 if answer == 5 else limit
+        ids = torch.tensor([prompt])
+        alone = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=limit, do_sample=False)
+        assert found.token_ids == alone[0, len(prompt) :].tolist()
+        assert found.truncated == (answer != 5)
+        with torch.no_grad():
+            whole = model(alone).logits[0, len(prompt) - 1 : -1].log_softmax(-1).numpy()
+        np.testing.assert_allclose(np.array(watching.logs[answer]), whole, atol=2e-5)
+
+
+def test_draws_do_not_depend_on_who_else_is_there() -> None:
+    from semtoken.backends.transformers import TransformersBackend
+
+    model = llama()
+    model.generation_config.eos_token_id = None
+    kinds = [Decoding(temperature=1.0, seed=3), Decoding(temperature=0.5, top_k=9, seed=4), Decoding()]
+    decodings = [Decoding(**vars(kinds[i % 3]) | {"max_new_tokens": limit}) for i, limit in enumerate(LIMITS)]
+    watching, prompts = run(model, decodings)
+    backend = TransformersBackend(model, tiny.byte_level_bpe())
+    for answer, (prompt, decoding) in enumerate(zip(prompts, decodings, strict=True)):
+        [alone] = backend.generate([prompt], decoding)
+        assert watching.completions[answer].token_ids == alone.token_ids
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_values_so_far_are_the_same_together_and_one_by_one(preset: Any) -> None:
+    from semtoken import TokenClusters, Vocabulary
+    from semtoken.backends.scores import AnswerScores
+    from semtoken.scoring import scorer_for
+    from semtoken.scoring.rules import ScoringRules
+
+    vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
+    random = np.random.default_rng(2)
+    clusters = TokenClusters(random.integers(0, 100, vocabulary.size), vocabulary)
+    scorer = scorer_for(clusters, ScoringRules(preset))
+    together, alone = AnswerScores(scorer), [AnswerScores(scorer) for _ in range(4)]
+    blank = vocabulary.blank.nonzero()[0]
+    for number in range(12):
+        logits = random.normal(size=(4, vocabulary.size), scale=4).astype(np.float32)
+        tokens = random.integers(5, vocabulary.size, 4).tolist()
+        tokens[3] = int(blank[number % len(blank)])  # an answer that has nothing but blanks
+        together.observe(Step(range(4), tokens, vocabulary.size, logits, range(4)))
+        for answer, scores in enumerate(alone):
+            scores.observe(Step([0], [tokens[answer]], vocabulary.size, logits, [answer]))
+        for answer, found in zip((2, 0, 3), together.running_together([2, 0, 3]), strict=True):
+            expected = alone[answer].running(0)
+            assert found.n_settled == expected.n_settled and found.n_tokens == expected.n_tokens == number + 1
+            assert found.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-12)
+            assert found.uncertainty == pytest.approx(expected.uncertainty, abs=1e-12)
+
+
+def test_a_model_with_penalties_of_its_own_is_left_to_transformers() -> None:
+    from semtoken.backends.transformers import TransformersBackend
+
+    model = llama()
+    model.generation_config.repetition_penalty = 1.1
+    assert not TransformersBackend(model, tiny.byte_level_bpe()).joins
