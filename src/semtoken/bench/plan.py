@@ -129,7 +129,7 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
     wanted = {file for name in settings.methods for file in method_inputs(name)}
     sources = {"nli": (settings.nli, almanac_nli_path()), "similarity": (settings.similarity, almanac_sts_path())}
     asked = {step.asks for step in PAIR_STEPS if step.artifact in wanted}  # a hub that is not needed is not waited for
-    helpers = {name: _helper(*sources[name]) for name in sorted(asked)}
+    helpers: dict[str, Mapping[str, str]] = {name: _helper(*sources[name]) for name in sorted(asked)}
     cells: list[CellPlan] = []
     problems: dict[str, str] = {}
     for model in settings.models:
