@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from semtoken._extras import require
@@ -20,6 +19,7 @@ from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
+from semtoken.web.collector import few_collections  # noqa: E402
 from semtoken.web.hosts import HostGuard  # noqa: E402
 from semtoken.web.page.facts import model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
@@ -30,22 +30,6 @@ from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
-
-FRESH_OBJECTS = 50_000
-"""New objects after which the collector looks for cycles. A token has a hundred, and none of them is in a cycle."""
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """Let the collector leave alone what is loaded already, and look at the rest less often."""
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(FRESH_OBJECTS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class Everything(BaseRoute):
@@ -98,7 +82,7 @@ def proxy_app(
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        with _few_collections():
+        with few_collections():
             yield
         await upstream.aclose()
 

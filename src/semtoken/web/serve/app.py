@@ -19,6 +19,7 @@ from fastapi.responses import JSONResponse  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
+from semtoken.web.collector import few_collections  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, HostGuard  # noqa: E402
 from semtoken.web.page.facts import model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
@@ -85,7 +86,8 @@ def serve_app(
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        with few_collections():
+            yield
         worker.close()
 
     app = FastAPI(openapi_url=None, lifespan=closing)
