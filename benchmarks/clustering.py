@@ -4,6 +4,7 @@
     python benchmarks/clustering.py compare --table minilm --sizes 30522
     python benchmarks/clustering.py large --rows 152064 --columns 1024
     python benchmarks/clustering.py large --rows 152064 --columns 10240 --stop-after 60
+    python benchmarks/clustering.py exact --model FOLDER --rows 30000      # beside fastcluster on float64 distances
 
 Every method runs in a process of its own, so that the peak of its resident memory is its own, on the same
 table, one after the other. Peers that would not fit into the free memory are left out, with the reason.
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -463,6 +466,93 @@ def large(
     name = f"large_{rows}x{columns}_{variant}{'_stopped' if 'stopped' in facts else ''}.json"
     (out / name).write_text(json.dumps(facts, indent=1) + "\n")
     console.print_json(json.dumps(facts))
+
+
+@contextmanager
+def counted(owner: Any, *names: str) -> Iterator[list[float]]:
+    """Processor seconds spent in some methods of a class; none of them may call another."""
+    spent, before = [0.0], {name: getattr(owner, name) for name in names}
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            start = time.process_time()
+            try:
+                return method(*args)
+            finally:
+                spent[0] += time.process_time() - start
+
+        return call
+
+    for name, method in before.items():
+        setattr(owner, name, timed(method))
+    try:
+        yield spent
+    finally:
+        for name, method in before.items():
+            setattr(owner, name, method)
+
+
+def exact_condensed(table: np.ndarray) -> np.ndarray:
+    """The upper triangle of the cosine distances, computed in float64, block by block."""
+    unit = table.astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    n = len(table)
+    out = np.empty(n * (n - 1) // 2)
+    for start in range(0, n, 512):
+        block = 1.0 - unit[start : start + 512] @ unit[start:].T
+        for r, row in enumerate(block):
+            i = start + r
+            begin = i * n - i * (i + 1) // 2
+            out[begin : begin + n - i - 1] = row[r + 1 :]
+    return out
+
+
+def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
+    """A clustering, its processor seconds, and those of them that went into decisions in float64."""
+    from semtoken.clustering import cluster_table
+    from semtoken.clustering.exact import ExactGaps
+
+    cluster_table(table[:2000], 1000)  # loads the compiled loops
+    with counted(ExactGaps, "nearest", "heights") as spent:
+        start = time.process_time()
+        found = cluster_table(table, k)
+        return found, time.process_time() - start, spent[0]
+
+
+@app.command()
+def exact(
+    model: Annotated[Path | None, typer.Option(help="Folder of a model whose token table is taken.")] = None,
+    table: Annotated[str, typer.Option(help="Or a table: almanac, minilm, strong, medium, weak, noise.")] = "medium",
+    rows: Annotated[int | None, typer.Option(help="Rows drawn from it with a fixed seed. [all]")] = None,
+    k: Annotated[list[int] | None, typer.Option(help="Numbers of clusters. [a third of the rows, a 20th]")] = None,
+    peer: Annotated[bool, typer.Option(help="Compare with fastcluster on float64 distances.")] = True,
+) -> None:
+    """What decisions in float64 cost, and whether partitions are those of float64 distances."""
+    if model is None:
+        values = load(table, rows, 576)
+    else:
+        import semtoken
+
+        values = np.asarray(semtoken.token_table(model), dtype=np.float32)
+        drawn = np.random.default_rng(0).permutation(len(values))[: rows or len(values)]
+        values = values[np.sort(drawn)]
+    counts = k or [len(values) // 3, len(values) // 20]
+    found, whole, decisions = decision_cost(values, counts)
+    name = model.name if model else table
+    console.print(
+        f"{name}, {len(values):,} x {values.shape[1]}: {whole:.1f} s of processor time, of which decisions in"
+    )
+    console.print(f"float64 {decisions:.2f} s, {decisions / (whole - decisions):.2%} of the rest")
+    if not peer:
+        return
+    import fastcluster
+
+    start = time.process_time()
+    tree = fastcluster.linkage(exact_condensed(values), "complete", preserve_input=False)
+    console.print(f"fastcluster on float64 distances: {time.process_time() - start:.1f} s, peak {peak_gb():.1f} GB")
+    for count in counts:
+        same = same_partition(found.labels[count], tree_labels(tree, count))
+        console.print(f"k = {count:,}: {'the same partition' if same else 'ANOTHER PARTITION'}")
 
 
 @app.command(hidden=True)

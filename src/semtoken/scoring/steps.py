@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, IdArray
+from semtoken._arrays import FloatArray, IdArray, is_tensor
 from semtoken.scoring.rows import LISTED, NormalizedRows
 from semtoken.scoring.scorer import Scorer
 from semtoken.vocabulary import BoolArray
@@ -190,7 +190,7 @@ def no_steps(count: int = 0) -> ReducedSteps:
 def reduce_rows(
     scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
 ) -> ReducedSteps:
-    """Reduce n steps of rows that the compiled kernel reads.
+    """Reduce n steps of rows that a kernel reads.
 
     Parameters
     ----------
@@ -207,12 +207,21 @@ def reduce_rows(
     opening
         [n] only blanks come before.
     """
-    from semtoken.scoring.kernel import sum_steps
-
     assert rows.readable is not None and rows.likely is not None
-    asked, neutral, logs, ends, counts, candidates = sum_steps(
-        scorer.tables, rows.readable, rows.row_ids, rows.log_normalizers, taken, tokens, before, opening
-    )
+    if is_tensor(rows.readable):
+        from semtoken.scoring import triton_kernel
+
+        asked, normalizers = scorer.endings.asked(before, tokens), rows.log_normalizers[taken]
+        neutral = scorer.are_neutral(tokens, opening)
+        logs, ends, counts, candidates = triton_kernel.sum_steps(
+            scorer, rows.readable, rows.row_ids[taken], normalizers, tokens, asked, opening
+        )
+    else:
+        from semtoken.scoring import kernel
+
+        asked, neutral, logs, ends, counts, candidates = kernel.sum_steps(
+            scorer.tables, rows.readable, rows.row_ids, rows.log_normalizers, taken, tokens, before, opening
+        )
     return ReducedSteps(
         tokens=tokens,
         opening=opening,
