@@ -4,7 +4,8 @@
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
 # make notebooks   run the notebooks and keep what they print
-# make bench   what scoring costs, with the budget of each figure beside it (a minute or two)
+# make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
+#              BENCH=--short for fewer runs
 # make package   build the wheel and try it in an empty environment
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
@@ -41,7 +42,7 @@ notebooks: $(VENV)/test.installed
 	$(BIN)/python scripts/run_notebooks.py
 
 bench: $(VENV)/test.installed
-	$(BIN)/python benchmarks/budgets.py
+	$(BIN)/python benchmarks/budgets.py $(BENCH)
 
 package: $(VENV)/package.installed
 	$(BIN)/python scripts/check_package.py

@@ -14,6 +14,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 import semtoken as st
+from clustering import decision_cost, synthetic
+from generation import cost, made_up_model
 from proxy import BUDGET, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax
 
@@ -101,9 +104,29 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
 
 def payloads(repeats: int) -> Iterator[Measured]:
     """Replies and streams with 20 log-probabilities a token: their processor time in times that which is allowed."""
-    for name, cost in payload_costs(repeats).items():
+    for name, spent in payload_costs(repeats).items():
         if "json" not in name:
-            yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", cost / BUDGET, 1.0)
+            yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", spent / BUDGET, 1.0)
+
+
+def generation(short: bool) -> Iterator[Measured]:
+    """Whole generations of a model of 0.5B parameters on two threads: the time in semtoken beside the rest.
+
+    `benchmarks/generation.py` also prints the ratio of generations with and without scores, which takes many pairs.
+    """
+    torch.set_num_threads(2)
+    model, clusters = made_up_model(151_936, 896, 24, "float32")
+    for batch, budget in ((1, 1.005), (32, 1.02)):
+        found = cost(model, clusters, batch, tokens=4 if short else 8, pairs=1 if short else 3)
+        yield Measured(f"generation, batch of {batch}", "the same without scores", 1 + found.share, budget)
+    torch.set_num_threads(1)
+
+
+def decisions(rows: int) -> Measured:
+    """Clustering with decisions in float64, on a made-up table of 576 columns."""
+    _, whole, exact = decision_cost(synthetic(rows, 576, "medium"), [rows // 3])
+    what = f"clustering of {rows:,} rows, decisions in float64"
+    return Measured(what, "the same without", whole / (whole - exact), 1.10)
 
 
 def serve() -> Iterator[Measured]:
@@ -118,24 +141,38 @@ def show(found: list[Measured], title: str) -> Table:
     """The table."""
     table = Table("what", "beside", "ratio", "budget", "kept", title=title)
     for one in found:
-        table.add_row(one.what, one.beside, f"{one.ratio:.2f}", f"{one.budget:.2f}", "yes" if one.kept else "no")
+        table.add_row(one.what, one.beside, f"{one.ratio:.3f}", f"{one.budget:.3f}", "yes" if one.kept else "no")
     return table
 
 
 def main(
     size: Annotated[int, typer.Option(help="Tokens of the vocabulary.")] = 152_064,
     repeats: Annotated[int, typer.Option(help="Runs of each side; the least time counts.")] = 7,
-    out: Annotated[Path, typer.Option(help="Where the figures are kept.")] = RESULTS,
+    short: Annotated[bool, typer.Option("--short", help="Fewer runs, for a look at each change.")] = False,
+    out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = RESULTS,
 ) -> None:
     """Measure what has a budget, print it, and keep it."""
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    repeats = min(repeats, 3) if short else repeats
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
     found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats), *serve()]
-    console.print(show(found, f"V = {size:,}, one thread, {platform.machine()}"))
+    found += [*generation(short), decisions(10_000 if short else 20_000)]
+    load = os.getloadavg()[0]
+    title = f"V = {size:,}, one thread (generation: two), {platform.machine()}, load {load:.1f}"
+    console.print(show(found, title))
     lines = [asdict(one) | {"kept": one.kept} for one in found]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"vocabulary": size, "repeats": repeats, "measured": lines}, indent=2) + "\n")
+    kept = {"vocabulary": size, "repeats": repeats, "load": load, "measured": lines}
+    out.write_text(json.dumps(kept, indent=2) + "\n")
+    rows = [f"| {one.what} | {one.beside} | {one.ratio:.3f} | {one.budget:.3f} |" for one in found]
+    head = [
+        f"{datetime.now(timezone.utc):%Y-%m-%d}, {title}",
+        "",
+        "| what | beside | ratio | budget |",
+        "|---|---|---|---|",
+    ]
+    out.with_suffix(".md").write_text("\n".join([*head, *rows]) + "\n")
 
 
 if __name__ == "__main__":
