@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches out
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported, which transformers does, too
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process a core already
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,6 @@ from semtoken.scoring.steps import reduce_rows
 from tests import tiny
 from tests.test_scoring import RULES, draw_answer, random_logits, small_kind
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("numba")

@@ -395,7 +395,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
 class SlowEngine(Engine):
     """Takes its time over every token."""
 
-    def run(self, orders: Any) -> None:
+    def run(self, orders: Any, more: Any = lambda running: ()) -> None:
         def slowly(emit: Any) -> Any:
             def slow(item: Any) -> None:
                 time.sleep(0.4)
