@@ -1,4 +1,4 @@
-"""Join the answers of runs that differ in their models and question sets alone, so that one report shows them all.
+"""Join the answers of runs that differ in their models, question sets and limits alone, for one report of them all.
 
     python experiments/methods/join.py RUN/report/answers.parquet ... --out experiments/methods/answers.parquet
 
@@ -36,8 +36,9 @@ def joined(facts: list[dict[str, Any]]) -> dict[str, Any]:
     every = settings[0] | {
         name: once([item for one in settings for item in one[name]]) for name in ("models", "datasets")
     }
-    if any({**one, "models": 0, "datasets": 0} != {**every, "models": 0, "datasets": 0} for one in settings):
-        raise SystemExit("These runs differ in more than their models and question sets.")
+    own = {"models": None, "datasets": None, "limit": None}
+    if any(one | own != every | own for one in settings):
+        raise SystemExit("These runs differ in more than their models, question sets and limits.")
     manifest = {name: facts[0]["manifest"][name] for name in ("status", "seeds", "versions", "hardware")}
     manifest |= {"started": facts[0]["manifest"]["started"], "failures": [], "sessions": [], "git": None}
     lists = {name: once([item for one in facts for item in one[name]]) for name in ("clusterings", "cells")}
