@@ -76,7 +76,8 @@ class ListReader:
         VocabularyMismatch
             The id and the name of a token disagree.
         """
-        if self._names.meant[(*step.chosen[1:], False)].blanks == "left_out":
+        name = (*step.chosen[1:], False)
+        if self._names.meant[name].blanks == "left_out":
             self._blanks_left_out = True
         return self._clear_list(step) or self._any_list(step, position)
 
@@ -127,7 +128,8 @@ class ListReader:
         for token in (step.chosen, *step.top):
             _check_number(token, position)
         top, shift = _inside(step.top, vocabulary, position)
-        meant = [names.meant[(*token[1:], self._blanks_left_out)] for token in (step.chosen, *top)]
+        known = [(*token[1:], self._blanks_left_out) for token in (step.chosen, *top)]
+        meant = [names.meant[name] for name in known]
         for token, found in zip((step.chosen, *top), meant, strict=True):
             if not found.fits:
                 raise _misnamed(token, names, position)
