@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,14 +47,14 @@ def _serve(model: str, clusters: str | None, pipe: Any) -> None:
     import threading
 
     from semtoken import STC
-    from semtoken.web.running import server_for
+    from semtoken.web.running import listen, server_for
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
     engine = Engine(STC.from_pretrained(model, clusters=clusters))
     engine.warm_up()
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", 0)  # the command's own: on others asyncio may wait to fill packets
     server = server_for(serve_app(engine, Offer(model)), grace=1)
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
