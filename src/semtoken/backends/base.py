@@ -144,6 +144,11 @@ class Observer:
         """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
 
 
+def show(step: Step, observers: Sequence[Observer]) -> set[int]:
+    """Show a step to all observers; returns the answers that they end."""
+    return {answer for observer in observers for answer in observer.observe(step) or ()}
+
+
 def finish(answer: int, completion: Completion, observers: Sequence[Observer]) -> None:
     """Tell all observers that an answer is complete."""
     for observer in observers:

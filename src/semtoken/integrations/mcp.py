@@ -69,9 +69,6 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
             raise InvalidInput("The question is empty.")
         return asking.prompt(question)
 
-    def told(question: str, answer: ScoredResponse) -> Scored:
-        return _scored(answer, question, calibrator)
-
     @app.tool()  # type: ignore[untyped-decorator]
     @_telling
     def ask(question: str, max_tokens: int = 256) -> Scored:
@@ -79,14 +76,14 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
         if not 1 <= max_tokens <= MOST_TOKENS:
             raise InvalidInput(f"max_tokens must be from 1 to {MOST_TOKENS}, got {max_tokens}.")
         [answer] = stc.generate([prompt_of(question)], max_tokens, stop_at_newline=asking.stop_at_newline)
-        return told(question, answer)
+        return _scored(answer, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_telling
     def score(question: str, answer: str) -> Scored:
         """How sure the model would have been of an answer that somebody else gave to a question."""
         [found] = stc.score([prompt_of(question)], [answer])
-        return told(question, found)
+        return _scored(found, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_telling

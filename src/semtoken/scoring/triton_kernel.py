@@ -73,6 +73,15 @@ def _normalize(
 
 
 @triton.jit
+def _others(row, listed, first, last, token, few: tl.constexpr):
+    """Some tokens of a list that are not the chosen one, with their logits; and which of them there are."""
+    at = first + tl.arange(0, few)
+    other = tl.load(listed + at, mask=at < last, other=0)
+    wanted = (at < last) & (other != token)
+    return other, wanted, tl.load(row + other, mask=wanted, other=float("-inf")).to(tl.float32)
+
+
+@triton.jit
 def _sum_step(
     rows, stride, row_ids, normalizers, tokens, asked, places, candidate_places, logs, ends, candidate_log_probs,
     members, cluster_of, labels, numeral, spelled, spelling_of, letters, neutral, paper_neutral,
@@ -94,10 +103,7 @@ def _sum_step(
     top_7, sum_7 = tl.where(silent, low, own), tl.where(silent | (own == low), 0.0, 1.0)  # meaning
     last = tl.load(cluster_of + 2 * token + 1)
     for first in range(tl.load(cluster_of + 2 * token), last, few):
-        at = first + tl.arange(0, few)
-        other = tl.load(members + at, mask=at < last, other=0)
-        wanted = (at < last) & (other != token)
-        value = tl.load(row + other, mask=wanted, other=float("-inf")).to(tl.float32)
+        other, wanted, value = _others(row, members, first, last, token, few)
         top_7, sum_7 = _add(top_7, sum_7, value, wanted & (tl.load(paper_neutral + other) == 0))
         if clustering:
             wanted = wanted & counts & ((not same_letters) | (tl.load(letters + other) == letter))
@@ -106,10 +112,7 @@ def _sum_step(
             top_2, sum_2 = _add(top_2, sum_2, value, wanted & is_neutral)
     last = tl.load(spelling_of + 2 * token + 1)
     for first in range(tl.load(spelling_of + 2 * token), last, few):
-        at = first + tl.arange(0, few)
-        other = tl.load(spelled + at, mask=at < last, other=0)
-        wanted = (at < last) & (other != token)
-        value = tl.load(row + other, mask=wanted, other=float("-inf")).to(tl.float32)
+        other, wanted, value = _others(row, spelled, first, last, token, few)
         top_4, sum_4 = _add(top_4, sum_4, value, wanted)
         if same_spelling:
             if clustering:

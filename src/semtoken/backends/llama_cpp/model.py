@@ -17,7 +17,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray, log_normalizers
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
@@ -206,7 +206,7 @@ class LlamaCppBackend:
     def _show(self, answer: int, token: int, observers: Sequence[Observer], *, ends: bool = False) -> bool:
         """Show a step; returns whether an observer ends the answer."""
         step = Step([answer], [token], self.model.n_vocab(), self._logits()[None], [0], ends=[ends])
-        ended = {stopped for observer in observers for stopped in observer.observe(step) or ()}
+        ended = show(step, observers)
         return answer in ended
 
     def read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,24 +114,15 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
         self, prompts: Sequence[Sequence[int]], samples: Sequence[int], decodings: Sequence[Decoding], size: int
     ) -> None:
         self._size = size
-        groups: dict[tuple[float, float, int, float], list[int]] = {}
-        for row, decoding in enumerate(decodings):
-            if decoding.temperature > 0:
-                key = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
-                groups.setdefault(key, []).append(row)
-        self._groups = [
-            (rows, SeededDraws([_key(decodings[i], prompts[i], samples[i]) for i in rows], key[0], _warpers(*key[1:])))
-            for key, rows in groups.items()
-        ]
+        self._answers = [AnswerChoices.of(*one) for one in zip(decodings, prompts, samples, strict=True)]
+        self._greedy = [row for row, answer in enumerate(self._answers) if answer.settings is None]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
         """Leave only the drawn token possible."""
         chosen = torch.full_like(scores, -torch.inf)
-        if greedy := sorted(set(range(len(scores))).difference(*(rows for rows, _ in self._groups))):
-            chosen[greedy] = scores[greedy]
-        for rows, draws in self._groups:
-            logits = scores if len(rows) == len(scores) else scores[rows]
-            chosen[rows, draws(logits[:, : self._size])] = 0.0
+        chosen[self._greedy] = scores[self._greedy]
+        for rows, tokens in drawn_tokens(scores[:, : self._size], self._answers):
+            chosen[rows, tokens] = 0.0
         return chosen
 
 
@@ -144,25 +135,33 @@ class AnswerChoices:
     stream: np.random.Generator
 
     @classmethod
-    def of(cls, decoding: Decoding, prompt: Sequence[int]) -> AnswerChoices:
-        """The choices of the only answer to a prompt."""
+    def of(cls, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> AnswerChoices:
+        """The choices of one of the answers to a prompt."""
         drawn = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
         settings = drawn if decoding.temperature > 0 else None
-        return cls(settings, np.random.default_rng(_key(decoding, prompt, 0)))
+        return cls(settings, np.random.default_rng(_key(decoding, prompt, sample)))
 
 
 def chosen_tokens(logits: torch.Tensor, answers: Sequence[AnswerChoices]) -> list[int]:
     """The next token of each answer, from its row of logits [n, V]."""
     tokens = logits.argmax(-1)
+    for rows, drawn in drawn_tokens(logits, answers):
+        tokens[rows] = drawn
+    found: list[int] = tokens.tolist()
+    return found
+
+
+def drawn_tokens(
+    logits: torch.Tensor, answers: Sequence[AnswerChoices]
+) -> Iterator[tuple[Sequence[int], torch.Tensor]]:
+    """Rows that are sampled in the same way, of the logits [n, V], and the next token of each."""
     groups: dict[tuple[float, float, int, float], list[int]] = {}
     for row, answer in enumerate(answers):
         if answer.settings is not None:
             groups.setdefault(answer.settings, []).append(row)
     for (temperature, top_p, top_k, min_p), rows in groups.items():
         draws = SeededDraws([answers[row].stream for row in rows], temperature, _warpers(top_p, top_k, min_p))
-        tokens[rows] = draws(logits if len(rows) == len(logits) else logits[rows])
-    found: list[int] = tokens.tolist()
-    return found
+        yield rows, draws(logits if len(rows) == len(logits) else logits[rows])
 
 
 def _key(decoding: Decoding, prompt: Sequence[int], sample: int) -> list[int]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from semtoken._arrays import as_rows
 from semtoken._extras import require
-from semtoken.backends.base import Arrival, Completion, Observer, Step, finish
+from semtoken.backends.base import Arrival, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import joined_caches
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
@@ -109,14 +109,13 @@ class JoiningRows:
             rows=range(len(rows)),
             ends=[token in row.stop_ids for row, token in zip(rows, tokens, strict=True)],
         )
-        ended = {answer for observer in self._observers for answer in observer.observe(step) or ()}
+        ended = show(step, self._observers)
         going_on = []
         for place, (row, token) in enumerate(zip(rows, tokens, strict=True)):
-            stopped = row.take(token, self._backend.vocabulary) or row.answer in ended
-            if not stopped and len(row.token_ids) < row.max_new_tokens:
+            if completion := row.completed(token, self._backend.vocabulary, ended):
+                finish(row.answer, completion, self._observers)
+            else:
                 going_on.append(place)
-                continue
-            finish(row.answer, Completion(row.token_ids, truncated=not stopped), self._observers)
         return going_on
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken._arrays import FloatArray, as_rows
 from semtoken._extras import require
-from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step
+from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_responses,
@@ -326,11 +326,9 @@ class TransformersBackend:
         for first in range(0, len(encoded), batch_size):
             batch = range(first, min(first + batch_size, len(encoded)))
             for step in self._reply_steps(batch, encoded, answers, chunk_size):
-                for observer in observers:
-                    observer.observe(step)
+                show(step, observers)
             for number in batch:
-                for observer in observers:
-                    observer.finish(number, Completion(answers[number], truncated=None))
+                finish(number, Completion(answers[number], truncated=None), observers)
 
     def _reply_steps(
         self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int

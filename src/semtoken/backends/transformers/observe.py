@@ -6,7 +6,7 @@ the tokens that were chosen, hands both to the observers, and says which answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken._arrays import as_rows
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Observer, Step
+from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.errors import ModelError
 from semtoken.vocabulary import Vocabulary
@@ -87,6 +87,13 @@ class BatchRow:
         self.text.add(token)
         return token in self.stop_ids or self.text.stopped
 
+    def completed(self, token: int, vocabulary: Vocabulary, ended: Collection[int]) -> Completion | None:
+        """Take in a token; what became of the answer if it is complete, as one of those that observers `ended` is."""
+        stopped = self.take(token, vocabulary) or self.answer in ended
+        if stopped or len(self.token_ids) >= self.max_new_tokens:
+            return Completion(self.token_ids, truncated=not stopped)
+        return None
+
 
 class StepWatch(StoppingCriteria):  # type: ignore[misc]
     """Shows every step of one `model.generate` call to observers. Generate inside `with watch.watching(model):`.
@@ -150,7 +157,8 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
                 verdict = torch.as_tensor(criterion(input_ids, scores, **kwargs)).expand(len(self._rows)).tolist()
                 ended |= {self._rows[row].answer for row, stops in enumerate(verdict) if stops}
             for row in active:
-                self._take(row, tokens[row], ended)
+                if completion := self._rows[row].completed(tokens[row], self._vocabulary, ended):
+                    self._end(row, completion)
         return torch.tensor(self._done, dtype=torch.bool, device=input_ids.device)
 
     def _observe(self, active: list[int], tokens: list[int]) -> set[int]:
@@ -165,23 +173,15 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             ends=[token in self._rows[row].stop_ids for row, token in zip(active, tokens, strict=True)],
             states=self._states,
         )
-        return {answer for observer in self._observers for answer in observer.observe(step) or ()}
+        return show(step, self._observers)
 
-    def _take(self, place: int, token: int, ended: set[int]) -> None:
-        row = self._rows[place]
-        stopped = row.take(token, self._vocabulary) or row.answer in ended
-        if stopped or len(row.token_ids) >= row.max_new_tokens:
-            self._end(place, truncated=not stopped)
-
-    def _end(self, place: int, *, truncated: bool) -> None:
-        row = self._rows[place]
+    def _end(self, place: int, completion: Completion) -> None:
         self._done[place] = True
-        self.completions[row.answer] = completion = Completion(row.token_ids, truncated)
-        for observer in self._observers:
-            observer.finish(row.answer, completion)
+        self.completions[self._rows[place].answer] = completion
+        finish(self._rows[place].answer, completion, self._observers)
 
     def close(self) -> None:
         """Complete the answers that `generate` left unfinished, because of a limit of its own (`max_time`, ...)."""
         for place, done in enumerate(self._done):
             if not done:
-                self._end(place, truncated=True)
+                self._end(place, Completion(self._rows[place].token_ids, truncated=True))

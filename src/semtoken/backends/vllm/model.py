@@ -11,7 +11,7 @@ import numpy as np
 
 from semtoken._arrays import FloatArray
 from semtoken._extras import require
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish
+from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
@@ -224,11 +224,7 @@ class VLLMBackend:
                 step = Step([answer], [token], size, row, [0], ends=ends)
             else:
                 step = Step([answer], [token], size, None, best=[_best_first(token, found, values)], ends=ends)
-            self._observe(step, observers)
-
-    def _observe(self, step: Step, observers: Sequence[Observer]) -> None:
-        for observer in observers:
-            observer.observe(step)
+            show(step, observers)
 
     def read(
         self,
@@ -254,7 +250,7 @@ class VLLMBackend:
         best = self._best(observers)
         if best is None:
             for step in self._rows(encoded, answers):
-                self._observe(step, observers)
+                show(step, observers)
         else:
             params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
             params.prompt_logprobs, params.logprobs = best, None
