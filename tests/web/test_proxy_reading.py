@@ -28,7 +28,7 @@ from semtoken.web.proxy.rewriting import Asked
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.conftest import proxy_of
 from tests.web.servers import Received, answering, chunk, raw_upstream, response, running, stream_head
-from tests.web.test_proxy_transport import figure
+from tests.web.test_proxy_transport import figure, final_figure
 
 LAST = b"0\r\n\r\n"
 PERU = "What is the capital of Peru?"
@@ -197,7 +197,7 @@ def test_an_upstream_that_refuses_log_probabilities(
         for _ in range(2):  # refused, and then remembered
             [choice] = asked_of(proxy, "chat/completions", chat())
             assert choice["semtoken"]["read_with"] == "almanac"
-        assert figure(proxy, 'semtoken_proxy_answers_read_again_total{endpoint="chat"}') == 2
+        assert final_figure(proxy, 'semtoken_proxy_answers_read_again_total{endpoint="chat"}') == 2
 
 
 def test_what_comes_with_log_probabilities_is_not_read(
@@ -351,7 +351,7 @@ def test_a_stream_that_breaks_off_is_not_read(almanac_clusters: TokenClusters, r
     with raw_upstream(behave) as seen, reading(seen.url, almanac_clusters, reader, hold=0.01) as proxy:
         with pytest.raises(httpx.RemoteProtocolError):
             httpx.post(f"{proxy}/v1/chat/completions", json=chat(stream=True), timeout=60)
-        assert figure(proxy, 'semtoken_proxy_answers_read_again_total{endpoint="chat"}') == 0
+        assert final_figure(proxy, 'semtoken_proxy_answers_read_again_total{endpoint="chat"}') == 0
 
 
 def test_the_chance_is_that_of_exact_scores(

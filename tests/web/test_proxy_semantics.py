@@ -34,7 +34,7 @@ from tests.payloads.test_honest_streams import DAMAGE, by_the_standard, events_o
 from tests.web.conftest import proxy_of
 from tests.web.servers import LAST_CHUNK, Received, Upstream, answering, chunk, raw_upstream, response, stream_head
 from tests.web.test_proxy_scores import LIMA, reply
-from tests.web.test_proxy_transport import CHAT, figure, post, wait_until, without_block
+from tests.web.test_proxy_transport import CHAT, figure, final_figure, post, wait_until, without_block
 
 Start = Callable[..., tuple[str, Upstream]]
 
@@ -143,8 +143,8 @@ class TestRefusals:
         assert [bool(r.json().get("logprobs")) for r in upstream.requests] == [True, False, False]
         block = post(url).json()["choices"][0]["semtoken"]
         assert "uncertainty" in block
-        assert figure(url, "semtoken_proxy_refusals_remembered") == 1
-        assert figure(url, 'semtoken_proxy_refusals_total{endpoint="chat",given="none"}') == 1
+        assert final_figure(url, "semtoken_proxy_refusals_remembered") == 1
+        assert final_figure(url, 'semtoken_proxy_refusals_total{endpoint="chat",given="none"}') == 1
 
 
 class TestPaths:
@@ -309,7 +309,7 @@ class TestDeadlines:
             sock.sendall(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab")
             assert sock.recv(4096).startswith(b"HTTP/1.1 408")
         assert not upstream.requests
-        assert figure(url, 'semtoken_proxy_failures_total{reason="body_timeout"}') == 1
+        assert final_figure(url, 'semtoken_proxy_failures_total{reason="body_timeout"}') == 1
 
     def test_a_client_that_reads_nothing(self, almanac_clusters: TokenClusters) -> None:
         body = b"x" * 50_000_000
@@ -333,7 +333,7 @@ class TestDeadlines:
         with pytest.raises(httpx.RemoteProtocolError):
             post(url)
         wait_until(lambda: upstream.open == 0)
-        assert figure(url, 'semtoken_proxy_failures_total{reason="request_timeout"}') == 1
+        assert final_figure(url, 'semtoken_proxy_failures_total{reason="request_timeout"}') == 1
 
 
 class TestLimits:
