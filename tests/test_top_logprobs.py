@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,9 @@ from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, sc
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
 from semtoken.engine_tokens.checked_list import ListReader, decimals_of
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.scoring import ScoringRules
+from semtoken.results import TokensLater
+from semtoken.scoring import ScoringRules, TopkAnswer, scorer_for
+from semtoken.scoring.borrowed import borrowed_flags
 from semtoken.scoring.topk_bounds import ROUNDING, rounding
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
@@ -540,6 +544,42 @@ def test_the_same_entry_twice_counts_once() -> None:
     assert score_top_logprobs([TopStep(once[0], (*once, once[0]))], clusters(), MEANING) == one
 
 
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int) -> None:
+    """The records are made only where a flag is likely; every answer gets the flags that its records call for."""
+    kind = small_kind(name)
+    random = np.random.default_rng(seed)
+    size = kind.clusters.vocabulary.size
+    ids = random.integers(0, size, random.integers(1, 4))
+    logits = random.normal(size=(len(ids), size)) * 6
+    logits[np.arange(len(ids)), ids] += random.choice([0, 10], len(ids))
+    rows = log_probs(logits.astype(np.float32))
+    steps = by_name(kind, rows, ids.tolist(), 5)
+    try:
+        scored = score_top_logprobs(steps, kind.clusters, **RULES[seed % 3])
+    except semtoken.errors.SemtokenError:
+        return
+    about_lists = [flag for flag in scored.flags if flag.code in codes(scored)]
+    assert scored.flags == (*about_lists, *borrowed_flags(scored))
+
+
+def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
+    steps = [TopStep(TopToken(math.log(0.01), 1), (TopToken(math.log(0.09), 6), TopToken(math.log(0.01), 1)))] * 3
+    answer = TopkAnswer(scorer_for(clusters(), MEANING))
+    for step in steps:
+        answer.add(step)
+    scored = answer.finish()
+    answer.add(steps[0])  # whatever becomes of the answer
+    assert scored.n_tokens == 3
+    assert isinstance(vars(scored)["tokens"], TokensLater)
+    copied = pickle.loads(pickle.dumps(scored))
+    assert copied == scored == score_top_logprobs(steps, clusters(), MEANING)
+    assert len(copied.tokens) == copied.n_tokens == 3
+    assert replace(scored, truncated=True).tokens == scored.tokens
+
+
 # --- special tokens that have a name only ----------------------------------------------------------------------------
 
 
@@ -764,7 +804,7 @@ def test_a_clear_list_is_read_as_any_list(name: str, data: st.DataObject) -> Non
     assert dict(zip(clear.ids, clear.probabilities, strict=True)) == dict(
         zip(full.ids, full.probabilities, strict=True)
     )
-    told = (clear.token, clear.log_prob, clear.total, clear.smallest, clear.complete, clear.listed, clear.log_probs)
-    assert told == (full.token, full.log_prob, full.total, full.smallest, full.complete, full.listed, full.log_probs)
+    told = (clear.token, clear.log_prob, clear.total, clear.smallest, clear.complete, clear.listed)
+    assert told == (full.token, full.log_prob, full.total, full.smallest, full.complete, full.listed)
     assert (clear.with_blank, clear.without_blank) == (full.with_blank, full.without_blank)
     assert not (full.ambiguous or full.unmapped or full.stands_for)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -211,6 +211,28 @@ class ScoredToken:
 
 
 @dataclass(frozen=True)
+class TokensLater:
+    """The tokens of an answer whose records are made when somebody asks for them."""
+
+    n_tokens: int
+    make: Callable[[], tuple[ScoredToken, ...]]
+
+
+class _Tokens:
+    """The field `tokens` of a scored answer, which may be made with `TokensLater` instead."""
+
+    def __get__(self, response: ScoredResponse, owner: type | None = None) -> tuple[ScoredToken, ...]:
+        found: tuple[ScoredToken, ...] | TokensLater = vars(response)["tokens"]
+        if isinstance(found, TokensLater):
+            found = found.make()
+            vars(response)["tokens"] = found
+        return found
+
+    def __set__(self, response: ScoredResponse, tokens: tuple[ScoredToken, ...] | TokensLater) -> None:
+        vars(response)["tokens"] = tokens
+
+
+@dataclass(frozen=True)
 class Decision:
     """What to do with one answer."""
 
@@ -270,6 +292,15 @@ class ScoredResponse:
         from semtoken.notebook.answers import answer_card
 
         return answer_card(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"tokens": self.tokens}
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens it has."""
+        found = vars(self)["tokens"]
+        return found.n_tokens if isinstance(found, TokensLater) else len(found)
 
     @property
     def uncertainty(self) -> float:
@@ -438,6 +469,9 @@ class ScoredResponse:
         """
         pandas = require("pandas", extra="frames")
         return pandas.DataFrame(self.to_dict()["tokens"])
+
+
+ScoredResponse.tokens = _Tokens()  # type: ignore[assignment]
 
 
 class Answers(list[ScoredResponse]):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +20,7 @@ BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class ListedStep:
+class ListedStep(NamedTuple):
     """What a list of the best tokens says of one step, in probabilities."""
 
     token: int
@@ -41,8 +39,6 @@ class ListedStep:
     """Every token of the vocabulary is listed."""
     listed: int
     """Entries beside the chosen token that have a probability."""
-    log_probs: Sequence[float]
-    """Log-probabilities as the engine wrote them, those of 0 left out."""
     with_blank: int
     """Entries whose name begins with a blank."""
     without_blank: int
@@ -61,6 +57,8 @@ class ListReader:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._names = token_names(vocabulary)
+        self._meant = self._names.meant
+        """Of names as the engine spells them."""
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
 
@@ -76,9 +74,8 @@ class ListReader:
         VocabularyMismatch
             The id and the name of a token disagree.
         """
-        name = (*step.chosen[1:], False)
-        if self._names.meant[name].blanks == "left_out":
-            self._blanks_left_out = True
+        if not self._blanks_left_out and self._meant[step.names[0]].blanks == "left_out":
+            self._blanks_left_out, self._meant = True, self._names.meant_without_blank
         return self._clear_list(step) or self._any_list(step, position)
 
     def _clear_list(self, step: TopStep) -> ListedStep | None:
@@ -86,15 +83,12 @@ class ListReader:
 
         What `_any_list` says of it, in a tenth of the time.
         """
-        if not step.top:
+        log_probs = step.log_probs
+        if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
             return None
-        log_probs, *names = zip(step.chosen, *step.top, strict=True)
-        kept = self._names.meant
-        meant = [kept[name] for name in zip(*names, repeat(self._blanks_left_out))]
+        meant = list(map(self._meant.__getitem__, step.names))
         chosen, *ids = [one.clear for one in meant]
         if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
-            return None
-        if not is_given(min(log_probs)) or max(log_probs) > 0:
             return None
         own, *probabilities = map(math.exp, log_probs)
         others = list(log_probs[1:])
@@ -110,40 +104,38 @@ class ListReader:
             return None
         blanks = [one.blanks for one in meant]
         return ListedStep(
-            token=chosen,
-            log_prob=math.log(own) if own else -math.inf,
-            ids=ids,
-            probabilities=probabilities,
-            total=total,
+            chosen,
+            math.log(own) if own else -math.inf,
+            ids,
+            probabilities,
+            total,
             smallest=math.exp(min(others)) if others else 1.0,
             complete=len(ids) == self._vocabulary.size,
             listed=len(others),
-            log_probs=[number for number in log_probs if number < 0],
             with_blank=blanks.count("begins"),
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
         )
 
     def _any_list(self, step: TopStep, position: int) -> ListedStep:
-        vocabulary, names = self._vocabulary, self._names
-        for token in (step.chosen, *step.top):
+        vocabulary, names, picked, listed = self._vocabulary, self._names, step.chosen, step.top
+        for token in (picked, *listed):
             _check_number(token, position)
-        top, shift = _inside(step.top, vocabulary, position)
-        known = [(*token[1:], self._blanks_left_out) for token in (step.chosen, *top)]
-        meant = [names.meant[name] for name in known]
-        for token, found in zip((step.chosen, *top), meant, strict=True):
+        top, shift = _inside(listed, vocabulary, position)
+        meant = [self._meant[token[1:]] for token in (picked, *top)]
+        for token, found in zip((picked, *top), meant, strict=True):
             if not found.fits:
                 raise _misnamed(token, names, position)
-        may_be = _chosen(step.chosen, meant[0], top, position)
+        may_be = _chosen(picked, meant[0], top, position)
         chosen = may_be[0]
-        entries = _Entries(step.chosen, chosen, shift)
+        entries = _Entries(picked, chosen, shift)
         for token, found in zip(top, meant[1:], strict=True):
             entries.add(token, found)
-        if is_given(step.chosen.log_prob):
-            entries.found.setdefault(chosen, _probability(step.chosen.log_prob, shift))
+        if is_given(picked.log_prob):
+            entries.found.setdefault(chosen, _probability(picked.log_prob, shift))
         blanks = [found.blanks for found in meant]
         probabilities = list(entries.found.values())
         complete = len(probabilities) == vocabulary.size
-        if complete and len(top) < len(step.top):  # the padding of a model's head had its share
+        if complete and len(top) < len(listed):  # the padding of a model's head had its share
             whole = math.fsum(probabilities)
             probabilities = [probability / whole for probability in probabilities]
         total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped])
@@ -152,7 +144,6 @@ class ListReader:
                 f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities "
                 "of the next token (logits?)."
             )
-        numbers = [token.log_prob for token in (step.chosen, *step.top)]
         return ListedStep(
             token=chosen,
             log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
@@ -162,7 +153,6 @@ class ListReader:
             smallest=1.0 if any(found.shared for found in meant[1:]) else _smallest(entries.others, shift),
             complete=complete,
             listed=sum(is_given(token.log_prob) for token in entries.others),
-            log_probs=[number for number in numbers if is_given(number) and number < 0],
             with_blank=blanks.count("begins"),
             without_blank=0 if self._blanks_left_out else blanks.count("lacks"),
             ambiguous=tuple(entries.ambiguous),
@@ -176,19 +166,21 @@ class Precision:
 
     def __init__(self) -> None:
         self.numbers = 0
+        """How many have been looked at: all, or as many as it took to see that they are written in full."""
         self.decimals = 0
         """That they are written with, `ALL_DECIMALS` at most."""
         self._relative = math.inf
 
     def add(self, log_probs: Sequence[float]) -> None:
         """Take in the log-probabilities of a step."""
-        if not log_probs:
+        if self.decimals == ALL_DECIMALS and not self._relative:
             return
-        self.numbers += len(log_probs)
-        if self.decimals < ALL_DECIMALS:
-            self.decimals = max(self.decimals, decimals_of(log_probs))
-        if self._relative:
-            self._relative = min(self._relative, half_precision_of(log_probs))
+        numbers = [number for number in log_probs if number < 0 and is_given(number)]
+        if not numbers:
+            return
+        self.numbers += len(numbers)
+        self.decimals = max(self.decimals, decimals_of(numbers))
+        self._relative = min(self._relative, half_precision_of(numbers))
 
     @property
     def relative(self) -> float:

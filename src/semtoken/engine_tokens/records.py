@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 NOT_GIVEN = -9999.0
 """Stands for a log-probability that the engine did not give; vLLM and SGLang write it themselves."""
@@ -17,11 +17,12 @@ def is_given(log_prob: float) -> bool:
     return log_prob > NOT_GIVEN + 1
 
 
-class TopToken(NamedTuple):
-    """One token of a step, named as its engine named it: by id, by bytes, by text, or by several of them.
+Name: TypeAlias = tuple[int | None, str | None, bytes | None]
+"""What an engine calls a token: its id, text and bytes, as far as it gives them."""
 
-    A tuple, since an answer has twenty of them for every token and a tuple is made in a moment.
-    """
+
+class TopToken(NamedTuple):
+    """One token of a step, named as its engine named it: by id, by bytes, by text, or by several of them."""
 
     log_prob: float
     """Natural log of its next-token probability."""
@@ -37,13 +38,57 @@ class TopToken(NamedTuple):
         return f"id {self.id}" if self.id is not None else repr(self.bytes)
 
 
-@dataclass(frozen=True)
 class TopStep:
-    """One decoding step: the token that was chosen, and the most probable ones."""
+    """One decoding step: the token that was chosen, and the most probable ones.
 
-    chosen: TopToken
-    top: tuple[TopToken, ...]
-    """As the engine listed them; the chosen token may be among them or not."""
+    Names and numbers stand in two columns, the chosen token's first. A step has twenty of them and more, and records
+    are made of them only when they are asked for.
+
+    Parameters
+    ----------
+    chosen
+        The chosen token.
+    top
+        The most probable ones as the engine listed them; the chosen token may be among them or not.
+    """
+
+    __slots__ = ("log_probs", "names")
+
+    def __init__(self, chosen: TopToken, top: Sequence[TopToken]) -> None:
+        self.names: tuple[Name, ...] = (chosen[1:], *(token[1:] for token in top))
+        self.log_probs: tuple[float, ...] = (chosen.log_prob, *(token.log_prob for token in top))
+
+    @classmethod
+    def of_columns(cls, names: tuple[Name, ...], log_probs: tuple[float, ...]) -> TopStep:
+        """A step of columns, the chosen token's entries first."""
+        step = cls.__new__(cls)
+        step.names, step.log_probs = names, log_probs
+        return step
+
+    @property
+    def chosen(self) -> TopToken:
+        """The token that was chosen."""
+        return TopToken(self.log_probs[0], *self.names[0])
+
+    @property
+    def top(self) -> tuple[TopToken, ...]:
+        """The most probable tokens, as the engine listed them."""
+        return tuple(TopToken(value, *name) for value, name in zip(self.log_probs[1:], self.names[1:], strict=True))
+
+    def renamed(self, names: Iterable[Name]) -> TopStep:
+        """The same step under other names."""
+        return TopStep.of_columns(tuple(names), self.log_probs)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TopStep):
+            return NotImplemented
+        return self.log_probs == other.log_probs and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.log_probs))
+
+    def __repr__(self) -> str:
+        return f"TopStep(chosen={self.chosen}, top={self.top})"
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any
 
 from semtoken._arrays import as_ids
 from semtoken._inputs import listed
 from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.kept_names import KeptByName
-from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep, TopToken
+from semtoken.engine_tokens.records import NOT_GIVEN, Name, StepList, TopStep, TopToken
 from semtoken.engine_tokens.values import (
     as_bytes,
     as_id,
@@ -33,7 +33,6 @@ from semtoken.errors import BackendError, InvalidInput
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters
 _ITEM_FIELDS = ("token", "logprob", "bytes", "id", "top_logprobs")
-_Names: TypeAlias = tuple[int | None, str | None, bytes | None]
 KNOWN_FORMS = (
     "TopStep, an item of `logprobs.content`, a dict from token id to log-probability, a pair of chosen token and such "
     "a dict, a triple (log-probability, id, text), or a pair of it and a list of triples"
@@ -49,10 +48,10 @@ def named(log_prob: float, text: str | None, token_id: int | None = None, spelle
     Bytes that only spell the name ("token_id:808", U+FFFD for a piece of a character) say nothing and are dropped. A
     token without any text is a piece of a character, or a special token: its text becomes U+FFFD.
     """
-    return _new(TopToken, (log_prob, *_NAMES[text, token_id, spelled]))
+    return TopToken(log_prob, *_NAMES[text, token_id, spelled])
 
 
-def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Names:
+def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
     """Id, text and bytes of a token by what its engine calls it."""
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
@@ -66,7 +65,6 @@ def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> _Na
 
 
 _NAMES = KeptByName(_names)
-_new = tuple.__new__  # several times as fast as TopToken(...), for twenty tokens a step
 
 
 def _is_no_spelling(text: str) -> bool:
@@ -77,13 +75,12 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def spelling(token: TopToken) -> bytes | None:
+def spelling(name: Name) -> bytes | None:
     """The bytes of a token as far as its engine gives them."""
-    if token.bytes is not None:
-        return token.bytes
-    if not token.text or REPLACEMENT in token.text:
-        return None
-    return _encoded(token.text)
+    _, text, spelled = name
+    if spelled is not None:
+        return spelled
+    return None if not text or REPLACEMENT in text else _encoded(text)
 
 
 # --- lists of steps --------------------------------------------------------------------------------------------------
@@ -112,40 +109,45 @@ def _item(value: Any, where: str) -> tuple[TopStep, bool]:
     item = as_object(value, where)
     top = item.get("top_logprobs", item.get("top_probs"))
     entries = as_list([] if top is None else top, f"{where}.top_logprobs")
+    usual = _usual_item(item, entries)
+    if usual is not None:
+        return usual, False
     log_prob = _log_prob(item, where)
     missing = log_prob is None or (log_prob == NOT_GIVEN and not entries)
     chosen = _token(item, NOT_GIVEN if log_prob is None else log_prob, where)
-    best = _usual_entries(entries)
-    if best is None:
-        best = tuple(_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries))
-    return TopStep(chosen, best), missing
+    return TopStep(chosen, [_entry(entry, f"{where}.top_logprobs[{j}]") for j, entry in enumerate(entries)]), missing
 
 
-def _usual_entries(entries: Sequence[Any]) -> tuple[TopToken, ...] | None:
-    """Entries as most engines write them; None if one is another, which `_entry` reads or refuses.
+def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | None:
+    """An item as most engines write it; None for any other, which is read token by token or refused.
 
-    There are twenty for every token of an answer, so this is what reading a reply costs.
+    There are twenty entries for every token of an answer, so this is what reading a reply costs.
     """
-    if set(map(type, entries)) != {dict} or set(map(len, entries)) != {3}:
+    tokens = [item, *entries]
+    if set(map(type, tokens)) != {dict} or set(map(len, entries)) not in ({3}, {4}) or len(item) != len(entries[0]) + 1:
         return None
     try:
-        texts = [entry["token"] for entry in entries]
-        log_probs = [entry["logprob"] for entry in entries]
-        spelled = [entry["bytes"] for entry in entries]
+        texts = [token["token"] for token in tokens]
+        log_probs = tuple([token["logprob"] for token in tokens])
+        spelled = [token["bytes"] for token in tokens]
+        ids = repeat(None) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
     except KeyError:
         return None
-    kinds = set(map(type, spelled))
-    if set(map(type, texts)) != {str} or set(map(type, log_probs)) != {float} or not kinds <= {list, NoneType}:
+    if isinstance(ids, list) and (set(map(type, ids)) != {int} or min(ids) < 0):
+        return None
+    if set(map(type, texts)) != {str} or set(map(type, log_probs)) != {float}:
         return None
     if not sum(log_probs) <= 0.0 or max(log_probs) > 0.0:  # a sum with NaN is NaN
         return None
-    if list in kinds:
+    kinds = set(map(type, spelled))
+    if kinds != {NoneType}:
+        if not kinds <= {list, NoneType}:
+            return None
         try:
             spelled = [None if one is None else bytes(one) for one in spelled]
         except (TypeError, ValueError):
             return None
-    names = zip(texts, repeat(None), spelled)
-    return tuple([_new(TopToken, (value, *_NAMES[name])) for value, name in zip(log_probs, names, strict=True)])
+    return TopStep.of_columns(tuple([_NAMES[name] for name in zip(texts, ids, spelled)]), log_probs)
 
 
 def _entry(value: Any, where: str) -> TopToken:
@@ -266,32 +268,32 @@ class BorrowedNames:
         return tuple(map(self._one, steps))
 
     def _one(self, step: TopStep) -> TopStep:
-        if not self._inside and b"" not in [token.bytes for token in (step.chosen, *step.top)]:
-            self._inside = is_unnamed(step.chosen)
-            return step
-        change = _unborrowed if self._inside else _without_no_bytes
-        chosen = change(step.chosen)
-        self._inside = is_unnamed(chosen)
-        top = tuple(map(change, step.top))
-        unchanged = chosen is step.chosen and all(a is b for a, b in zip(top, step.top, strict=True))
-        return step if unchanged else TopStep(chosen, top)
+        names = step.names
+        if self._inside:
+            step = step.renamed(map(_unborrowed, names))
+        elif b"" in [spelled for _, _, spelled in names]:
+            step = step.renamed(map(_without_no_bytes, names))
+        self._inside = is_unnamed(step.names[0])
+        return step
 
 
-def is_unnamed(token: TopToken) -> bool:
-    """The engine gives no text to tell it by: a piece of a character."""
-    return not token.bytes and (token.text is None or REPLACEMENT in token.text)
+def is_unnamed(name: Name) -> bool:
+    """The engine gives no text to tell a token by: a piece of a character."""
+    _, text, spelled = name
+    return not spelled and (text is None or REPLACEMENT in text)
 
 
-def _without_no_bytes(token: TopToken) -> TopToken:
-    return token._replace(bytes=None) if token.bytes == b"" else token
+def _without_no_bytes(name: Name) -> Name:
+    token_id, text, spelled = name
+    return (token_id, text, None) if spelled == b"" else name
 
 
-def _unborrowed(token: TopToken) -> TopToken:
-    token = _without_no_bytes(token)
-    text = (token.bytes or b"").decode("utf-8", "replace") if token.text is None else token.text
-    if not text or text[0].isascii():
-        return token
-    return token._replace(text=REPLACEMENT if token.id is None else None, bytes=None)
+def _unborrowed(name: Name) -> Name:
+    token_id, text, spelled = _without_no_bytes(name)
+    said = (spelled or b"").decode("utf-8", "replace") if text is None else text
+    if not said or said[0].isascii():
+        return token_id, text, spelled
+    return token_id, REPLACEMENT if token_id is None else None, None
 
 
 # --- any of these forms ----------------------------------------------------------------------------------------------
@@ -342,9 +344,10 @@ def with_ids(steps: Sequence[TopStep], ids: Sequence[int | None]) -> tuple[TopSt
     """
     found: list[TopStep] = []
     for i, (step, token) in enumerate(zip(steps, ids, strict=True)):
-        if step.chosen.id not in (None, token) and token is not None:
-            raise InvalidInput(f"Step {i} chose token {step.chosen.id}, and token_ids say {token}.")
-        found.append(step if token is None else TopStep(step.chosen._replace(id=token), step.top))
+        (known, text, spelled), *others = step.names
+        if known not in (None, token) and token is not None:
+            raise InvalidInput(f"Step {i} chose token {known}, and token_ids say {token}.")
+        found.append(step if token is None else step.renamed([(token, text, spelled), *others]))
     return tuple(found)
 
 
@@ -366,7 +369,7 @@ def _field(item: Any, name: str) -> Any:
 def _step(step: Any, chosen: Any, where: str) -> tuple[TopStep, bool]:
     """A step of any form, and whether its log-probability is missing."""
     if isinstance(step, TopStep):
-        return TopStep(_renamed(step.chosen), tuple(map(_renamed, step.top))), False
+        return step.renamed(_NAMES[text, token_id, spelled] for token_id, text, spelled in step.names), False
     if isinstance(step, Mapping):
         return _item(step, where) if _is_item(step) else (_dict_step(step, chosen, where), False)
     if isinstance(step, tuple | list):
@@ -388,11 +391,6 @@ def _plain_item(step: Any) -> dict[str, Any]:
         entries = item["top_logprobs"]
         item["top_logprobs"] = [entry if isinstance(entry, Mapping) else _plain_item(entry) for entry in entries]
     return item
-
-
-def _renamed(token: TopToken) -> TopToken:
-    """A record under the name that the spellings above would give it."""
-    return named(token.log_prob, token.text, token.id, token.bytes)
 
 
 def _tuple_step(step: Sequence[Any], where: str) -> tuple[TopStep, bool]:

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -78,10 +78,17 @@ class TokenNames:
 
     @cached_property
     def meant(self) -> KeptByName[Meant]:
-        """What the name (id, text, bytes, blanks_left_out) may mean; see `candidates` for the four."""
+        """What the name (id, text, bytes) may mean; see `candidates` for the three."""
         return KeptByName(self._meant)
 
-    def _meant(self, token: int | None, text: str | None, spelled: bytes | None, blanks_left_out: bool) -> Meant:
+    @cached_property
+    def meant_without_blank(self) -> KeptByName[Meant]:
+        """The same of engines that name tokens without the blank that they begin with."""
+        return KeptByName(partial(self._meant, blanks_left_out=True))
+
+    def _meant(
+        self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
+    ) -> Meant:
         candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)
         likely = self.likely(candidates)
         any_special = token is None and candidates == self.specials and is_markup(spelled or text)

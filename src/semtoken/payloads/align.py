@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from semtoken._tokenizers import REPLACEMENT
-from semtoken.engine_tokens.records import TopStep, TopToken
+from semtoken.engine_tokens.records import Name, TopStep
 from semtoken.engine_tokens.spellings import spelling
 
 LONGEST_CUT = 64  # characters of a token that may stand before a stop string
@@ -31,10 +31,10 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces: list[SpelledText] = []
     for step in steps:
-        spelled = spelling(step.chosen)
+        spelled = spelling(step.names[0])
         if spelled is None:
             decoder.reset()
-            pieces.append(SpelledText(None, _width(step.chosen)))
+            pieces.append(SpelledText(None, _width(step.names[0])))
             continue
         text = decoder.decode(spelled)
         goes_on = bool(decoder.getstate()[0])
@@ -44,8 +44,9 @@ def pieces_of(steps: Iterable[TopStep]) -> list[SpelledText]:
     return pieces
 
 
-def _width(token: TopToken) -> float:
-    return math.inf if token.text is None else len(token.text) + 1
+def _width(name: Name) -> float:
+    _, text, _ = name
+    return math.inf if text is None else len(text) + 1
 
 
 def joined(pieces: Iterable[SpelledText]) -> str:

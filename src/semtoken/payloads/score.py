@@ -134,7 +134,7 @@ def score_choice(
     if segment == "answer":
         _require_same_text(result, part)
     notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
-    return replace(result, flags=(*result.flags, *notes))
+    return replace(result, flags=(*result.flags, *notes)) if notes else result
 
 
 def _scorable(choice: Choice, kind: SegmentKind) -> Segment:

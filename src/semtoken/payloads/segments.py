@@ -68,10 +68,10 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
 def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:
     """What a reader of a score should know of the steps."""
     named = BorrowedNames().without(steps)
-    pieces = sum(step.chosen.id is None and is_unnamed(step.chosen) for step in named)
+    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in named)
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
-    if any(token.log_prob <= NOT_GIVEN for step in steps for token in step.top):
+    if any(min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
         yield FORBIDDEN
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semtoken.flags import Flag
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.borrowed import borrowed_flags
+from semtoken.scoring.borrowed import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
 
@@ -175,9 +175,18 @@ class RunningAnswer(ABC, Generic[O]):
         )
 
     def _response(
-        self, distribution: Distribution, log_score: float, flags: tuple[Flag, ...] = (), **more: Any
+        self,
+        distribution: Distribution,
+        log_score: float,
+        flags: tuple[Flag, ...] = (),
+        *,
+        rivals: bool = True,
+        **more: Any,
     ) -> ScoredResponse:
-        """The result of the complete answer; `more` has the tokens, and what else is known."""
+        """The result of the complete answer; `more` has the tokens, and what else is known.
+
+        `rivals`: whether a token may have one of which a flag tells.
+        """
         text = self.scorer.vocabulary.decode(self.ids)
         response = ScoredResponse(
             text=text,
@@ -186,8 +195,11 @@ class RunningAnswer(ABC, Generic[O]):
             distribution=distribution,
             neutral_only=not self._has_content and bool(text.strip()),
             signature=self.scorer.signature,
+            flags=flags,
             **more,
         )
+        if not rivals and response.confidence < CONFIDENT:
+            return response
         return replace(response, flags=(*flags, *borrowed_flags(response)))
 
     # --- saved and taken up again ---

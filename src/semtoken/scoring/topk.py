@@ -8,13 +8,10 @@ uncertainty. Engines round their numbers; the interval is wider for that (`topk_
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, get_args
-
-import numpy as np
 
 from semtoken._arrays import IdArray
 from semtoken._inputs import instance, one_of
@@ -26,21 +23,14 @@ from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vo
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.flags import Flag
-from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
+from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.topk_bounds import (
-    Bounds,
-    PlacedStep,
-    StepLists,
-    rounding,
-    step_bounds,
-    step_lists,
-)
+from semtoken.scoring.topk_bounds import PlacedStep, rounding
 from semtoken.scoring.topk_flags import listed_flags, text_flags
+from semtoken.scoring.topk_records import ListedSteps
 
 
 def score_top_logprobs(
@@ -122,7 +112,8 @@ def score_top_logprobs(
     for step in read:
         answer.add(step)
     scored = answer.finish(distribution, proxy_for=proxy_for)
-    return scored if text is None else replace(scored, flags=(*scored.flags, *text_flags(scored.text, text)))
+    more = () if text is None else text_flags(scored.text, text)
+    return replace(scored, flags=(*scored.flags, *more)) if more else scored
 
 
 class TopkAnswer(RunningAnswer[OpenStep]):
@@ -158,7 +149,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             self._ended_by = step.chosen, position
         opening = self._opens(position)
         neutral = bool(self.scorer.neutral_masks[0 if opening else 1, listed.token])
-        self._precision.add(listed.log_probs)
+        self._precision.add(step.log_probs)
         self._prefixes.append(NO_IDS)
         self._steps.append(PlacedStep(listed, opening, neutral))
         self._take_in([listed.token], [neutral], [OpenStep(position, position + 2)])
@@ -179,24 +170,19 @@ class TopkAnswer(RunningAnswer[OpenStep]):
     def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
         return step
 
-    def _lists(self, steps: slice) -> StepLists:
-        return step_lists(self._steps[steps], self._prefixes[steps], self.scorer.vocabulary.size)
-
-    def _bounds(self, scorer: Scorer, steps: slice, lists: StepLists, *, neutrality: bool) -> Bounds:
-        """Bounds of some steps under the rules of a scorer."""
-        return step_bounds(
-            scorer,
+    def _listed(self, steps: slice) -> ListedSteps:
+        """Some steps, with the prefix sets that are decided by now."""
+        return ListedSteps(
+            self.scorer,
             self._steps[steps],
             self._prefixes[steps],
-            lists,
-            neutrality=neutrality,
+            self._neutrality,
             off=rounding(self._precision.decimals, self._precision.numbers),
             relative=self._precision.relative,
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        steps = slice(positions.start, positions.stop)
-        found = self._bounds(self.scorer, steps, self._lists(steps), neutrality=self._neutrality)
+        found = self._listed(slice(positions.start, positions.stop)).bounds
         return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
@@ -208,81 +194,22 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
         """
         self._advance(complete=True)
-        vocabulary, every = self.scorer.vocabulary, slice(None)
-        lists = self._lists(every)
-        bounds = self._bounds(self.scorer, every, lists, neutrality=self._neutrality)
-        blank = not vocabulary.decode(self.ids).strip()
+        vocabulary, ids = self.scorer.vocabulary, list(self.ids)
+        steps = self._listed(slice(None))
+        bounds = steps.bounds
+        blank = not vocabulary.decode(ids).strip()
         totals = [math.fsum(logs.tolist()) for logs in (bounds.lower, bounds.estimate, bounds.upper)]
         low, estimate, high = [-math.inf] * 3 if blank else totals
         listed = [step.listed for step in self._steps]
         return self._response(
             distribution,
             estimate,
-            flags=(*listed_flags(listed, bounds.steps(), vocabulary.special), *_proxy_flags(proxy_for)),
-            tokens=self._tokens(lists, bounds),
+            flags=(*listed_flags(listed, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
+            tokens=TokensLater(len(ids), lambda: steps.tokens(ids)),
+            rivals=steps.any_rival,
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
         )
-
-    def _tokens(self, lists: StepLists, bounds: Bounds) -> tuple[ScoredToken, ...]:
-        """The records of all steps, put together column by column."""
-        every, vocabulary = slice(None), self.scorer.vocabulary
-        surface = self._bounds(self.scorer.surface, every, lists, neutrality=False)
-        meaning = self._bounds(self.scorer.paper, every, lists, neutrality=True)
-        starts, ends = zip(*vocabulary.offsets(self.ids), strict=True) if self.ids else ((), ())
-        columns: dict[str, Sequence[Any]] = {
-            "id": self.ids,
-            "text": [vocabulary.texts[token] for token in self.ids],
-            "start": starts,
-            "end": ends,
-            "log_probability": lists.log_probs.tolist(),
-            "log_clustered_probability": bounds.estimate.tolist(),
-            "log_surface_probability": surface.estimate.tolist(),
-            "log_meaning_probability": meaning.estimate.tolist(),
-            "neutral": bounds.certain.tolist(),
-            "cluster_probability": bounds.cluster.tolist(),
-            "prefix_probability": bounds.prefix.tolist(),
-            "neutral_probability": bounds.neutral.tolist(),
-            "alternatives": self._alternatives(lists),
-            "value_ends": self._value_ends(lists),
-            "log_clustered_bounds": bounds.intervals(),
-            "log_surface_bounds": surface.intervals(),
-            "log_meaning_bounds": meaning.intervals(),
-            "ambiguous_probability": bounds.ambiguous.tolist(),
-            "unmapped_probability": lists.unmapped.tolist(),
-            "function_word": vocabulary.neutral[lists.tokens].tolist(),
-        }
-        return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
-
-    def _value_ends(self, lists: StepLists) -> list[ValueEnds | None]:
-        """What values may end at each step."""
-        endings = self.scorer.endings
-        before = np.concatenate([[-1], lists.tokens[:-1]])
-        found: list[ValueEnds | None] = [None] * lists.size
-        for i in np.flatnonzero(endings.asked(before, lists.tokens)).tolist():
-            step = self._steps[i].listed
-            request = endings.request(int(before[i]) if i else None, step.token)
-            probabilities = np.array(step.probabilities)
-            unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
-            found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
-        return found
-
-    def _alternatives(self, lists: StepLists) -> list[tuple[Alternative, ...]]:
-        """The most probable other tokens of each step."""
-        steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
-        likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
-        likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
-        places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
-        likely = likely[places < LISTED]
-        found = self.scorer.alternatives(
-            lists.tokens[steps[likely]],
-            list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
-            lists.begins[likely],
-            opening=lists.opening[steps[likely]],
-            neutrality=self._neutrality,
-        )
-        ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
-        return [found[first:last] for first, last in itertools.pairwise(ends)]
 
 
 def _proxy_flags(proxy_for: str | None) -> list[Flag]:

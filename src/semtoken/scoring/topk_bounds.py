@@ -6,7 +6,7 @@ The lists of all steps stand one after the other in one array, and all of them a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -45,36 +45,19 @@ class PlacedStep(NamedTuple):
         return self.listed.token
 
 
-class StepBounds(NamedTuple):
-    """Natural logs of a step's clustered probability, and what it is made of (probabilities)."""
-
-    lower: float
-    estimate: float
-    upper: float
-    certain: bool
-    """The chosen token is neutral, so the step counts as 1."""
-    cluster: float
-    prefix: float
-    neutral: float
-    ambiguous: float
-    """Mass of entries that may be consistent or not."""
-
-
 class Bounds(NamedTuple):
-    """The `StepBounds` of n steps in columns [n]."""
+    """What is known of n steps, in columns [n]: natural logs of the clustered probability, and masses."""
 
     lower: FloatArray
     estimate: FloatArray
     upper: FloatArray
     certain: BoolArray
+    """The chosen token is neutral, so the step counts as 1."""
     cluster: FloatArray
     prefix: FloatArray
     neutral: FloatArray
     ambiguous: FloatArray
-
-    def steps(self) -> list[StepBounds]:
-        """Those of each step."""
-        return list(map(StepBounds, *(column.tolist() for column in self)))
+    """Mass of entries that may be consistent or not."""
 
     def intervals(self) -> list[tuple[float, float]]:
         """Lower and upper bound of each step."""
@@ -228,8 +211,7 @@ def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
 def _as_if(step: ListedStep, token: int) -> ListedStep:
     """The step if `token` were the chosen one, which has no id of its own in it, and the stand-in another."""
     swap = {step.token: token, token: step.token}
-    return replace(
-        step,
+    return step._replace(
         token=token,
         ids=[token if listed == step.token else listed for listed in step.ids],
         ambiguous=tuple((tuple(swap.get(c, c) for c in candidates), p) for candidates, p in step.ambiguous),

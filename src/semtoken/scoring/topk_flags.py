@@ -10,7 +10,7 @@ from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
 from semtoken.flags import Flag
-from semtoken.scoring.topk_bounds import StepBounds
+from semtoken.scoring.topk_bounds import Bounds
 from semtoken.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001
@@ -18,13 +18,13 @@ ZEROS_IN_A_ROW = 5
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def listed_flags(steps: Sequence[ListedStep], bounds: Sequence[StepBounds], special: BoolArray) -> tuple[Flag, ...]:
+def listed_flags(steps: Sequence[ListedStep], bounds: Bounds, special: BoolArray) -> tuple[Flag, ...]:
     """What a reader of the score should know of an answer's lists.
 
     Parameters
     ----------
     steps, bounds
-        The lists, and what was made of each.
+        The lists, and what was made of them.
     special
         Which tokens of the vocabulary are special (bool [V]).
 
@@ -39,7 +39,7 @@ def listed_flags(steps: Sequence[ListedStep], bounds: Sequence[StepBounds], spec
     if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         _refuse_names_without_blanks(without_blank)
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
-    wide = [i for i in bare if not bounds[i].certain]
+    wide = [i for i in bare if not bounds.certain[i]]
     zero = [i for i in bare if step_is_zero(steps[i])]
     if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
         raise BackendError(
@@ -48,9 +48,12 @@ def listed_flags(steps: Sequence[ListedStep], bounds: Sequence[StepBounds], spec
         )
     unknown = [i for i, step in enumerate(steps) if step.log_prob == -math.inf]
     overfull = [i for i, step in enumerate(steps) if step.total > SLIGHTLY_OVERFULL]
-    both = list(enumerate(zip(steps, bounds, strict=True)))
-    unclear = [i for i, (step, found) in both if _has_unclear_names(step, found, special)]
-    any_special = [i for i, (step, found) in both if len(step.stands_for) > 1 and not found.certain]
+    unclear = [
+        i
+        for i, step in enumerate(steps)
+        if step.ambiguous and (bounds.ambiguous[i] > 0 or not _only_special(step, special))
+    ]
+    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not bounds.certain[i]]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
     found = (
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),
@@ -69,9 +72,9 @@ def listed_flags(steps: Sequence[ListedStep], bounds: Sequence[StepBounds], spec
     return tuple(Flag(code, f"{_steps(where, len(steps))} {what}.") for code, where, what in found if where)
 
 
-def _has_unclear_names(step: ListedStep, found: StepBounds, special: BoolArray) -> bool:
-    """Whether names fit several tokens; that of any special token only where it matters which."""
-    return found.ambiguous > 0 or not all(special[list(candidates)].all() for candidates, _ in step.ambiguous)
+def _only_special(step: ListedStep, special: BoolArray) -> bool:
+    """Whether the names that fit several tokens are those of any special token."""
+    return all(special[list(candidates)].all() for candidates, _ in step.ambiguous)
 
 
 def _refuse_names_without_blanks(where: Sequence[int]) -> None:

@@ -141,7 +141,7 @@ def score_block(
         "preset": result.preset,
         "distribution": result.distribution,
         "artifact": clusters.signature,
-        "n_tokens": len(result.tokens),
+        "n_tokens": result.n_tokens,
     }
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:

@@ -1,0 +1,128 @@
+"""The listed steps of an answer under several rules: their bounds, and the records of its tokens."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from semtoken._arrays import IdArray
+from semtoken.results import Alternative, ScoredToken, ValueEnds
+from semtoken.scoring.borrowed import RIVAL
+from semtoken.scoring.rows import LEAST_LISTED, LISTED
+from semtoken.scoring.scorer import SOURCES, Scorer
+from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists
+
+
+@dataclass(frozen=True, eq=False)
+class ListedSteps:
+    """Some steps of an answer, and how they are scored."""
+
+    scorer: Scorer
+    steps: Sequence[PlacedStep]
+    prefixes: Sequence[IdArray]
+    """The prefix set of each step."""
+    neutrality: bool
+    """Whether neutral tokens count as consistent."""
+    off: float
+    """By how much each log-probability may be off; see `step_bounds`."""
+    relative: float
+    """By what share of itself it may be off besides."""
+
+    @cached_property
+    def lists(self) -> StepLists:
+        """The same in columns."""
+        return step_lists(self.steps, self.prefixes, self.scorer.vocabulary.size)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Their bounds under the rules of the scorer."""
+        return self._bounds_under(self.scorer, neutrality=self.neutrality)
+
+    def _bounds_under(self, scorer: Scorer, *, neutrality: bool) -> Bounds:
+        return step_bounds(
+            scorer,
+            self.steps,
+            self.prefixes,
+            self.lists,
+            neutrality=neutrality,
+            off=self.off,
+            relative=self.relative,
+        )
+
+    @property
+    def any_rival(self) -> bool:
+        """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+        lists, scorer = self.lists, self.scorer
+        steps, ids = lists.listed.steps, lists.listed.ids
+        likely = (lists.probabilities >= RIVAL) & (ids != lists.tokens[steps]) & ~self.bounds.certain[steps]
+        likely &= scorer.first_letters[ids] != scorer.first_letters[lists.tokens[steps]]
+        steps, ids = steps[likely], ids[likely]
+        tokens, opening = lists.tokens[steps], lists.opening[steps]
+        kinds = scorer.kinds(tokens, ids, lists.begins[likely], opening=opening, neutrality=self.neutrality)
+        return SOURCES.index("cluster") in kinds
+
+    def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
+        """The records of all steps of an answer that consists of `ids`, put together column by column."""
+        lists, bounds, vocabulary = self.lists, self.bounds, self.scorer.vocabulary
+        surface = self._bounds_under(self.scorer.surface, neutrality=False)
+        meaning = self._bounds_under(self.scorer.paper, neutrality=True)
+        starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
+        columns: dict[str, Sequence[Any]] = {
+            "id": ids,
+            "text": [vocabulary.texts[token] for token in ids],
+            "start": starts,
+            "end": ends,
+            "log_probability": lists.log_probs.tolist(),
+            "log_clustered_probability": bounds.estimate.tolist(),
+            "log_surface_probability": surface.estimate.tolist(),
+            "log_meaning_probability": meaning.estimate.tolist(),
+            "neutral": bounds.certain.tolist(),
+            "cluster_probability": bounds.cluster.tolist(),
+            "prefix_probability": bounds.prefix.tolist(),
+            "neutral_probability": bounds.neutral.tolist(),
+            "alternatives": self._alternatives(),
+            "value_ends": self._value_ends(),
+            "log_clustered_bounds": bounds.intervals(),
+            "log_surface_bounds": surface.intervals(),
+            "log_meaning_bounds": meaning.intervals(),
+            "ambiguous_probability": bounds.ambiguous.tolist(),
+            "unmapped_probability": lists.unmapped.tolist(),
+            "function_word": vocabulary.neutral[lists.tokens].tolist(),
+        }
+        return tuple(map(ScoredToken, *(columns[field.name] for field in fields(ScoredToken))))
+
+    def _value_ends(self) -> list[ValueEnds | None]:
+        """What values may end at each step."""
+        endings, lists = self.scorer.endings, self.lists
+        before = np.concatenate([[-1], lists.tokens[:-1]])
+        found: list[ValueEnds | None] = [None] * lists.size
+        for i in np.flatnonzero(endings.asked(before, lists.tokens)).tolist():
+            step = self.steps[i].listed
+            request = endings.request(int(before[i]) if i else None, step.token)
+            probabilities = np.array(step.probabilities)
+            unseen = 0.0 if step.complete else max(0.0, 1.0 - float(probabilities.sum()))
+            found[i] = endings.from_list(request, np.array(step.ids, dtype=np.int64), probabilities, unseen)
+        return found
+
+    def _alternatives(self) -> list[tuple[Alternative, ...]]:
+        """The most probable other tokens of each step."""
+        lists = self.lists
+        steps, ids, probabilities = lists.listed.steps, lists.listed.ids, lists.probabilities
+        likely = np.flatnonzero((probabilities >= LEAST_LISTED) & (ids != lists.tokens[steps]))
+        likely = likely[np.lexsort((ids[likely], -probabilities[likely], steps[likely]))]
+        places = np.arange(len(likely)) - np.searchsorted(steps[likely], steps[likely])  # among those of its step
+        likely = likely[places < LISTED]
+        found = self.scorer.alternatives(
+            lists.tokens[steps[likely]],
+            list(zip(ids[likely].tolist(), probabilities[likely].tolist(), strict=True)),
+            lists.begins[likely],
+            opening=lists.opening[steps[likely]],
+            neutrality=self.neutrality,
+        )
+        ends = np.searchsorted(steps[likely], np.arange(lists.size + 1)).tolist()
+        return [found[first:last] for first, last in itertools.pairwise(ends)]
