@@ -552,9 +552,10 @@ def test_flags_about_borrowed_mass_are_those_of_the_records(name: str, seed: int
     kind = small_kind(name)
     random = np.random.default_rng(seed)
     size = kind.clusters.vocabulary.size
-    ids = random.integers(0, size, random.integers(1, 4))
-    logits = random.normal(size=(len(ids), size)) * 6
-    logits[np.arange(len(ids)), ids] += random.choice([0, 10], len(ids))
+    ids = random.integers(0, size, random.integers(1, 6))
+    logits = random.normal(size=(len(ids), size)) * 2
+    for row, token in zip(logits, ids, strict=True):
+        row[random.choice(kind.clusters.cluster_ids(int(token)))] += 8  # itself or a possible rival
     rows = log_probs(logits.astype(np.float32))
     steps = by_name(kind, rows, ids.tolist(), 5)
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from types import NoneType
 from typing import Any
 
@@ -130,10 +129,10 @@ def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | No
         texts = [token["token"] for token in tokens]
         log_probs = tuple([token["logprob"] for token in tokens])
         spelled = [token["bytes"] for token in tokens]
-        ids = repeat(None) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
+        ids = [None] * len(tokens) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
     except KeyError:
         return None
-    if isinstance(ids, list) and (set(map(type, ids)) != {int} or min(ids) < 0):
+    if len(item) > 4 and (set(map(type, ids)) != {int} or min(ids) < 0):
         return None
     if set(map(type, texts)) != {str} or set(map(type, log_probs)) != {float}:
         return None
@@ -147,7 +146,7 @@ def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | No
             spelled = [None if one is None else bytes(one) for one in spelled]
         except (TypeError, ValueError):
             return None
-    return TopStep.of_columns(tuple([_NAMES[name] for name in zip(texts, ids, spelled)]), log_probs)
+    return TopStep.of_columns(tuple([_NAMES[name] for name in zip(texts, ids, spelled, strict=True)]), log_probs)
 
 
 def _entry(value: Any, where: str) -> TopToken:
