@@ -150,6 +150,10 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
         for k, place in zip(running, places, strict=True):
             logits[place] = answers[k][0][done[k], : kind.twin.size]
         read = normalized_rows(logits, kind.twin.size)
+        if random.random() < 0.5:  # as those do who keep rows until their tokens are known
+            memory = rows.kept_rows(logits, len(logits), kind.twin.size)
+            read = normalized_rows(logits, kind.twin.size, into=memory, common=batch.scorer.tables.neutral_ids)
+            logits[:] = 0
         batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
         for k in running:
             done[k] += 1

@@ -203,6 +203,8 @@ def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
     stc = scorer(padding=0)
     recorder = st.ClusterRecorder(stc.clusters)
     recorded(stc, recorder, max_new_tokens=100)
+    assert len(recorder._waiting) * len(PROMPTS) < 16  # whole rows, whose tokens are known
+    recorder.running()
     size = stc.clusters.vocabulary.size
     kept = sum(
         len(step.log_probs) + (0 if step.row is None else len(step.row))

@@ -176,7 +176,16 @@ def _find_likely(row, size, least, peaks, ids, values):
 
 
 @compiled
-def normalize(rows, row_ids, size, log_least, kept, normalizers, has_minus_infinity, likely_ids, likely):
+def _gather(row, ids, values):
+    """The numbers of a row at some columns."""
+    for j in range(len(ids)):
+        values[j] = _number(row, ids[j])
+
+
+@compiled
+def normalize(
+    rows, row_ids, size, log_least, kept, common_ids, common, normalizers, has_minus_infinity, likely_ids, likely
+):
     """Normalisers and most probable tokens of some rows.
 
     Parameters
@@ -191,6 +200,8 @@ def normalize(rows, row_ids, size, log_least, kept, normalizers, has_minus_infin
         Log-probability from which on a token is listed.
     kept
         [n, size], of the type of the rows: takes a copy of them. If it has no rows, nothing is copied.
+    common_ids, common
+        [k] columns, and float32 [n, k] which takes what they hold.
     normalizers
         float64 [n]; NaN for a row with NaN or +inf, or without a finite value.
     has_minus_infinity
@@ -212,6 +223,7 @@ def normalize(rows, row_ids, size, log_least, kept, normalizers, has_minus_infin
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
         has_minus_infinity[k] = state[2] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])
+        _gather(row, common_ids, common[k])
 
 
 # --- masses ------------------------------------------------------------------------------
@@ -287,15 +299,16 @@ def _sums_of_exp(values, highest, weights):
 
 
 @compiled
-def _add_neutrals(tables, weights, row, normalizer, values, sums):
-    """Add up the tokens that the paper calls neutral, and those of them that are neutral under the rules."""
+def _add_neutrals(weights, values, normalizer, sums):
+    """Add up the tokens that the paper calls neutral, and those of them that are neutral under the rules.
+
+    `values` are their logits.
+    """
     highest, highest_weighted = np.float32(-np.inf), np.float32(-np.inf)
     for j in range(len(values)):
-        value = np.float32(_number(row, tables.neutral_ids[j]))
-        values[j] = value
-        highest = max(highest, value)
+        highest = max(highest, values[j])
         if weights[j] > 0:
-            highest_weighted = max(highest_weighted, value)
+            highest_weighted = max(highest_weighted, values[j])
     if highest == -np.inf:
         return
     total, weighted = _sums_of_exp(values, highest, weights)
@@ -330,15 +343,16 @@ def _log_candidates(tables, token, row, normalizer, log_probs):
 
 
 @compiled
-def sum_steps(tables, rows, row_ids, normalizers, taken, tokens, before, opening):
+def sum_steps(tables, rows, row_ids, common, normalizers, taken, tokens, before, opening):
     """The masses of n steps.
 
     Parameters
     ----------
     tables
         `semtoken.scoring.step_tables.StepTables`.
-    rows, row_ids, normalizers
-        [columns] each of many rows, which of them were normalised, and their log normalisers.
+    rows, row_ids, common, normalizers
+        [columns] each of many rows, which of them were normalised, their logits of `tables.neutral_ids` if these were
+        taken at once (else none), and their log normalisers.
     taken
         [n] which of those.
     tokens, before, opening
@@ -352,7 +366,7 @@ def sum_steps(tables, rows, row_ids, normalizers, taken, tokens, before, opening
     n = len(tokens)
     asked, neutral, counts = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
     logs, ends = np.empty((n, 8)), np.empty((n, 5))
-    sums, values = np.empty((8, 2)), np.empty(len(tables.neutral_ids), dtype=np.float32)
+    sums, neutral_logits = np.empty((8, 2)), np.empty(len(tables.neutral_ids), dtype=np.float32)
     for k in range(n):
         token, row, normalizer = tokens[k], rows[row_ids[taken[k]]], normalizers[taken[k]]
         place = 0 if opening[k] else 1
@@ -361,7 +375,11 @@ def sum_steps(tables, rows, row_ids, normalizers, taken, tokens, before, opening
         sums[:, 0], sums[:, 1] = -np.inf, 0.0
         _add_cluster(tables, token, tables.neutral[place], row, normalizer, sums)
         _add_spelling(tables, token, tables.neutral[place], row, normalizer, sums)
-        _add_neutrals(tables, tables.neutral_weights[place], row, normalizer, values, sums)
+        if common.shape[1]:
+            neutral_logits = common[taken[k]]
+        else:
+            _gather(row, tables.neutral_ids, neutral_logits)
+        _add_neutrals(tables.neutral_weights[place], neutral_logits, normalizer, sums)
         _add_ends(tables, asked[k], row, normalizer, ends[k])
         for group in range(len(sums)):
             logs[k, group] = sums[group, 0] + np.log(sums[group, 1]) if sums[group, 1] > 0 else -np.inf

@@ -220,7 +220,15 @@ def reduce_rows(
         from semtoken.scoring import kernel
 
         asked, neutral, logs, ends, counts, candidates = kernel.sum_steps(
-            scorer.tables, rows.readable, rows.row_ids, rows.log_normalizers, taken, tokens, before, opening
+            scorer.tables,
+            rows.readable,
+            rows.row_ids,
+            rows.common,
+            rows.log_normalizers,
+            taken,
+            tokens,
+            before,
+            opening,
         )
     return ReducedSteps(
         tokens=tokens,

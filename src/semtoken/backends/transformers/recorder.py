@@ -33,6 +33,10 @@ require("transformers", extra="transformers")
 import torch  # noqa: E402
 from transformers import LogitsProcessor  # noqa: E402
 
+ROWS_TOGETHER = 8
+"""Rows of steps whose tokens are known that wait for each other, if the steps are so small. Between two steps the
+model empties the processor's caches: what one step needs of memory and code, the next ones find at hand."""
+
 
 class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     """A logits processor that scores the answers of your own `model.generate` call and changes nothing.
@@ -86,8 +90,12 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._history: torch.Tensor | None = None
         self._rows: NormalizedRows | torch.Tensor | None = None
         """Logits whose tokens are not known yet: those of the answers that go on, or of all."""
+        self._waiting: list[tuple[NormalizedRows | torch.Tensor, list[int], list[int]]] = []
+        """Steps to take in: their logits, the answers that went on, and the tokens of all."""
+        self._together = 1
+        """Steps that are taken in at once."""
         self._memory: npt.NDArray[Any] | None = None
-        """Holds such rows, and then the next ones."""
+        """Copies of the rows of so many steps, the newest one included."""
         self._watched: torch.Tensor | None = None
         self._prompt_length = 0
         self._masked = False
@@ -109,22 +117,30 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
                 self._begin(input_ids)
             else:
                 self._follow(input_ids)
-            self._keep_row(scores)
+            self._keep_row(scores if self._watched is None else self._watched)
+            if self._watched is None:
+                self._look_for_masks(scores)
         return scores
 
-    def _keep_row(self, scores: torch.Tensor) -> None:
+    def _keep_row(self, logits: torch.Tensor) -> None:
         """Keep the logits of a step until its token is known: a copy, as others may change them."""
-        if self._watched is not None:
-            self._rows = self._watched
-            return
-        rows, size = as_rows(scores), self._scorer.vocabulary.size
-        self._memory = kept_rows(rows, len(rows), size, self._memory)
+        assert self._history is not None
+        rows, size = as_rows(logits), self._scorer.vocabulary.size
+        if rows.shape[1] < size:
+            raise self._mismatch(rows.shape[1])
+        self._memory = kept_rows(rows, len(rows) * self._together, size, self._memory)
         if self._memory is None:
-            self._rows = scores.detach().clone()
+            self._rows = logits.detach().clone()
         else:
-            self._rows = normalized_rows(rows, size, self._active(), into=self._memory)
+            first = self._history.shape[1] % self._together * len(rows)
+            into, common = self._memory[first : first + len(rows)], self._scorer.tables.neutral_ids
+            self._rows = normalized_rows(rows, size, self._active(), into=into, common=common)
+
+    def _look_for_masks(self, scores: torch.Tensor) -> None:
+        """Note whether transformers has taken tokens out."""
         if not self._masked:
-            known = None if isinstance(self._rows, torch.Tensor) else self._rows.has_minus_infinity
+            known = self._rows.has_minus_infinity if isinstance(self._rows, NormalizedRows) else None
+            size = self._scorer.vocabulary.size
             self._masked = bool(torch.isneginf(scores[:, :size]).any() if known is None else known.any())
 
     def _active(self) -> list[int]:
@@ -135,13 +151,20 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._finished = [False] * len(input_ids)
         self._prompt_length = input_ids.shape[1]
         self._history = input_ids
+        self._together = max(1, ROWS_TOGETHER // len(input_ids))
 
     def _follow(self, input_ids: torch.Tensor) -> None:
-        """Take in the token of the step whose logits are kept, if any are."""
+        """Note the token of the step whose logits are kept, if any are."""
         self._check_history(input_ids)
-        if self._rows is not None:
-            self._take_in(input_ids[:, -1])
-            self._history, self._rows = input_ids, None
+        if self._rows is None:
+            return
+        active, tokens = self._active(), input_ids[:, -1].tolist()
+        self._waiting.append((self._rows, active, tokens))
+        self._history, self._rows = input_ids, None
+        for i in active:
+            self._finished[i] = tokens[i] in self._stop_ids
+        if len(self._waiting) >= self._together:
+            self._take_in()
 
     def _check_history(self, input_ids: torch.Tensor) -> None:
         before = self._history
@@ -155,18 +178,15 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         if not torch.equal(input_ids[:, :recorded], before):
             raise BackendError(f"The sequences changed places between two steps: beam search? {NOT_BEAMS}")
 
-    def _take_in(self, tokens: torch.Tensor) -> None:
-        """Reduce the rows that are kept, now that the token of each is known."""
-        assert self._rows is not None
-        rows, chosen, active = self._rows, tokens.tolist(), self._active()
+    def _take_in(self) -> None:
+        """Reduce the rows of the steps whose tokens are known."""
         size = self._scorer.vocabulary.size
-        if isinstance(rows, torch.Tensor):
-            if rows.shape[1] < size:
-                raise self._mismatch(rows.shape[1])
-            rows = normalized_rows(as_rows(rows), size, active)
-        self._scores.add(active, rows, [chosen[i] for i in active])
-        for i in active:
-            self._finished[i] = chosen[i] in self._stop_ids
+        while self._waiting:
+            rows, active, tokens = self._waiting[0]
+            if isinstance(rows, torch.Tensor):
+                rows = normalized_rows(as_rows(rows), size, active)
+            self._scores.add(active, rows, [tokens[i] for i in active])
+            del self._waiting[0]
 
     def _mismatch(self, columns: int) -> VocabularyMismatch:
         return VocabularyMismatch(
@@ -204,7 +224,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         """
         with self._lock:
             if sequences is not None:
-                self._take_in_last(getattr(sequences, "sequences", sequences))
+                self._follow_last(getattr(sequences, "sequences", sequences))
+            self._take_in()
             return [self._running(i) for i in range(len(self._finished))]
 
     def _running(self, i: int) -> Running:
@@ -216,8 +237,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             self._final[i] = Running(score, (score, score), length, length, (log_score, log_score))
         return self._final[i]
 
-    def _take_in_last(self, ids: torch.Tensor) -> None:
-        """Take in the last token of the sequences, unless that was done."""
+    def _follow_last(self, ids: torch.Tensor) -> None:
+        """Note the last token of the sequences, unless that was done."""
         if self._history is None or len(ids) != len(self._finished):
             raise BackendError(
                 f"{len(self._finished)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
@@ -247,7 +268,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         """
         ids = getattr(sequences, "sequences", sequences)
         with self._lock:
-            self._take_in_last(ids)
+            self._follow_last(ids)
+            self._take_in()
             distribution: Distribution = "processed" if self._masked else "raw"
             if lengths is None:
                 lengths = [self._length(generated) for generated in ids[:, self._prompt_length :].tolist()]

@@ -146,7 +146,7 @@ class Watch:
         self._memory = kept_rows(rows, len(row_ids), size, self._memory)
         if self._memory is None:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
-        return normalized_rows(rows, size, row_ids, into=self._memory)
+        return normalized_rows(rows, size, row_ids, into=self._memory, common=self.scorer.tables.neutral_ids)
 
     def _own(self, watched: Watched) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""
