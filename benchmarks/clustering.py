@@ -4,6 +4,7 @@
     python benchmarks/clustering.py compare --table minilm --sizes 30522
     python benchmarks/clustering.py large --rows 152064 --columns 1024
     python benchmarks/clustering.py large --rows 152064 --columns 10240 --stop-after 60
+    python benchmarks/clustering.py large --columns 128 --linkage average         # or --algorithm kmeans
     python benchmarks/clustering.py exact --model FOLDER --rows 30000      # beside fastcluster on float64 distances
 
 Every method runs in a process of its own, so that the peak of its resident memory is its own, on the same
@@ -125,7 +126,14 @@ def real(name: str) -> np.ndarray:
 
 
 def load(name: str, n: int | None, d: int) -> np.ndarray:
-    """Rows of a real table (all, or n drawn with a fixed seed), or a synthetic one."""
+    """Rows of a real table (all, or n drawn with a fixed seed), or a synthetic one.
+
+    "uneven" is made for merges that float32 cannot order: columns of unequal scales and a common offset.
+    """
+    if name == "uneven":
+        rng = np.random.default_rng(16)
+        plain = rng.normal(size=(n or 1400, 96)) + 1.5 * rng.normal(size=96)
+        return (plain * np.linspace(1, 0.02, 96)).astype(np.float32)
     if name in VARIANTS:
         return synthetic(n or 30_000, d, name)
     table = real(name)
@@ -425,10 +433,13 @@ def large(
     columns: int = 1024,
     clusters: int = 16_000,
     variant: str = "medium",
+    algorithm: Annotated[str, typer.Option(help="agglomerative or kmeans")] = "agglomerative",
+    linkage: Annotated[str, typer.Option(help="complete, average or single")] = "complete",
     stop_after: Annotated[float, typer.Option(help="End after so many seconds of the first pass.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the JSON report.")] = RESULTS,
 ) -> None:
     """Cluster one table of bfloat16 halves and report time, memory and passes."""
+    method = linkage if algorithm == "agglomerative" else algorithm
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{i}.npy" for i in range(2)]
         make = subprocess.run(
@@ -440,7 +451,8 @@ def large(
         table = TableParts(tuple(np.load(file) for file in files))
     facts: dict[str, Any] = {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "machine": machine(), "load": os.getloadavg()[0],
-        "rows": rows, "columns": columns, "clusters": clusters, "variant": variant, "before_gb": peak_gb(),
+        "rows": rows, "columns": columns, "clusters": clusters, "variant": variant, "method": method,
+        "before_gb": peak_gb(),
     }  # fmt: skip
     state: dict[str, Any] = {"phase": "", "fraction": 0.0, "seconds": 0.0, "cpu_seconds": 0.0}
     began = {"wall": 0.0, "cpu": 0.0}
@@ -457,14 +469,17 @@ def large(
 
     wall, cpu = time.perf_counter(), time.process_time()
     try:
-        report = cluster_table(table, clusters, progress=progress).report.to_dict()
-        facts |= {"report": report, "gemm_of_peak": _of_peak(report, columns)}
+        options: Any = {"algorithm": algorithm, "linkage": linkage, "progress": progress}
+        report = cluster_table(table, clusters, **options).report.to_dict()
+        facts |= {"report": report} | ({"gemm_of_peak": _of_peak(report, columns)} if report["gemm_seconds"] else {})
     except KeyboardInterrupt:
         facts |= {"stopped": dict(state), "pass_cpu_s_extrapolated": state["cpu_seconds"] / state["fraction"]}
     facts |= {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu, "peak_gb": peak_gb()}
     out.mkdir(parents=True, exist_ok=True)
-    name = f"large_{rows}x{columns}_{variant}{'_stopped' if 'stopped' in facts else ''}.json"
-    (out / name).write_text(json.dumps(facts, indent=1) + "\n")
+    name = "_".join(
+        [f"large_{rows}x{columns}", variant, *[method] * (method != "complete"), *["stopped"] * ("stopped" in facts)]
+    )
+    (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
     console.print_json(json.dumps(facts))
 
 
@@ -507,6 +522,27 @@ def exact_condensed(table: np.ndarray) -> np.ndarray:
     return out
 
 
+def exact_tree(table: np.ndarray, keep: Path | None) -> np.ndarray:
+    """SciPy's merge table of complete linkage on float64 distances, by fastcluster; read from `keep` if it is there.
+
+    The distances take 4 n^2 bytes, and no more is needed: `fastcluster.linkage` would copy them even if it need not
+    preserve them, so the function beneath it is called, which works in place.
+    """
+    if keep and keep.exists():
+        return np.load(keep)
+    from fastcluster import linkage_wrap, mthidx
+
+    start = time.process_time()
+    distances = exact_condensed(table)
+    console.print(f"float64 distances: {time.process_time() - start:.1f} s of processor time")
+    tree = np.empty((len(table) - 1, 4))
+    linkage_wrap(len(table), distances, tree, mthidx["complete"])
+    console.print(f"with fastcluster: {time.process_time() - start:.1f} s, peak {peak_gb():.1f} GB")
+    if keep:
+        np.save(keep, tree)
+    return tree
+
+
 def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
     """A clustering, its processor seconds, and those of them that went into decisions in float64."""
     from semtoken.clustering import cluster_table
@@ -522,10 +558,13 @@ def decision_cost(table: np.ndarray, k: list[int]) -> tuple[Any, float, float]:
 @app.command()
 def exact(
     model: Annotated[Path | None, typer.Option(help="Folder of a model whose token table is taken.")] = None,
-    table: Annotated[str, typer.Option(help="Or a table: almanac, minilm, strong, medium, weak, noise.")] = "medium",
+    table: Annotated[
+        str, typer.Option(help="Or a table: almanac, minilm, uneven, strong, medium, weak, noise.")
+    ] = "medium",
     rows: Annotated[int | None, typer.Option(help="Rows drawn from it with a fixed seed. [all]")] = None,
     k: Annotated[list[int] | None, typer.Option(help="Numbers of clusters. [a third of the rows, a 20th]")] = None,
     peer: Annotated[bool, typer.Option(help="Compare with fastcluster on float64 distances.")] = True,
+    keep: Annotated[Path | None, typer.Option(help="NumPy file that fastcluster's merges are kept in.")] = None,
 ) -> None:
     """What decisions in float64 cost, and whether partitions are those of float64 distances."""
     if model is None:
@@ -545,11 +584,7 @@ def exact(
     console.print(f"float64 {decisions:.2f} s, {decisions / (whole - decisions):.2%} of the rest")
     if not peer:
         return
-    import fastcluster
-
-    start = time.process_time()
-    tree = fastcluster.linkage(exact_condensed(values), "complete", preserve_input=False)
-    console.print(f"fastcluster on float64 distances: {time.process_time() - start:.1f} s, peak {peak_gb():.1f} GB")
+    tree = exact_tree(values, keep)
     for count in counts:
         same = same_partition(found.labels[count], tree_labels(tree, count))
         console.print(f"k = {count:,}: {'the same partition' if same else 'ANOTHER PARTITION'}")

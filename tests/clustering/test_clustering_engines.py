@@ -13,6 +13,7 @@ from clustering_reference import (
     reference_tree,
     tables,
 )
+from scipy.cluster.hierarchy import cut_tree
 
 from semtoken.clustering import cluster_table
 from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
@@ -55,6 +56,20 @@ def test_little_room_takes_more_passes_to_the_same_merges(kind, metric):
             assert_same_partition(cut(merges, k), reference_labels(tree, k))
         np.testing.assert_allclose(merges.height, tree[:, 2], rtol=2e-5, atol=3e-7)
     assert numbers[0] == 1 < numbers[1] <= numbers[2]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_float32_leaves_open_is_decided_as_in_float64(metric, seed):
+    """Few distances, each of them many times and never quite the same: nearly every decision is in doubt."""
+    rng = np.random.default_rng(seed)
+    table = (rng.integers(-2, 3, (90, 6)) + 1e-6 * rng.normal(size=(90, 6))).astype(np.float32)
+    tree = reference_tree(table, "complete", metric)
+    for room in (10_000, 1_500):
+        merges, passes = sparse(table, metric, 89, room)
+        assert (len(passes) > 1) == (room < 10_000)
+        for k, labels in zip(range(90, 0, -1), cut_tree(tree).T, strict=True):
+            assert_same_partition(cut(merges, k), labels)
 
 
 def test_a_pass_gives_exactly_the_merges_below_its_threshold():

@@ -467,8 +467,8 @@ def scan_rows(gap, slots, first, cluster, low, near, near_gap, near_tie, count, 
                 if not any_below(row[start:stop], np.nextafter(last, np.float32(np.inf))):
                     bound[slot] = min(bound[slot], last)
                     continue
-            for j in range(start, stop):
-                if first + j != slot and cluster[first + j] >= 0:
+            for j in range(start, stop):  # the bound is asked here, too: a call costs more than the rest
+                if row[j] <= bound[slot] and first + j != slot and cluster[first + j] >= 0:
                     tie = low[slot] ^ low[first + j]
                     insert(slot, cluster[first + j], row[j], tie, near, near_gap, near_tie, count, bound)
 

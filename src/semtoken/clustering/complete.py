@@ -104,7 +104,7 @@ def complete_merges(
     while sum(len(s.gap) for s in stages) + (late if reached >= 1 else 0) < needed:
         level = level_of(nodes, cluster)
         close = float(reached) <= CLOSE_UP_TO[tiles.rows.metric]
-        stage, limit, kept = _stage(tiles, level, worthwhile, close=close, threads=threads, monitor=monitor)
+        stage, limit, kept = _stage(tiles, level, worthwhile, reached, close=close, threads=threads, monitor=monitor)
         if limit < EVERYTHING and len(stage.gap) < SLOW * level.clusters:
             if worthwhile == room and len(stage.gap) < HOPELESS * level.clusters:
                 raise SparsePathEnds(
@@ -131,11 +131,12 @@ def level_of(nodes: NDArray[np.int64], cluster: NDArray[np.int64]) -> Level:
 
 
 def chain_merges(
-    graph: Graph, exact: ExactGaps, limit: np.float32, monitor: Monitor
+    graph: Graph, exact: ExactGaps, reached: np.float32, limit: np.float32, monitor: Monitor
 ) -> tuple[FoundMerges, NDArray[np.int32]]:
     """All merges that the graph of near pairs allows, in no order, and how many parts each result has.
 
-    Clusters are named by their lowest parts. Whatever the errors of the gaps leave open is decided by exact ones.
+    The pass before ended at `reached`, and the graph holds all pairs up to `limit`. Clusters are named by their lowest
+    parts. Whatever the errors of the gaps leave open is decided by exact ones.
     """
     m = len(graph.start) // 2
     parent, low = np.arange(2 * m, dtype=np.int32), np.arange(2 * m, dtype=np.int32)
@@ -159,11 +160,12 @@ def chain_merges(
             state[4] = exact.nearest(int(state[3]), before, graph, members, low)
         monitor.advance(min(1.0, float(state[1]) / (m + state[2])))
     done = int(state[2])
-    return FoundMerges(np.sort(pair[:done], axis=1), exact.heights(parts[:done], members)), size[m : m + done]
+    heights = exact.heights(height[:done], parts[:done], members, (reached, limit))
+    return FoundMerges(np.sort(pair[:done], axis=1), heights), size[m : m + done]
 
 
 def _stage(
-    tiles: CpuTiles, level: Level, room: int, *, close: bool, threads: int, monitor: Monitor
+    tiles: CpuTiles, level: Level, room: int, reached: np.float32, *, close: bool, threads: int, monitor: Monitor
 ) -> tuple[FoundMerges, np.float32, int]:
     """One pass and the merges it leads to, with its threshold and the number of pairs."""
     none = FoundMerges(np.empty((0, 2), np.int64), np.empty(0))
@@ -176,10 +178,10 @@ def _stage(
     with monitor.phase("graph"):
         graph = graph_of(near, level.clusters)
     with monitor.phase("merging"):
-        found, parts = chain_merges(graph, exact, near.limit, monitor)
+        found, parts = chain_merges(graph, exact, reached, near.limit, monitor)
     order = np.lexsort((found.pair[:, 0], parts, found.gap))  # a merge stands after those it is built from
-    reached = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
-    return FoundMerges(found.pair[order], found.gap[order]), reached, kept
+    safe = near.limit if near.limit == EVERYTHING else np.float32(near.limit - 3 * exact.error(near.limit))
+    return FoundMerges(found.pair[order], found.gap[order]), safe, kept
 
 
 def _named_by_row(stage: FoundMerges, level: Level) -> FoundMerges:

@@ -6,6 +6,7 @@ Which of two clusters is nearer, and which of two merges comes first, is asked h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semtoken.clustering.near import Graph, Level
-from semtoken.clustering.tiles import CLOSENESS, CpuTiles
+from semtoken.clustering.tiles import CLOSENESS, CpuTiles, Gaps
 
 Ints = NDArray[np.int64]
 
@@ -81,12 +82,24 @@ class ExactGaps:
 
     def between(self, one: Ints, other: Ints) -> float:
         """Largest gap between some rows and others."""
-        i, j = (part.ravel() for part in np.meshgrid(np.arange(len(one)), np.arange(len(other)), indexing="ij"))
-        if len(i) > FEW_PAIRS:
-            rows = self._tiles.rows
-            gap = rows.block(one, left=True) @ rows.block(other, left=False).T
-            i, j = np.nonzero(gap >= gap.max() - 2 * self.slack)
-        return float(self._exact(one[i], other[j]).max())
+        if len(one) * len(other) <= FEW_PAIRS:
+            return float(self._exact(np.repeat(one, len(other)), np.tile(other, len(one))).max())
+        return float(self._exact(*self._farthest(one, other)).max())
+
+    def _farthest(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
+        """The pairs of rows that may be the farthest, from products of pieces of both."""
+        rows, size = self._tiles.rows, self._tiles.size
+        most, found = np.float32(0), []
+        for a in range(0, len(one), size):
+            left = rows.block(one[a : a + size], left=True)
+            for b in range(0, len(other), size):
+                gap = left @ rows.block(other[b : b + size], left=False).T
+                most = max(most, gap.max())
+                i, j = np.nonzero(gap >= most - 2 * self.slack)
+                found.append((one[a + i], other[b + j], gap[i, j]))
+        first, second, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        near_most = far >= most - 2 * self.slack
+        return first[near_most], second[near_most]
 
     def _exact(self, one: Ints, other: Ints) -> NDArray[np.float64]:
         """Gaps of pairs of rows, the same to the last digit from both sides."""
@@ -103,20 +116,33 @@ class ExactGaps:
         exact = [self.between(own, self._rows(members.list_of(rival))) for rival in rivals]
         return int(min(zip(exact, rivals, strict=True), key=lambda pair: (pair[0], pair[1] != before, low[pair[1]]))[1])
 
-    def heights(self, parts: Ints, members: Members) -> NDArray[np.float64]:
-        """Gaps of merges, given the two clusters of each."""
-        lists = [(self._rows(members.list_of(a)), self._rows(members.list_of(b))) for a, b in parts.tolist()]
-        found = np.empty(len(lists))
-        small = [t for t, (one, other) in enumerate(lists) if len(one) * len(other) <= FEW_PAIRS]
+    def heights(self, gaps: Gaps, parts: Ints, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
+        """Gaps of merges, given the two clusters of each: exact ones where the order of merges may depend on them.
+
+        The gaps near the ends of the pass are among those: merges of another pass may come between them.
+        """
+        found = gaps.astype(np.float64)
+        doubtful = np.flatnonzero(self._in_doubt(found) | np.any([abs(found - e) < 8 * self.slack for e in ends], 0))
+        lists = {t: [self._rows(members.list_of(cluster)) for cluster in parts[t]] for t in doubtful.tolist()}
+        small = [t for t, (one, other) in lists.items() if len(one) * len(other) <= FEW_PAIRS]
         for first in range(0, len(small), CHUNK):
             chunk = small[first : first + CHUNK]
             one = np.concatenate([np.repeat(lists[t][0], len(lists[t][1])) for t in chunk])
             other = np.concatenate([np.tile(lists[t][1], len(lists[t][0])) for t in chunk])
             counts = [len(lists[t][0]) * len(lists[t][1]) for t in chunk]
             found[chunk] = np.maximum.reduceat(self._exact(one, other), np.cumsum([0, *counts[:-1]]))
-        for t in set(range(len(lists))) - set(small):
+        for t in lists.keys() - set(small):
             found[t] = self.between(*lists[t])
         return found
+
+    def _in_doubt(self, gaps: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which of some gaps may change places with others."""
+        order = np.argsort(gaps, kind="stable")
+        least, most = (gaps[order] + sign * self.error(gaps[order]) for sign in (-1, 1))
+        doubt = np.zeros(len(gaps), np.bool_)
+        doubt[order[1:]] = least[1:] <= np.maximum.accumulate(most)[:-1]
+        doubt[order[:-1]] |= most[:-1] >= np.minimum.accumulate(least[::-1])[::-1][1:]
+        return doubt
 
 
 def half_norms(tiles: CpuTiles, rows: Ints) -> tuple[float, float]:
