@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.backends.base import Backend, Completion, Decoding, Observer, Step
 from semtoken.backends.load import load_backend
+from semtoken.backends.prompts import end_ids
 from semtoken.backends.transformers import TransformersBackend, cache
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.decoding import LogProbabilities
@@ -203,3 +208,16 @@ class TestLoading:
             **inputs, max_new_tokens=5, do_sample=False, logits_processor=[recorder], pad_token_id=0
         )
         assert recorder.results(sequences)[0].token_ids == stc.generate(PROMPTS[0], 5)[0].token_ids
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [(None, (2,)), ({}, (2,)), ({"eos_token_id": 5}, (5,)), ({"eos_token_id": [7, 2, 5]}, (2, 5, 7))],
+)
+def test_the_tokens_that_end_an_answer(settings: dict[str, Any] | None, expected: tuple[int, ...]) -> None:
+    """Those of the generation settings, which transformers heeds, the tokenizer's first; else the tokenizer's."""
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"a": 0, "b": 1, "end": 2})), eos_token="end"
+    )
+    model = None if settings is None else SimpleNamespace(generation_config=GenerationConfig(**settings))
+    assert end_ids(model, tokenizer) == expected

@@ -167,6 +167,17 @@ def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]
     return ids
 
 
+def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    """The tokens with which a model ends an answer: those of its generation settings, or else its tokenizer's.
+
+    The tokenizer's own comes first if it is among them.
+    """
+    own, settings = getattr(tokenizer, "eos_token_id", None), getattr(model, "generation_config", None)
+    given = getattr(settings, "eos_token_id", None)
+    listed = [own] if given is None else given if isinstance(given, list | tuple) else [given]
+    return tuple(sorted({int(token) for token in listed if token is not None}, key=lambda token: (token != own, token)))
+
+
 def pad(sequences: Sequence[Sequence[int]], padding: int, *, left: bool) -> PaddedBatch:
     """Sequences side by side, filled up on the left (prompts) or on the right (responses)."""
     width = max(map(len, sequences))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.backends.prompts import end_ids
 from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
@@ -145,7 +146,7 @@ class StcCalculator(StatCalculator):  # type: ignore[misc]
             ids[mask.bool()].tolist() for ids, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)
         ]
         answers = self._stc_of(model).generate(prompts, max_new_tokens, batch_size=len(prompts), **_options(model))
-        stops = _stop_ids(model)
+        stops = set(end_ids(model.model, model.tokenizer))  # its own calculator knows that of the tokenizer only
         return {
             "input_tokens": prompts,
             "greedy_tokens": [_ids(answer) for answer in answers],
@@ -196,13 +197,6 @@ def _options(model: Any) -> dict[str, Any]:
         tokenizer = model.tokenizer
         options["suppress_tokens"] = [i for i in range(len(tokenizer)) if "\n" in tokenizer.decode([i])]
     return options
-
-
-def _stop_ids(model: Any) -> set[int]:
-    """Every id that ends an answer: lm-polygraph's own calculator knows that of the tokenizer only."""
-    given = model.model.generation_config.eos_token_id
-    listed = given if isinstance(given, list) else [given]
-    return {i for i in (*listed, model.tokenizer.eos_token_id) if i is not None}
 
 
 def _ids(answer: ScoredResponse) -> list[int]:

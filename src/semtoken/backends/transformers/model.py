@@ -18,6 +18,7 @@ from semtoken.backends.prompts import (
     as_responses,
     encode_prompt,
     encode_response,
+    end_ids,
     in_batches_by_length,
     newline_ids,
     pad,
@@ -289,10 +290,8 @@ class TransformersBackend:
     def _stop_ids(self, decoding: Decoding) -> set[int]:
         given = decoding.options.get("eos_token_id")
         if given is None:
-            given = self.model.generation_config.eos_token_id
-        if given is None:
-            given = self.tokenizer.eos_token_id
-        found = set() if given is None else {given} if isinstance(given, int) else set(given)
+            given = end_ids(self.model, self.tokenizer)
+        found = {given} if isinstance(given, int) else set(given)
         return found | self._newlines if decoding.stop_at_newline else found
 
     @cached_property

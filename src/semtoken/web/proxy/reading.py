@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from semtoken.backends.prompts import Prompt, encode_prompt, encode_response, is_ids, prompt_text
+from semtoken.backends.prompts import Prompt, encode_prompt, encode_response, end_ids, is_ids, prompt_text
 from semtoken.errors import InvalidInput
 from semtoken.payloads import Choice
 from semtoken.results import ScoredResponse
@@ -74,7 +74,7 @@ class Reader:
         room = stc.backend.max_length
         self._most = most_tokens if room is None else min(most_tokens, room)
         self._longest_text = max(self._most * max(map(len, stc.clusters.vocabulary.pieces)), ALWAYS_TOKENISED)
-        self._ends = _ends_of(stc)
+        self._ends = end_ids(stc.model, stc.tokenizer)
         self._one_at_a_time = threading.Lock()
 
     def read(self, asked: Asked, choice: Choice) -> ScoredResponse:
@@ -119,14 +119,6 @@ class Reader:
         return InvalidInput(
             f"Prompt and answer have {size}; fewer than {self._most:,} tokens are read again (--max-read-tokens)."
         )
-
-
-def _ends_of(stc: STC) -> tuple[int, ...]:
-    """The tokens with which the model ends an answer, the tokenizer's own first."""
-    config = getattr(stc.model, "generation_config", None)
-    own, more = getattr(stc.tokenizer, "eos_token_id", None), getattr(config, "eos_token_id", None)
-    listed = [own, *(more if isinstance(more, list) else [more])]
-    return tuple(dict.fromkeys(int(token) for token in listed if token is not None))
 
 
 def _check_fields(body: Mapping[str, Any]) -> None:
