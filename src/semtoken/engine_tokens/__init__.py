@@ -3,6 +3,7 @@
 records.py         TopToken, TopStep, StepList: plain records
 values.py          an untrusted value           -> what it must be, or an error that says where it is not
 spellings.py       items, lists, triples, dicts -> StepList
+in_json.py         items and lists as JSON      -> StepList, for the chunks of streams
 token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
 same_tokenizer.py  the names in some replies    -> whether two models have the same tokenizer

@@ -11,7 +11,7 @@ Name = tuple[Any, ...]
 
 NAMES_KEPT = 2**17
 LONGEST_KEPT = 100
-"""Characters or bytes of the longest name that is kept; what upstreams send must not fill the memory."""
+"""Characters or bytes of the longest part of a name that is kept; what upstreams send must not fill the memory."""
 
 
 class KeptByName(dict[Name, T]):
@@ -29,7 +29,7 @@ class KeptByName(dict[Name, T]):
 
     def __missing__(self, name: Name) -> T:
         found = self._function(*name)
-        if not any(isinstance(part, str | bytes) and len(part) > LONGEST_KEPT for part in name):
+        if not any(isinstance(part, str | bytes | tuple) and len(part) > LONGEST_KEPT for part in name):
             if len(self) >= NAMES_KEPT:
                 self.clear()  # simpler than to forget the oldest, and as good: the usual names are back at once
             self[name] = found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 NOT_GIVEN = -9999.0
@@ -91,8 +90,7 @@ class TopStep:
         return f"TopStep(chosen={self.chosen}, top={self.top})"
 
 
-@dataclass(frozen=True)
-class StepList:
+class StepList(NamedTuple):
     """The steps of one list of log-probabilities, and what is wrong with them."""
 
     steps: tuple[TopStep, ...] = ()

@@ -50,7 +50,7 @@ def named(log_prob: float, text: str | None, token_id: int | None = None, spelle
     return TopToken(log_prob, *_NAMES[text, token_id, spelled])
 
 
-def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
+def names_of(text: str | None, token_id: int | None, spelled: bytes | None) -> Name:
     """Id, text and bytes of a token by what its engine calls it."""
     if not text and not spelled and (text is not None or token_id is None):
         return token_id, REPLACEMENT if token_id is None else None, None
@@ -63,7 +63,7 @@ def _names(text: str | None, token_id: int | None, spelled: bytes | None) -> Nam
     return token_id, text, spelled
 
 
-_NAMES = KeptByName(_names)
+_NAMES = KeptByName(names_of)
 
 
 def _is_no_spelling(text: str) -> bool:
@@ -129,7 +129,7 @@ def _usual_item(item: Mapping[str, Any], entries: Sequence[Any]) -> TopStep | No
         texts = [token["token"] for token in tokens]
         log_probs = tuple([token["logprob"] for token in tokens])
         spelled = [token["bytes"] for token in tokens]
-        ids = [None] * len(tokens) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
+        ids: list[Any] = [None] * len(tokens) if len(item) == 4 else [token["id"] for token in tokens]  # llama.cpp's
     except KeyError:
         return None
     if len(item) > 4 and (set(map(type, ids)) != {int} or min(ids) < 0):

@@ -2,6 +2,7 @@
 
 formats/       one class a shape, and the registry that knows which one a reply has
 reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
+going_on.py    chunks that only go on with an answer, in a fraction of the time
 segments.py    the steps of a choice -> reasoning, answer, tool calls; align.py finds a text among tokens
 score.py       `score_payload`
 

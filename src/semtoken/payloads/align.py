@@ -63,6 +63,9 @@ def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) ->
     target = text.strip()
     if not target:
         return None
+    whole = _whole(pieces, target)
+    if whole is not None:
+        return whole
     for matcher in (Matcher(target, cut=False), Matcher(target, cut=True)):
         starts = matcher.starts(pieces)
         opening = _past_blanks(pieces, 0)
@@ -76,6 +79,15 @@ def find_text(pieces: Sequence[SpelledText], text: str, *, last: bool = True) ->
                 start = fitting[-1 if last else 0]
                 end = matcher.end(pieces, start)
                 return _from_first_byte(pieces, start), _past_blanks(pieces, end)
+    return None
+
+
+def _whole(pieces: Sequence[SpelledText], target: str) -> tuple[int, int] | None:
+    """Start and end if all pieces spell the text and nothing else, a terminator aside: what `Matcher` finds then."""
+    texts = [piece.text or REPLACEMENT for piece in pieces]
+    for end in (len(texts), len(texts) - 1):
+        if "".join(texts[:end]).strip() == target and REPLACEMENT not in target:
+            return _from_first_byte(pieces, _past_blanks(pieces, 0)), end
     return None
 
 

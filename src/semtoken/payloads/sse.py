@@ -8,19 +8,19 @@ that is skipped might have been a token.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from semtoken.errors import InvalidInput
 
 LONGEST_EVENT = 64 * 2**20  # bytes; one step of a whole vocabulary takes some 16 million
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+USUAL = b"data: "
 FIELDS = (b"data", b"event", b"id", b"retry")
 _LINE_END = re.compile(rb"[\r\n]")
 SHOWN = 40  # bytes of a line in a message
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """A data line: where it begins, where its value begins and ends, and where the next line begins."""
 
     begin: int
@@ -29,8 +29,7 @@ class _Line:
     next: int
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One event. The bytes of all events of a stream, one after the other, are the stream."""
 
     raw: bytes
@@ -119,6 +118,12 @@ class EventReader:
         events: list[Event] = []
         done = 0
         while True:
+            usual = self._usual_event(done)
+            if usual is not None:
+                events.append(usual)
+                done += len(usual.raw)
+                self._begin = self._searched = done
+                continue
             if self._after_return and self._begin < len(self._pending):
                 self._after_return = False
                 if self._pending[self._begin] == 0x0A:
@@ -150,6 +155,18 @@ class EventReader:
         if len(self._pending) > self._longest:
             raise InvalidInput(f"The stream holds an event of more than {self._longest // 2**20} million characters.")
         return events
+
+    def _usual_event(self, begin: int) -> Event | None:
+        """The event that begins there, if it is there in full and has one line of data and nothing else, as most."""
+        if self._begin != begin or self._lines or self._after_return or not self._pending.startswith(USUAL, begin):
+            return None
+        end = self._pending.find(b"\n\n", max(self._searched - 1, begin))
+        if end < 0 or self._pending.find(b"\n", begin, end) >= 0 or self._pending.find(b"\r", begin, end) >= 0:
+            return None
+        if self._kind != "message" or self._fault is not None:
+            return None
+        size = end - begin
+        return Event(bytes(self._pending[begin : end + 2]), (_Line(0, len(USUAL), size, size + 1),))
 
     def finish(self) -> list[Event]:
         """The event that no blank line ended, if it says anything."""

@@ -12,7 +12,9 @@ from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats.base import Delta, Reply, Shape
+from semtoken.payloads.formats.openai_choices import Choices
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
+from semtoken.payloads.going_on import Continuation, GoingOn
 from semtoken.payloads.inline import parsed, plain
 from semtoken.payloads.records import Choice, Payload, StreamEvent
 from semtoken.payloads.segments import FORBIDDEN, assemble
@@ -43,6 +45,7 @@ class PayloadStream:
         self._failed: SemtokenError | None = None
         self._done = False
         """The server said that there is nothing more."""
+        self._going_on = GoingOn()
 
     def feed(self, chunk: Any) -> list[StreamEvent]:
         """Take in a part of the stream.
@@ -71,7 +74,7 @@ class PayloadStream:
             values = plain(chunk)
             if isinstance(values, str | bytes | bytearray | memoryview):
                 part = values if isinstance(values, str) else bytes(values)
-                return [event for sent in self._events.feed(part) for event in self._feed_event(sent)]
+                return [event for sent in self._events.feed(part) for event in self._events_of(sent)]
             if not isinstance(values, Mapping):
                 raise InvalidInput(
                     f"A chunk must be text, a dict or a client's object. Got {type(chunk).__name__} instead."
@@ -94,7 +97,7 @@ class PayloadStream:
             The last part of the stream reports an error.
         """
         for sent in self._events.finish():
-            self._feed_event(sent)
+            self._events_of(sent)
         if self._failed is not None:
             raise self._failed
         if self._shape is None or not self._shape.sums:
@@ -122,10 +125,13 @@ class PayloadStream:
             return choice
         return replace(choice, flags=(*choice.flags, CUT), complete=False)
 
-    def _feed_event(self, sent: Event) -> list[StreamEvent]:
+    def _events_of(self, sent: Event) -> list[StreamEvent]:
         data = sent.data
         if not data:
             return []
+        found = self.continuation(data)
+        if found is not None:
+            return self.go_on(found)
         if data.strip() == DONE:
             self._done = True
             return []
@@ -134,7 +140,9 @@ class PayloadStream:
             raise InvalidInput(f"A chunk of the stream is {type(values).__name__}, not an object.")
         if sent.kind == "error":
             raise BackendError(f"The server broke the stream off with an error: {error_text(values)}")
-        return self._feed_chunk(values)
+        events = self._feed_chunk(values)
+        self.learn(data, values)
+        return events
 
     def _feed_chunk(self, chunk: Reply) -> list[StreamEvent]:
         _raise_error(chunk)
@@ -143,13 +151,38 @@ class PayloadStream:
             if shape is None:
                 return []
             self._shape = shape()
-        events: list[StreamEvent] = []
-        for delta in self._shape.chunk(chunk):
-            self._shape.add(delta)
-            if delta.choice not in self._keepers:
-                self._keepers[delta.choice] = SegmentKeeper(divided=self._shape.divided)
-            events += self._keepers[delta.choice].add(delta)
-        return events
+        return [event for delta in self._shape.chunk(chunk) for event in self._take_in(self._shape, delta)]
+
+    def _take_in(self, shape: Shape, delta: Delta) -> list[StreamEvent]:
+        shape.add(delta)
+        if delta.choice not in self._keepers:
+            self._keepers[delta.choice] = SegmentKeeper(divided=shape.divided)
+        return self._keepers[delta.choice].add(delta)
+
+    # --- chunks that only go on with an answer
+
+    def learn(self, data: str, chunk: Reply) -> None:
+        """Remember what a chunk that was fed looks like, so that those like it are recognised in their JSON."""
+        if isinstance(self._shape, Choices):
+            self._going_on.learn(data, chunk)
+
+    def continuation(self, data: str) -> Continuation | None:
+        """What the JSON of a chunk adds if it only goes on with an answer, as one that was learned."""
+        return self._going_on.read(data)
+
+    def go_on(self, found: Continuation) -> list[StreamEvent]:
+        """Take in such a chunk, as `feed` would do it.
+
+        Raises
+        ------
+        InvalidInput, BackendError
+            As `feed`.
+        """
+        if self._failed is not None:
+            raise self._failed
+        assert self._shape is not None
+        delta = Delta(found.choice, {"answer": found.text}, found.steps, ids=found.ids)
+        return self._take_in(self._shape, delta)
 
 
 def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
@@ -31,17 +32,19 @@ class ProbeQuestion:
     """Further fields."""
 
 
-@dataclass(frozen=True)
-class Delta:
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+class Delta(NamedTuple):
     """What a whole reply says of one choice, or what a chunk of a stream adds to it."""
 
     choice: int
-    texts: Mapping[SegmentKind, str] = field(default_factory=dict)
-    steps: StepList = field(default_factory=StepList)
+    texts: Mapping[SegmentKind, str] = NOTHING
+    steps: StepList = StepList()
     """Of whatever was written; not yet given to a segment."""
-    apart: Mapping[SegmentKind, StepList] = field(default_factory=dict)
+    apart: Mapping[SegmentKind, StepList] = NOTHING
     """Steps that the engine lists under a segment of their own."""
-    calls: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    calls: Mapping[int, tuple[str, str]] = NOTHING
     """Name and arguments (or a piece of them) of each tool call, by its index; -1 is `function_call`."""
     ids: tuple[int, ...] | None = None
     """Ids of the tokens, which some engines list beside the steps."""
@@ -52,6 +55,8 @@ class Delta:
     @property
     def written(self) -> Mapping[SegmentKind, str]:
         """The texts, tool calls included."""
+        if not self.calls:
+            return self.texts
         said = "".join(name + arguments for name, arguments in self.calls.values())
         return {**self.texts, "tool_call": said} if said else self.texts
 

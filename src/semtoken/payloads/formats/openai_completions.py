@@ -90,7 +90,7 @@ class OpenAICompletions(Choices):
 def _without_echo(steps: StepList, text: str, written: int | None) -> tuple[StepList, str]:
     """The answer alone, of a reply that repeats the prompt (`echo`): its first token has no log-probability."""
     if written is None:
-        return replace(steps, missing=(), fault=ECHO), text
+        return steps._replace(missing=(), fault=ECHO), text
     prompt = len(steps.steps) - written
     if prompt <= 0:
         return steps, text

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from semtoken.payloads.going_on import Continuation
 from semtoken.web.proxy.splice import (
     Edit,
     Located,
@@ -41,19 +40,6 @@ class Hidden:
     """Token ids are hidden."""
 
 
-class _RawChoice(msgspec.Struct):
-    """A choice of a chunk, of which one member is left as it is written."""
-
-    logprobs: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _RawChunk(msgspec.Struct):
-    choices: tuple[_RawChoice]
-
-
-_CHUNK = msgspec.json.Decoder(_RawChunk)
-
-
 @dataclass(frozen=True)
 class Json:
     """A reply or chunk with choices, and its text."""
@@ -69,9 +55,6 @@ class Json:
 
     def edited(self, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None = None) -> str:
         """Its text without what is hidden, with a block in each choice that has one, and another text if withheld."""
-        quick = None if blocks or withheld is not None else self._usual(hidden)
-        if quick is not None:
-            return quick
         choices = members(self.text, self.root)["choices"]
         edits = [
             edit
@@ -82,26 +65,16 @@ class Json:
             edits += _hidden_ids(members(self.text, self.root), hidden)
         return apply(self.text, edits)
 
-    def _usual(self, hidden: Hidden | None) -> str | None:
-        """The text of a chunk that gains nothing and loses at most all log-probabilities; None if it is no such one.
 
-        Nearly all chunks of a stream are like that, and what is to go can be found in them without reading the rest:
-        a value that is written once stands where it is written.
-        """
-        choices = self.value["choices"]
-        if any(not isinstance(choice, dict) or "semtoken" in choice for choice in choices):
-            return None
-        if hidden is None:
-            return self.text
-        if hidden.ids or hidden.kept is not None or len(choices) != 1:
-            return None
-        if not isinstance(choices[0].get("logprobs"), dict):
-            return self.text
-        try:
-            listed = str(_CHUNK.decode(self.text).choices[0].logprobs, "utf-8")
-        except (msgspec.DecodeError, UnicodeError):
-            return None
-        return self.text.replace(listed, "null") if self.text.count(listed) == 1 else None
+def without_log_probabilities(chunk: Continuation, hidden: Hidden | None) -> str | None:
+    """The JSON of a chunk that only goes on, without what is hidden; "" if nothing is, None if it has to be read."""
+    if hidden is None:
+        return ""
+    if hidden.ids:
+        return None
+    if hidden.kept is None:
+        return f"{chunk.before}null{chunk.after}"
+    return "" if all(len(step.names) <= hidden.kept + 1 for step in chunk.steps.steps) else None
 
 
 def read_json(text: str) -> Json:

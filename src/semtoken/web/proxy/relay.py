@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import sys
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 
 from semtoken.errors import InvalidInput
+from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Hidden, Json, Withheld, edited, read_json
+from semtoken.web.proxy.editing import Hidden, Json, Withheld, edited, read_json, without_log_probabilities
 from semtoken.web.proxy.scoring import Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
@@ -24,6 +26,7 @@ LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
 PIECE = 2**16
 CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
+SHORT = 100  # characters that it has at most, with blanks
 LAST_EVENT = re.compile(rb'"finish_reason"\s*:\s*"')
 TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored-mb)."
 BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
@@ -76,15 +79,19 @@ class Scoring:
         """A chunk of a stream, scored."""
         try:
             data = sent.data
-            if not data or data.strip() == DONE:
+            if not data or (len(data) < SHORT and data.strip() == DONE):
                 return Piece(sent, done=bool(data))
             if sent.kind == "error":
                 raise ValueError("the server reports an error")
-            found = read_json(data)
+            found = self.scorer.continuation(data)
+            if found is not None:
+                return Piece(sent, found, self.scorer.go_on(found), self.hidden, found.choice)
+            json = read_json(data)
         except (InvalidInput, ValueError) as error:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
-        return Piece(sent, found, dict(self.scorer.chunk(found.value)), self.hidden)
+        blocks = self.scorer.chunk(json.value, data)
+        return Piece(sent, json, blocks, self.hidden, _content_of(json.value))
 
 
 @dataclass
@@ -92,23 +99,13 @@ class Piece:
     """An event on its way to the client."""
 
     sent: Event
-    json: Json | None = None
+    chunk: Json | Continuation | None = None
     blocks: dict[int, Block] = field(default_factory=dict)
     hidden: Hidden | None = None
+    content_of: int | None = None
+    """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
     """It says that the stream is complete."""
-
-    @property
-    def content_of(self) -> int | None:
-        """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
-        choices = [] if self.json is None else self.json.value["choices"]
-        [choice] = choices if len(choices) == 1 else [None]
-        if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
-            return None
-        delta = choice.get("delta")
-        text = delta.get("content") if isinstance(delta, dict) else choice.get("text")
-        index = choice.get("index", 0)
-        return index if isinstance(text, str) and text and isinstance(index, int) else None
 
     @property
     def final_blocks(self) -> dict[int, Block]:
@@ -117,10 +114,30 @@ class Piece:
 
     def bytes(self) -> bytes:
         """What the client gets."""
-        if self.json is None:
-            return self.sent.raw
-        changed = self.json.edited(self.hidden, self.blocks)
-        return self.sent.raw if changed == self.json.text else self.sent.with_data(changed)
+        changed = None if self.chunk is None else self._edited(self.chunk)
+        return self.sent.raw if changed is None else self.sent.with_data(changed)
+
+    def _edited(self, chunk: Json | Continuation) -> str | None:
+        """Its JSON with what is added and without what is hidden; None if it stays."""
+        if isinstance(chunk, Continuation):
+            quick = None if self.blocks else without_log_probabilities(chunk, self.hidden)
+            if quick is not None:
+                return quick or None
+            chunk = read_json(self.sent.data or "")
+        changed = chunk.edited(self.hidden, self.blocks)
+        return None if changed == chunk.text else changed
+
+
+def _content_of(chunk: Mapping[str, Any]) -> int | None:
+    """The index of the choice whose content a chunk carries, if that goes on and the chunk carries nothing else."""
+    choices = chunk["choices"]
+    [choice] = choices if len(choices) == 1 else [None]
+    if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
+        return None
+    delta = choice.get("delta")
+    text = delta.get("content") if isinstance(delta, dict) else choice.get("text")
+    index = choice.get("index", 0)
+    return index if isinstance(text, str) and text and isinstance(index, int) else None
 
 
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:

@@ -13,14 +13,14 @@ from semtoken.calibration.apply import Applied
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Choice, PayloadStream, read_payload
+from semtoken.payloads import Choice, PayloadStream, StreamEvent, read_payload
+from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.score import score_choice
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
-from semtoken.web.proxy.gathering import Gatherer
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.rewriting import Asked
@@ -94,7 +94,6 @@ class ReplyScorer:
         self._scoring = scoring
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
-        self._gatherer = None if asked.options.running else Gatherer()  # values so far do not wait
         self._choices: dict[int, _Written] = {}
         self._unread: dict[int, Choice] = {}
         self.tokens = 0
@@ -145,41 +144,55 @@ class ReplyScorer:
         self.seconds += perf_counter() - start
         return blocks
 
-    def chunk(self, chunk: Reply) -> dict[int, Block]:
-        """The blocks of a chunk: of the answers so far, and of those that end with it."""
+    def chunk(self, chunk: Reply, data: str) -> dict[int, Block]:
+        """The blocks of a chunk, given with its JSON: of the answers so far, and of those that end with it."""
         start = perf_counter()
         self._last = chunk
-        self._check_budget()
-        late = self._take_due(lambda: [chunk] if self._gatherer is None else self._gatherer.add(chunk))
-        blocks: dict[int, Block] = {}
-        for index, ended in _endings(chunk).items():
-            block = self._ended(index) if ended or index in late else self._running(index)
-            if block is not None:
-                blocks[index] = block
+        late = self._take_in(lambda: self._stream.feed(chunk))
+        self._stream.learn(data, chunk)
+        blocks = self._blocks({index: ended or index in late for index, ended in _endings(chunk).items()})
+        self.seconds += perf_counter() - start
+        return blocks
+
+    def continuation(self, data: str) -> Continuation | None:
+        """What a chunk adds if it only goes on with an answer; None if `chunk` is to read it."""
+        return None if self._failed is not None else self._stream.continuation(data)
+
+    def go_on(self, found: Continuation) -> dict[int, Block]:
+        """The block of such a chunk, if there is one."""
+        start = perf_counter()
+        late = self._take_in(lambda: self._stream.go_on(found))
+        blocks = self._blocks({found.choice: found.choice in late})
         self.seconds += perf_counter() - start
         return blocks
 
     def trailer(self) -> Block | None:
         """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
-        if self._gatherer is not None:
-            self._take_due(self._gatherer.rest)
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
         kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
         return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
 
-    def _take_due(self, due: Callable[[], Sequence[Reply]]) -> set[int]:
-        """Take in the chunks that are due, or remember why not; the choices they add to although they had ended."""
+    def _blocks(self, endings: Mapping[int, bool]) -> dict[int, Block]:
+        """The blocks of some choices, and whether each of them has ended."""
+        found = {index: self._ended(index) if ended else self._running(index) for index, ended in endings.items()}
+        return {index: block for index, block in found.items() if block is not None}
+
+    def _take_in(self, feed: Callable[[], Sequence[StreamEvent]]) -> set[int]:
+        """Take in what a chunk adds, or remember why not; the choices that it adds to although they had ended."""
+        self._check_budget()
         late: set[int] = set()
         try:
-            self._attempt(lambda: late.update(self._take_in(due())))
+            late = self._attempt(lambda: self._added(feed()))
         except Unscored as failed:
             self._failed = failed
+        if late:
+            self.fail("after_the_end", AFTER_THE_END)
         return late
 
-    def _take_in(self, chunks: Sequence[Reply]) -> set[int]:
+    def _added(self, events: Sequence[StreamEvent]) -> set[int]:
         late: set[int] = set()
-        for event in (event for chunk in chunks for event in self._stream.feed(chunk)):
+        for event in events:
             written = self._written(event.choice)
             if written.ended:
                 late.add(event.choice)
@@ -190,8 +203,6 @@ class ReplyScorer:
                 written.steps += event.steps
                 for step in event.steps:
                     written.answer.add(step)
-        if late:
-            self.fail("after_the_end", AFTER_THE_END)
         return late
 
     def _written(self, index: int) -> _Written:
