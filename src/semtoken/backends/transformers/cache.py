@@ -1,6 +1,6 @@
 """Prompts read once: the beginning that all of them share, and each prompt although several answers are drawn from it.
 
-Both rest on the model's cache of keys and values, which is repeated for every row that goes on from it. Models whose
+All of it rests on the model's cache of keys and values, which is repeated for every row that goes on from it. Models whose
 cache is of another kind read everything again for every row.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._extras import require
 
@@ -43,6 +44,59 @@ class SharedPrefix:
         cache.batch_repeat_interleave(rows)
         return cache
 
+    def known_columns(self, prompts: Sequence[Sequence[int]]) -> int:
+        """Of a batch of prompts padded at the left, the columns that need not be read: each prompt has only tokens of
+        this beginning there. At least one column is left.
+        """
+        unread = max(len(ids) - len(shared_beginning((self.token_ids, ids))) for ids in prompts)
+        return max(map(len, prompts)) - unread
+
+    def begun(self, mask: npt.NDArray[np.int64]) -> Any:
+        """A cache for a batch of prompts of which `known_columns` are known.
+
+        Parameters
+        ----------
+        mask
+            [B, columns] of the known columns, 0 where padded at the left.
+        """
+        cache = copy.copy(self.cache)
+        cache.layers = [copy.copy(layer) for layer in cache.layers]
+        places = torch.from_numpy(np.maximum(mask.cumsum(axis=1) - 1, 0))
+        for layer in _held(cache):
+            places = places.to(layer.keys.device)
+            layer.keys = layer.keys[0][:, places].transpose(0, 1)
+            layer.values = layer.values[0][:, places].transpose(0, 1)
+            if isinstance(layer, DynamicSlidingWindowLayer):
+                layer.cumulative_length = mask.shape[1]
+        return cache
+
+
+def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
+    """The first prompt of a repeatable cache, for others that begin in the same way.
+
+    Parameters
+    ----------
+    cache
+        Of a batch that was padded at the left.
+    token_ids
+        Of its first prompt.
+    columns
+        Of the batch. None is returned where a layer holds the last of them only.
+    """
+    if any(layer.keys.shape[2] < columns for layer in _held(cache)):
+        return None
+    found = copy.copy(cache)
+    found.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in _held(found):  # copies, as a view would keep the whole batch in memory
+        layer.keys = layer.keys[:1, :, columns - len(token_ids) :].clone()
+        layer.values = layer.values[:1, :, columns - len(token_ids) :].clone()
+    return SharedPrefix(tuple(token_ids), found)
+
+
+def _held(cache: Any) -> list[Any]:
+    """The layers that hold keys and values; others read those of another one."""
+    return [layer for layer in cache.layers if layer.keys is not None and layer.keys.numel()]
+
 
 def is_repeatable(cache: Any) -> bool:
     """Whether the rows of a cache can be repeated."""
@@ -60,10 +114,9 @@ def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> An
         Tokens and padding of each sequence from now on; no kept row has more tokens.
     """
     first = parts[0][0]
-    for number, layer in enumerate(first.layers):
-        if layer.keys is None or not layer.keys.numel():  # a layer that reads the keys and values of another
-            continue
-        layers = [(cache.layers[number], rows) for cache, rows in parts]
+    each = zip(*(_held(cache) for cache, _ in parts), strict=True)
+    for layer, *others in each:
+        layers = list(zip((layer, *others), (rows for _, rows in parts), strict=True))
         columns = length
         if isinstance(layer, DynamicSlidingWindowLayer):
             columns = min(length, layer.sliding_window - 1)

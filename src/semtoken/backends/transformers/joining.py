@@ -1,7 +1,8 @@
 """Answers that are written together and begin and end one by one, as a server needs it.
 
 transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
-leave the batch, and the prompts that wait are read in one pass and join it.
+leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with the prompt
+that was read last, such as the system's part of a chat, is not read again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from semtoken._arrays import as_rows
 from semtoken._extras import require
 from semtoken.backends.base import Arrival, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.cache import joined_caches
+from semtoken.backends.transformers.cache import joined_caches, read_prompt
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.observe import BatchRow
 
@@ -34,6 +35,9 @@ USUAL = frozenset(
     | {"do_sample", "temperature", "top_p", "top_k", "min_p", "max_length", "max_new_tokens"}
 )
 """Settings of a model for generation that change nothing here: requests say how tokens are chosen."""
+
+LEAST_KNOWN = 4
+"""Tokens; a shorter beginning is read again."""
 
 
 def only_usual(config: Any) -> bool:
@@ -85,8 +89,13 @@ class JoiningRows:
 
     def _read(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> _Together:
         """Read the prompts of answers that begin."""
-        batch = pad([one.prompt_ids for _, one in newcomers], 0, left=True)
-        output = self._backend.forward(batch, mask=batch.mask, cache=None, keep=1)
+        prompts, last = [one.prompt_ids for _, one in newcomers], self._backend.last_prompt
+        batch, known, cache = pad(prompts, 0, left=True), 0, None
+        if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
+            known, cache = columns, last.begun(batch.mask[:, :columns])
+        part = PaddedBatch(batch.ids[:, known:], batch.mask[:, known:])
+        output = self._backend.forward(part, mask=batch.mask, cache=cache, keep=1)
+        self._backend.last_prompt = read_prompt(output.past_key_values, prompts[0], batch.ids.shape[1])
         rows = [(row, AnswerChoices.of(one.decoding, one.prompt_ids)) for row, one in newcomers]
         return _Together(rows, batch.mask, output.past_key_values, output.logits[:, -1])
 

@@ -72,6 +72,8 @@ class TransformersBackend:
         self.model = model
         self.tokenizer = tokenizer
         self._prefix: SharedPrefix | None = None
+        self.last_prompt: SharedPrefix | None = None
+        """What `generate_joining` read last."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

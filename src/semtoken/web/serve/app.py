@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from semtoken._extras import require
@@ -91,6 +92,11 @@ def serve_app(
         worker.close()
 
     app = FastAPI(openapi_url=None, lifespan=closing)
+    endpoints = {
+        "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
+        "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
+    }
+    app.add_middleware(Endpoints, endpoints=endpoints)
     app.add_middleware(Admitted, admission=Admission(limits.requests, limits.requests))
     app.add_middleware(HostGuard, hosts=allowed_hosts)
     app.add_exception_handler(404, _no_such_page)
@@ -109,21 +115,38 @@ def serve_app(
     async def model(name: str) -> Response:
         return JSONResponse(card) if name == offer.name else _unknown(name, offer).response()
 
-    async def chat(request: Request) -> Response:
-        return await answering.answer(request, ChatRequest, service.chat)
-
-    async def completions(request: Request) -> Response:
-        return await answering.answer(request, CompletionRequest, service.completion)
-
-    # Starlette's own routes: FastAPI would read parameters of the request, at a third of a millisecond each
-    app.add_route("/v1/chat/completions", chat, methods=["POST"])
-    app.add_route("/v1/completions", completions, methods=["POST"])
-
     if page:
         calibrator = None if offer.calibrator is None else offer.calibrator.calibrator
         facts = model_facts(engine.stc.clusters.signature, calibrator, model=offer.name, disputes=True)
         add_page(app, lambda: facts)
     return app
+
+
+class Endpoints:
+    """The requests for text, in front of the application that has everything else: its layers and routes would cost a
+    request more than its prompt does.
+
+    Parameters
+    ----------
+    app
+        The application.
+    endpoints
+        What answers a POST request, by its path.
+    """
+
+    def __init__(self, app: Any, endpoints: Mapping[str, Callable[[Request], Awaitable[Response]]]) -> None:
+        self._app = app
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer the request, or pass it on."""
+        endpoint = self._endpoints.get(scope["path"]) if scope["type"] == "http" else None
+        if endpoint is None:
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        response = await endpoint(request) if request.method == "POST" else _no_such(405, request)
+        await response(scope, receive, send)
 
 
 class Answering:
@@ -242,5 +265,8 @@ def _unknown(name: str, offer: Offer) -> ApiError:
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
+    return _no_such(getattr(error, "status_code", 404), request)
+
+
+def _no_such(status: int, request: Request) -> Response:
     return ApiError(status, f"There is no {request.method} {request.url.path} on this server.").response()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from threading import Event
 from typing import Any, Literal, TypeAlias
@@ -122,7 +123,7 @@ class Engine:
         token = int(np.argmin(self.stc.clusters.vocabulary.special))
         self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, lambda _: None)])
 
-    @property
+    @cached_property
     def room(self) -> int | None:
         """Tokens of prompt and answer together that the model can read, if it says."""
         return self.stc.backend.max_length
