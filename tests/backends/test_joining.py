@@ -23,8 +23,8 @@ def llama() -> Any:
     return tiny.llama(len(tiny.byte_level_bpe()))
 
 
-def sliding() -> Any:
-    """Layers that keep the last eight tokens beside ones that keep all."""
+def sliding(window: int = 8) -> Any:
+    """Layers that keep the last tokens beside ones that keep all."""
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     torch.manual_seed(0)
@@ -36,7 +36,7 @@ def sliding() -> Any:
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=16,
-        sliding_window=8,
+        sliding_window=window,
         layer_types=["sliding_attention", "full_attention"],
         max_position_embeddings=128,
     )
@@ -103,6 +103,35 @@ def test_each_answer_is_the_one_that_its_prompt_has_alone(make: Any) -> None:
         with torch.no_grad():
             whole = model(alone).logits[0, len(prompt) - 1 : -1].log_softmax(-1).numpy()
         np.testing.assert_allclose(np.array(watching.logs[answer]), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize(("make", "reads"), [(llama, 9), (lambda: sliding(64), 9), (sliding, 20)])
+def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window of eight tokens keeps too little of a prompt for others to begin with."""
+    from semtoken.backends.transformers import TransformersBackend
+
+    model, tokenizer = make(), tiny.byte_level_bpe()
+    model.generation_config.eos_token_id = None
+    random = np.random.default_rng(3)
+    beginning = random.integers(5, len(tokenizer), 11).tolist()
+    prompts = [beginning + random.integers(5, len(tokenizer), length).tolist() for length in (3, 9, 1, 6)]
+    prompts.append(prompts[3][:4])  # shorter than what is known
+    backend, read = TransformersBackend(model, tokenizer), []
+    whole = backend.forward
+
+    def forward(part: Any, **options: Any) -> Any:
+        read.append(part.ids.shape[1])
+        return whole(part, **options)
+
+    monkeypatch.setattr(backend, "forward", forward)
+    for numbers in ([0], [1, 2, 3, 4]):
+        watching, waiting = Watching(), [[Arrival(n, prompts[n], Decoding(max_new_tokens=1)) for n in numbers]]
+        backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [watching])
+        for n in numbers:
+            with torch.no_grad():
+                alone = model(torch.tensor([prompts[n]])).logits[0, -1].log_softmax(-1).numpy()
+            np.testing.assert_allclose(watching.logs[n][0], alone, atol=2e-5)
+    assert read == [14, reads]
 
 
 def test_draws_do_not_depend_on_who_else_is_there() -> None:

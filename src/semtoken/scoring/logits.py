@@ -281,26 +281,14 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         candidates = self.scorer.candidates(heads)
         return replace(step, candidates=candidates, log_probs=step.take(candidates), row=None)
 
-    def _prefix_sets(self, first: int, last: int) -> PrefixSets:
-        """The prefix sets of the steps from one to another that are decided."""
-        steps = self._steps.part(first, last)
-        filled = np.flatnonzero(steps.counts)
-        counts, sets = steps.counts[filled], PrefixSets(NO_IDS, NO_IDS, steps.candidates)
-        if len(filled):
-            tables = self.scorer.tables
-            skipped = tables.candidates_of[steps.tokens[filled], 0] - (np.cumsum(counts) - counts)
-            ids = tables.candidates[np.repeat(skipped, counts) + np.arange(len(steps.candidates))]
-            sets = PrefixSets(np.repeat(filled, counts), ids, steps.candidates)
-        later = {position - first: found for position, found in self._prefixes.items() if first <= position < last}
-        if not later:
-            return sets
-        owners = np.repeat(list(later), [len(found.ids) for found in later.values()])
-        both = (np.concatenate(pair) for pair in zip(sets, (owners, *_columns(later.values())), strict=True))
-        return PrefixSets(*_in_order(*both))
-
     def _masses(self, first: int, last: int) -> Masses:
-        steps, prefixes = self._steps.part(first, last), self._prefix_sets(first, last)
-        return masses(self.scorer, steps, prefixes, np.full(len(steps), self._neutrality))
+        steps, decided = self._steps.part(first, last), self._decided(range(first, last))
+        neutrality = np.full(len(steps), self._neutrality)
+        return masses(self.scorer, steps, _prefix_sets(self.scorer, steps, decided), neutrality)
+
+    def _decided(self, span: range, first: int = 0) -> dict[int, PrefixSet]:
+        """The prefix sets of some steps that are not among their candidates, by places: `first` is the first step's."""
+        return {position - span.start + first: found for position, found in self._prefixes.items() if position in span}
 
     def _masses_at(self, positions: range) -> list[LogMass]:
         found = self._masses(positions.start, positions.stop).clustered.tolist()
@@ -361,12 +349,27 @@ def _lined_up(
 ) -> tuple[list[int], ReducedSteps, PrefixSets, BoolArray]:
     """Steps of several answers as one row of steps: where those of each begin, and what `masses` asks of them."""
     bounds = [*itertools.accumulate(map(len, spans), initial=0)]
-    each = [(answer, span.start, span.stop) for answer, span in zip(answers, spans, strict=True)]
-    steps = joined([answer._steps.part(first, last) for answer, first, last in each])
-    sets = [answer._prefix_sets(first, last) for answer, first, last in each]
-    owners = [found.steps + first for found, first in zip(sets, bounds, strict=False)]
+    steps = joined([answer._steps.part(span.start, span.stop) for answer, span in zip(answers, spans, strict=True)])
+    decided: dict[int, PrefixSet] = {}
+    for answer, span, first in zip(answers, spans, bounds, strict=False):
+        decided |= answer._decided(span, first)
     neutrality = np.repeat([answer._neutrality for answer in answers], np.diff(bounds))
-    return bounds, steps, PrefixSets(np.concatenate(owners), *_columns(sets)), neutrality
+    return bounds, steps, _prefix_sets(answers[0].scorer, steps, decided), neutrality
+
+
+def _prefix_sets(scorer: Scorer, steps: ReducedSteps, decided: Mapping[int, PrefixSet]) -> PrefixSets:
+    """The prefix sets of steps: their candidates, and others that were decided later, by the places of the steps."""
+    filled = np.flatnonzero(steps.counts)
+    counts, sets = steps.counts[filled], PrefixSets(NO_IDS, NO_IDS, steps.candidates)
+    if len(filled):
+        skipped = scorer.tables.candidates_of[steps.tokens[filled], 0] - (np.cumsum(counts) - counts)
+        ids = scorer.tables.candidates[np.repeat(skipped, counts) + np.arange(len(steps.candidates))]
+        sets = PrefixSets(np.repeat(filled, counts), ids, steps.candidates)
+    if not decided:
+        return sets
+    owners = np.repeat(list(decided), [len(found.ids) for found in decided.values()])
+    both = (np.concatenate(pair) for pair in zip(sets, (owners, *_columns(decided.values())), strict=True))
+    return PrefixSets(*_in_order(*both))
 
 
 def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution = "raw") -> list[ScoredResponse]:

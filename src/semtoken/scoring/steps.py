@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ alike_apart, alike_neutral
 meaning
     What agrees under the paper's rules, prefixes left out: 1 if y_i is neutral there.
 """
+
+
+LEAST_ROOM = 8
+"""Steps of an answer that have room from the beginning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +68,7 @@ class ReducedSteps:
 
     def part(self, first: int, last: int) -> ReducedSteps:
         """The steps from one to another, without a copy."""
-        low = int(self.counts[:first].sum())
+        low = int(self.counts[:first].sum()) if first else 0
         high = low + int(self.counts[first:last].sum())
         columns = {name: getattr(self, name)[first:last] for name in COLUMNS}
         return ReducedSteps(**columns, candidates=self.candidates[low:high])
@@ -98,7 +102,8 @@ def joined(parts: Sequence[ReducedSteps]) -> ReducedSteps:
 class KeptSteps:
     """The steps of one answer. To add one costs the same however many there are: the arrays have room for more."""
 
-    _room: ReducedSteps | None = None
+    _columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """With room for more steps."""
     _count: int = 0
     _candidates: int = 0
 
@@ -107,25 +112,26 @@ class KeptSteps:
 
     def add(self, steps: ReducedSteps) -> None:
         """Take in further steps."""
-        sizes = dict.fromkeys(COLUMNS, self._count) | {"candidates": self._candidates}
-        if self._room is None:
-            self._room = no_steps()
-        room = {name: _with(getattr(self._room, name), size, getattr(steps, name)) for name, size in sizes.items()}
-        self._room = ReducedSteps(**room)
-        self._count += len(steps)
-        self._candidates += len(steps.candidates)
+        count, candidates = self._count + len(steps), self._candidates + len(steps.candidates)
+        columns = self._columns or {name: _wider(getattr(steps, name), 0, 0) for name in (*COLUMNS, "candidates")}
+        if len(columns["tokens"]) < count:
+            columns |= {name: _wider(columns[name], self._count, count) for name in COLUMNS}
+        if len(columns["candidates"]) < candidates:
+            columns["candidates"] = _wider(columns["candidates"], self._candidates, candidates)
+        for name in COLUMNS:
+            columns[name][self._count : count] = getattr(steps, name)
+        columns["candidates"][self._candidates : candidates] = steps.candidates
+        self._columns, self._count, self._candidates = columns, count, candidates
 
     def truncate(self, count: int) -> None:
         """Forget the steps from one on."""
-        if self._room is not None and count < self._count:
-            self._candidates = int(self._room.counts[:count].sum())
+        if count < self._count:
+            self._candidates = int(self._columns["counts"][:count].sum())
             self._count = count
 
     def part(self, first: int, last: int) -> ReducedSteps:
         """The steps from one to another, without a copy."""
-        if self._room is None:
-            return no_steps()
-        return self._room.part(first, last)
+        return ReducedSteps(**self._columns).part(first, last) if self._columns else no_steps()
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all arrays but the tokens, flat and of numbers."""
@@ -161,14 +167,11 @@ def _saved(dtype: np.dtype[Any]) -> npt.DTypeLike:
     return np.int64 if dtype.kind == "b" else dtype
 
 
-def _with(room: npt.NDArray[Any], size: int, more: npt.NDArray[Any]) -> Any:
-    """An array of which `size` entries are used with more behind these; another one if it has no room for them."""
-    if len(room) < size + len(more):
-        wider = np.empty((max(size + len(more), 2 * size), *room.shape[1:]), dtype=room.dtype)
-        wider[:size] = room[:size]
-        room = wider
-    room[size : size + len(more)] = more
-    return room
+def _wider(column: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]:
+    """An array with the same beginning that has room for more."""
+    wider = np.empty((max(needed, 2 * used, LEAST_ROOM), *column.shape[1:]), dtype=column.dtype)
+    wider[:used] = column[:used]
+    return wider
 
 
 def no_steps(count: int = 0) -> ReducedSteps:

@@ -1,7 +1,7 @@
-"""Prompts read once: the beginning that all of them share, and each prompt although several answers are drawn from it.
+"""Prompts read once: the beginning that they share, and each prompt although several answers are drawn from it.
 
-All of it rests on the model's cache of keys and values, which is repeated for every row that goes on from it. Models whose
-cache is of another kind read everything again for every row.
+All of it rests on the model's cache of keys and values, which is repeated for every row that goes on from it. Models
+whose cache is of another kind read everything again for every row.
 """
 
 from __future__ import annotations

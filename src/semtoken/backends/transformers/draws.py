@@ -132,13 +132,15 @@ class AnswerChoices:
 
     settings: tuple[float, float, int, float] | None
     """Temperature, top-p, top-k and min-p; None for the best token."""
-    stream: np.random.Generator
+    stream: np.random.Generator | None
+    """None: nothing is drawn."""
 
     @classmethod
     def of(cls, decoding: Decoding, prompt: Sequence[int], sample: int = 0) -> AnswerChoices:
         """The choices of one of the answers to a prompt."""
-        drawn = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
-        settings = drawn if decoding.temperature > 0 else None
+        if decoding.temperature == 0:
+            return cls(None, None)
+        settings = (decoding.temperature, decoding.top_p, decoding.top_k, decoding.min_p)
         return cls(settings, np.random.default_rng(_key(decoding, prompt, sample)))
 
 
@@ -160,7 +162,8 @@ def drawn_tokens(
         if answer.settings is not None:
             groups.setdefault(answer.settings, []).append(row)
     for (temperature, top_p, top_k, min_p), rows in groups.items():
-        draws = SeededDraws([answers[row].stream for row in rows], temperature, _warpers(top_p, top_k, min_p))
+        streams = [stream for row in rows if (stream := answers[row].stream) is not None]
+        draws = SeededDraws(streams, temperature, _warpers(top_p, top_k, min_p))
         yield rows, draws(logits if len(rows) == len(logits) else logits[rows])
 
 

@@ -172,8 +172,7 @@ class TransformersBackend:
         """
         rows = JoiningRows(self, observers)
         while (newcomers := arrivals()) or rows:
-            for newcomer in newcomers:
-                self._check_lengths([list(newcomer.prompt_ids)])
+            self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
             rows.step([(self._row(one.answer, one.decoding), one) for one in newcomers])
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
@@ -432,7 +431,7 @@ class TransformersBackend:
             "attention_mask": torch.from_numpy(batch.mask).to(device),
         }
 
-    def _check_lengths(self, sequences: list[list[int]]) -> None:
+    def _check_lengths(self, sequences: Sequence[Sequence[int]]) -> None:
         limit = self.max_length
         for number, ids in enumerate(sequences):
             if limit is not None and len(ids) > limit:
