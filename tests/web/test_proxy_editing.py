@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from semtoken.payloads.going_on import GoingOn
 from semtoken.payloads.sse import EventReader
-from semtoken.web.proxy.editing import Hidden, edited, read_json
+from semtoken.web.proxy.editing import Continued, Hidden, edited, read_json
 from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
-from semtoken.web.proxy.relay import Piece
 from semtoken.web.proxy.rewriting import endpoint_of, lower_limit, read_request
 from semtoken.web.proxy.splice import apply, document, elements, keep_entries, members, set_member
 from semtoken.web.wire import ApiError
@@ -222,7 +221,7 @@ def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
     assert limits.most("chat", "a") == 20
 
 
-HIDDEN = (None, Hidden(None, False), Hidden(2, False), Hidden(20, False), Hidden(None, True))
+HIDDEN = (None, Hidden(None, False), Hidden(0, False), Hidden(2, False), Hidden(20, False), Hidden(None, True))
 
 
 @pytest.mark.parametrize("name", STREAMED)
@@ -230,7 +229,7 @@ HIDDEN = (None, Hidden(None, False), Hidden(2, False), Hidden(20, False), Hidden
 def test_chunks_that_only_go_on_are_edited_as_any_chunk(name: str, hidden: Hidden | None) -> None:
     stream = recording(name).stream
     assert stream is not None
-    going_on = GoingOn()
+    going_on, continued = GoingOn(), Continued()
     for event in EventReader().feed(stream):
         if not event.data or '"choices"' not in event.data:
             continue
@@ -238,7 +237,5 @@ def test_chunks_that_only_go_on_are_edited_as_any_chunk(name: str, hidden: Hidde
         going_on.learn(event.data, chunk.value)
         found = going_on.read(event.data)
         if found is not None:
-            changed = Piece(event, chunk, {}, hidden).bytes()
-            assert Piece(event, found, {}, hidden).bytes() == changed
-            blocks = {found.choice: {"final": False}}
-            assert Piece(event, found, blocks, hidden).bytes() == Piece(event, chunk, blocks, hidden).bytes() != changed
+            for blocks in ({}, {found.choice: {"final": False}}, {found.choice: {"n": 2}}):
+                assert continued.edited(found, event.data, hidden, blocks) == chunk.edited(hidden, blocks)

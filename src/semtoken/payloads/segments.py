@@ -50,8 +50,9 @@ class Division:
 def assemble(raw: RawChoice, ask: str) -> Choice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
     main = main_segment(raw.texts)
-    division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw)
-    flags = [*raw.flags, *division.flags, *_noticed(raw.steps.steps)]
+    named = BorrowedNames().without(raw.steps.steps)
+    division = Division({main: raw.steps.steps}) if raw.steps.problem else divide(raw, named)
+    flags = [*raw.flags, *division.flags, *_noticed(named)]
     segments: list[Segment] = []
     for kind in KINDS:
         text, apart = raw.texts.get(kind, ""), raw.apart.get(kind, StepList())
@@ -66,12 +67,11 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
 
 
 def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:
-    """What a reader of a score should know of the steps."""
-    named = BorrowedNames().without(steps)
-    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in named)
+    """What a reader of a score should know of the steps, under names of their own."""
+    pieces = sum(step.names[0][0] is None and is_unnamed(step.names[0]) for step in steps)
     if pieces:
         yield f"{pieces} tokens are pieces of characters that the engine does not name: ask for token ids."
-    if any(min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
+    if any(min(step.log_probs) <= NOT_GIVEN and min(step.log_probs[1:], default=0.0) <= NOT_GIVEN for step in steps):
         yield FORBIDDEN
 
 
@@ -95,13 +95,12 @@ def main_segment(texts: Mapping[SegmentKind, str]) -> SegmentKind:
     return next((kind for kind in ("refusal", "tool_call", "reasoning") if texts.get(kind)), "answer")
 
 
-def divide(raw: RawChoice) -> Division:
-    """Give every step to a part of the message."""
+def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
+    """Give every step, under a name of its own, to a part of the message."""
     texts = raw.texts
     if not raw.steps.steps:
         return Division({})
     pieces = pieces_of(raw.steps.steps)
-    steps = BorrowedNames().without(raw.steps.steps)
     reasoning = texts.get("reasoning", "")
     found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
     first = 0 if found is None else found[1]

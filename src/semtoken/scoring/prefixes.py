@@ -177,8 +177,9 @@ class PrefixIndex:
 
     def can_continue(self, head: str) -> bool:
         """Whether some token's normalised text is longer than `head` and begins with it."""
-        low, high = self._range_beyond(head)
-        return high > low
+        low = bisect_left(self._strings, head)
+        low += low < len(self._strings) and self._strings[low] == head
+        return low < len(self._strings) and self._strings[low].startswith(head)
 
     def _range_beyond(self, head: str) -> tuple[int, int]:
         low = bisect_left(self._strings, head)
@@ -257,8 +258,9 @@ class PrefixIndex:
         if self.vocabulary.clean_up:
             text = self._cleaned(text)[:-CLEAN_UP_REACH]
         text = text.lstrip()
+        lowered, longer = text.lower(), (text + "a").lower()
         # Subtle: a final sigma lowers to another letter once more letters follow.
-        return commonprefix([text.lower(), (text + "a").lower()])  # noqa: RUF071
+        return lowered if longer.startswith(lowered) else commonprefix([lowered, longer])  # noqa: RUF071
 
 
 def _numbered(texts: Sequence[str]) -> IdArray:

@@ -192,6 +192,23 @@ class Scorer:
             return len(related)
         return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + len(self.neutral_ids(opening))
 
+    @cached_property
+    def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
+        """The tokens that count beside the prefix set of a token, and why, as `kinds` has it without neutral ones.
+
+        Cached.
+        """
+        return lru_cache(maxsize=TOKENS_KEPT)(self._related_kinds)
+
+    def _related_kinds(self, token: int) -> Mapping[int, int]:
+        alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
+        return dict.fromkeys(alike.tolist(), 2) | dict.fromkeys(self.cluster_of(token).tolist(), 1)
+
+    @cached_property
+    def neutral_bytes(self) -> tuple[bytes, bytes]:
+        """`neutral_masks` for looks at single tokens."""
+        return self.neutral_masks[0].tobytes(), self.neutral_masks[1].tobytes()
+
     def kinds(
         self,
         token: int | IdArray,

@@ -32,6 +32,9 @@ from semtoken.scoring.topk_bounds import PlacedStep, rounding
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 from semtoken.scoring.topk_records import ListedSteps
 
+FEW = 16
+"""So many steps are scored one by one, more of them in arrays."""
+
 
 def score_top_logprobs(
     steps: Any,
@@ -182,7 +185,11 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._listed(slice(positions.start, positions.stop)).bounds
+        steps = self._listed(slice(positions.start, positions.stop))
+        few = steps.masses() if len(positions) <= FEW else None
+        if few is not None:
+            return few
+        found = steps.bounds
         return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:

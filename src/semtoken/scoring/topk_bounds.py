@@ -5,6 +5,7 @@ The lists of all steps stand one after the other in one array, and all of them a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from semtoken._arrays import FloatArray, IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
 from semtoken.vocabulary import BoolArray
 
@@ -200,6 +202,38 @@ def step_bounds(
                 values[i] = others[cautious]
             bounds.lower[i], bounds.upper[i] = found.lower.min(), found.upper.max()
     return bounds
+
+
+def usual_mass(
+    scorer: Scorer, step: PlacedStep, prefixes: IdArray, *, neutrality: bool, off: float = ROUNDING
+) -> LogMass | None:
+    """What `step_bounds` says of the clustered probability of one step in which every name is clear; else None.
+
+    For answers in progress, which have few steps at a time: arrays would cost ten times as much.
+    """
+    listed, token, rules = step.listed, step.token, scorer.rules
+    if listed.ambiguous or listed.unmapped or listed.stands_for:
+        return None
+    if step.neutral and neutrality:
+        return LogMass(0.0, 0.0, 0.0)
+    related, neutral = scorer.related_kinds(token), scorer.neutral_bytes[0 if step.opening else 1]
+    begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if rules.prefix_matching else []
+    masses, seen = [0.0, 0.0, 0.0, 0.0], 0
+    for listed_id, probability in zip(listed.ids, listed.probabilities, strict=True):
+        if neutrality and neutral[listed_id] and listed_id != token:
+            kind = 3
+        else:
+            kind = related.get(listed_id) or (2 if listed_id in begins else 0)
+        masses[kind] += probability
+        seen += kind > 0
+    further = sum(one not in related and not (neutrality and neutral[one]) for one in begins)
+    unseen = scorer.related_count(token, step.opening, neutrality) + further - seen
+    lower = masses[1] + masses[2] + masses[3]
+    missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off
+    upper = lower + min(missing, max(unseen, 0) * listed.smallest)
+    slack = 0.0 if listed.complete and off <= ROUNDING else off
+    low, high = (float(np.log(min(mass, 1.0))) if mass else -math.inf for mass in (lower, upper))
+    return LogMass(low - slack, low, min(high + slack, 0.0))
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:

@@ -14,8 +14,9 @@ from semtoken._arrays import IdArray
 from semtoken.results import Alternative, ScoredToken, ValueEnds
 from semtoken.scoring.borrowed import RIVAL
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
+from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
-from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists
+from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_mass
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,13 @@ class ListedSteps:
             off=self.off,
             relative=self.relative,
         )
+
+    def masses(self) -> list[LogMass] | None:
+        """The masses of the steps one by one; None if one of them needs the `bounds`."""
+        pairs = zip(self.steps, self.prefixes, strict=True)
+        found = [usual_mass(self.scorer, *pair, neutrality=self.neutrality, off=self.off) for pair in pairs]
+        known = [mass for mass in found if mass is not None]
+        return known if len(known) == len(found) and not self.relative else None
 
     @property
     def any_rival(self) -> bool:

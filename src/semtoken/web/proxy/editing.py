@@ -16,12 +16,15 @@ from semtoken.web.proxy.splice import (
     drop_member,
     elements,
     keep_entries,
+    member,
     members,
     set_member,
 )
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""
+ALL = 1 << 30
+"""More log-probabilities a token than any server gives."""
 IDS = ("token_ids", "prompt_token_ids")
 SHOWING = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal", "audio")
 """Members of a message that can hold what its answer says."""
@@ -66,15 +69,32 @@ class Json:
         return apply(self.text, edits)
 
 
-def without_log_probabilities(chunk: Continuation, hidden: Hidden | None) -> str | None:
-    """The JSON of a chunk that only goes on, without what is hidden; "" if nothing is, None if it has to be read."""
-    if hidden is None:
-        return ""
-    if hidden.ids:
-        return None
-    if hidden.kept is None:
-        return f"{chunk.before}null{chunk.after}"
-    return "" if all(len(step.names) <= hidden.kept + 1 for step in chunk.steps.steps) else None
+class Continued:
+    """Edits the chunks of one stream that only go on with an answer: what stands where in them is known."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, str] = {}
+        """What is written between the log-probabilities and the end of each choice."""
+
+    def edited(self, chunk: Continuation, data: str, hidden: Hidden | None, blocks: Blocks) -> str:
+        """What `Json.edited` makes of the chunk."""
+        kept = ALL if hidden is None else hidden.kept
+        cut = kept is not None and any(len(step.names) > kept + 1 for step in chunk.steps.steps)
+        if cut or (hidden is not None and hidden.ids):
+            return self._in_full(chunk, read_json(data), hidden, blocks)
+        listed = "null" if kept is None else data[len(chunk.before) : -len(chunk.after)]
+        if not blocks:
+            return f"{chunk.before}{listed}{chunk.after}"
+        end = self._ends.get(chunk.choice)
+        if end is None or not chunk.after.startswith(end + "}"):
+            return self._in_full(chunk, read_json(data), hidden, blocks)
+        return f"{chunk.before}{listed}{end},{member('semtoken', blocks[chunk.choice])}{chunk.after[len(end) :]}"
+
+    def _in_full(self, chunk: Continuation, json: Json, hidden: Hidden | None, blocks: Blocks) -> str:
+        [choice] = elements(json.text, members(json.text, json.root)["choices"])
+        end = max(member.end for member in members(json.text, choice).values())
+        self._ends[chunk.choice] = json.text[len(json.text) - len(chunk.after) : end]
+        return json.edited(hidden, blocks)
 
 
 def read_json(text: str) -> Json:

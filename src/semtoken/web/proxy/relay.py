@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
 
 from semtoken.errors import InvalidInput
-from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Hidden, Json, Withheld, edited, read_json, without_log_probabilities
+from semtoken.web.proxy.editing import Blocks, Continued, Hidden, Withheld, edited, read_json
 from semtoken.web.proxy.scoring import Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
@@ -70,6 +70,7 @@ class Scoring:
     """Seconds for which a piece of a stream may be held back."""
     withheld: Withheld | None = None
     """Which answers are not shown; None: all are. Otherwise an answer that cannot be read is not shown either."""
+    continued: Continued = field(default_factory=Continued)
 
     def reply(self, text: str) -> str:
         """A whole reply, edited."""
@@ -85,13 +86,14 @@ class Scoring:
                 raise ValueError("the server reports an error")
             found = self.scorer.continuation(data)
             if found is not None:
-                return Piece(sent, found, self.scorer.go_on(found), self.hidden, found.choice)
+                edit = partial(self.continued.edited, found, data, self.hidden)
+                return Piece(sent, edit, self.scorer.go_on(found), found.choice)
             json = read_json(data)
         except (InvalidInput, ValueError) as error:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
         blocks = self.scorer.chunk(json.value, data)
-        return Piece(sent, json, blocks, self.hidden, _content_of(json.value))
+        return Piece(sent, partial(json.edited, self.hidden), blocks, _content_of(json.value))
 
 
 @dataclass
@@ -99,9 +101,9 @@ class Piece:
     """An event on its way to the client."""
 
     sent: Event
-    chunk: Json | Continuation | None = None
+    edit: Callable[[Blocks], str] | None = None
+    """Gives its JSON with some blocks, and without what is hidden."""
     blocks: dict[int, Block] = field(default_factory=dict)
-    hidden: Hidden | None = None
     content_of: int | None = None
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
@@ -114,18 +116,10 @@ class Piece:
 
     def bytes(self) -> bytes:
         """What the client gets."""
-        changed = None if self.chunk is None else self._edited(self.chunk)
-        return self.sent.raw if changed is None else self.sent.with_data(changed)
-
-    def _edited(self, chunk: Json | Continuation) -> str | None:
-        """Its JSON with what is added and without what is hidden; None if it stays."""
-        if isinstance(chunk, Continuation):
-            quick = None if self.blocks else without_log_probabilities(chunk, self.hidden)
-            if quick is not None:
-                return quick or None
-            chunk = read_json(self.sent.data or "")
-        changed = chunk.edited(self.hidden, self.blocks)
-        return None if changed == chunk.text else changed
+        if self.edit is None:
+            return self.sent.raw
+        changed = self.edit(self.blocks)
+        return self.sent.raw if changed == self.sent.data else self.sent.with_data(changed)
 
 
 def _content_of(chunk: Mapping[str, Any]) -> int | None:

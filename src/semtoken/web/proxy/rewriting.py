@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.proxy.editing import Hidden
+from semtoken.web.proxy.editing import ALL, Hidden
 
 Endpoint = Literal["chat", "completions"]
-ALL = 1 << 30  # more log-probabilities a token than any server gives
 LONGEST_SHAPE = 500
 _LIMIT = re.compile(
     r"(?:<=|≤|at most|up to|less than or equal to|no more than|(?:maximum|max|limit)(?: \w+){0,3})"

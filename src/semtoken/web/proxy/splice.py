@@ -19,6 +19,7 @@ _BEFORE_MEMBER = re.compile(r'[ \t\n\r]*,?[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = json.JSONDecoder().raw_decode
+_encode = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,15 @@ def _skip(text: str, at: int) -> int:
 
 def set_member(parent: Located, inside: dict[str, Located], name: str, value: Any) -> Edit:
     """The edit that gives an object a member: replaced where it is, or put behind the last one."""
-    written = json.dumps(value, allow_nan=False)
     if name in inside:
-        return Edit(inside[name].start, inside[name].end, written)
-    last = max((member.end for member in inside.values()), default=parent.start + 1)
-    return Edit(last, last, f"{',' if inside else ''}{json.dumps(name)}:{written}")
+        return Edit(inside[name].start, inside[name].end, _encode(value))
+    last = max((found.end for found in inside.values()), default=parent.start + 1)
+    return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
+
+
+def member(name: str, value: Any) -> str:
+    """A member of an object in JSON."""
+    return f"{_encode(name)}:{_encode(value)}"
 
 
 def drop_member(inside: dict[str, Located], name: str) -> Edit:
