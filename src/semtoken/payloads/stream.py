@@ -181,8 +181,7 @@ class PayloadStream:
         if self._failed is not None:
             raise self._failed
         assert self._shape is not None
-        delta = Delta(found.choice, {"answer": found.text}, found.steps, ids=found.ids)
-        return self._take_in(self._shape, delta)
+        return self._take_in(self._shape, Delta(found.choice, {"answer": found.text}, found.steps, ids=found.ids))
 
 
 def payload_of(shape: Shape, format: Format | None, temperature: float | None) -> Payload:
@@ -227,6 +226,8 @@ class SegmentKeeper:
 
     def add(self, delta: Delta) -> list[StreamEvent]:
         """What a chunk adds, segment by segment."""
+        if self._kind == "answer" and not self._waiting and delta.goes_on:
+            return [StreamEvent(delta.choice, "answer", delta.texts["answer"], self._names.without(delta.steps.steps))]
         written = delta.written
         steps = self._waiting + delta.steps.steps
         self.ended = self.ended or delta.ended

@@ -53,6 +53,11 @@ class Delta(NamedTuple):
     """The engine says that the choice is complete."""
 
     @property
+    def goes_on(self) -> bool:
+        """It adds to the answer and to nothing else."""
+        return len(self.texts) == 1 and "answer" in self.texts and not (self.calls or self.apart or self.ended)
+
+    @property
     def written(self) -> Mapping[SegmentKind, str]:
         """The texts, tool calls included."""
         if not self.calls:

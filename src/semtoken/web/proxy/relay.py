@@ -76,24 +76,34 @@ class Scoring:
         """A whole reply, edited."""
         return edited(text, self.hidden, self.scorer.reply, self.withheld)
 
+    def go_on(self, sent: Event) -> Piece | None:
+        """A chunk that only goes on with an answer, as most, scored; None for any other event."""
+        try:
+            data = sent.data
+        except InvalidInput:
+            return None
+        if data is None or sent.kind == "error" or len(sent.raw) >= LARGE:
+            return None
+        found = self.scorer.continuation(data)
+        if found is None:
+            return None
+        edit = partial(self.continued.edited, found, data, self.hidden)
+        return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
+
     def read(self, sent: Event) -> Piece:
-        """A chunk of a stream, scored."""
+        """Any event, scored."""
         try:
             data = sent.data
             if not data or (len(data) < SHORT and data.strip() == DONE):
                 return Piece(sent, done=bool(data))
             if sent.kind == "error":
                 raise ValueError("the server reports an error")
-            found = self.scorer.continuation(data)
-            if found is not None:
-                edit = partial(self.continued.edited, found, data, self.hidden)
-                return Piece(sent, edit, self.scorer.go_on(found), found.choice)
             json = read_json(data)
         except (InvalidInput, ValueError) as error:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
         blocks = self.scorer.chunk(json.value, data)
-        return Piece(sent, partial(json.edited, self.hidden), blocks, _content_of(json.value))
+        return Piece(sent, data, partial(json.edited, self.hidden), blocks, _content_of(json.value))
 
 
 @dataclass
@@ -101,25 +111,27 @@ class Piece:
     """An event on its way to the client."""
 
     sent: Event
+    data: str = ""
+    """Its JSON."""
     edit: Callable[[Blocks], str] | None = None
-    """Gives its JSON with some blocks, and without what is hidden."""
+    """Gives the JSON with some blocks, and without what is hidden."""
     blocks: dict[int, Block] = field(default_factory=dict)
     content_of: int | None = None
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
     """It says that the stream is complete."""
 
-    @property
-    def final_blocks(self) -> dict[int, Block]:
-        """The blocks of the choices that end with it."""
-        return {index: block for index, block in self.blocks.items() if block.get("final")}
+    def final_block(self, index: int | None) -> Block | None:
+        """The block of a choice, if it ends with this event."""
+        block = None if index is None else self.blocks.get(index)
+        return block if block is not None and block.get("final") else None
 
     def bytes(self) -> bytes:
         """What the client gets."""
         if self.edit is None:
             return self.sent.raw
         changed = self.edit(self.blocks)
-        return self.sent.raw if changed == self.sent.data else self.sent.with_data(changed)
+        return self.sent.raw if changed == self.data else self.sent.with_data(changed)
 
 
 def _content_of(chunk: Mapping[str, Any]) -> int | None:
@@ -288,7 +300,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
                 continue
             if not part:
                 break
-            out = [held.pass_on(await _scored(sent, scoring)) for sent in reader.feed(part)]
+            out = [held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)) for sent in reader.feed(part)]
             await client.write(b"".join(out))
     except BrokenOff:
         await client.write(held.release() + reader.pending)
@@ -318,7 +330,7 @@ class Held:
         """What the client gets now that a piece has come."""
         if self._pieces:
             index = self._pieces[0].content_of
-            final = None if index is None else piece.final_blocks.get(index)
+            final = piece.final_block(index)
             if index is not None and final is not None:
                 self._pieces[0].blocks[index] = {name: value for name, value in final.items() if name != "tokens"}
             elif piece.content_of is None and not piece.done:
