@@ -4,7 +4,8 @@
     python benchmarks/budgets.py --out FILE        # the same, into another file
 
 Every ratio is of processor times in the same run on one thread, the sides in turn, least time of each. The scripts
-beside this one measure the same and more, and the engines: scoring.py, generation.py, engines.py, proxy.py, serve.py.
+beside this one measure the same and more: scoring.py, generation.py, engines.py, proxy.py, serve.py. vLLM is measured
+where `make test-engines` has installed it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -29,7 +32,7 @@ from rich.table import Table
 import semtoken as st
 from clustering import decision_cost, synthetic
 from generation import cost, made_up_model
-from proxy import BUDGET, payload_costs
+from proxy import BUDGET, costs_beyond_bare, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax
 
 console = Console()
@@ -43,12 +46,17 @@ class Measured:
     what: str
     beside: str
     ratio: float
-    budget: float
+    budget: float | None
+    """None for what is printed to compare with."""
 
     @property
-    def kept(self) -> bool:
-        """Whether the budget is kept."""
-        return self.ratio <= self.budget
+    def kept(self) -> bool | None:
+        """Whether the budget is kept, if there is one."""
+        return None if self.budget is None else self.ratio <= self.budget
+
+    def cells(self) -> list[str]:
+        """A line of the table: what, beside what, the ratio and its budget."""
+        return [self.what, self.beside, f"{self.ratio:.3f}", "" if self.budget is None else f"{self.budget:.3f}"]
 
 
 def ratio(cost: Callable[[], Any], beside: Callable[[], Any], repeats: int) -> float:
@@ -109,6 +117,30 @@ def payloads(repeats: int) -> Iterator[Measured]:
             yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", spent / BUDGET, 1.0)
 
 
+def proxy(short: bool) -> Iterator[Measured]:
+    """Streams of 50 clients through the proxy, whose processor time is compared with that of a bare one."""
+    found = costs_beyond_bare(short)
+    for name in ("scored", "scored, values so far"):
+        yield Measured(f"proxy, {name}, beyond a bare proxy", f"{BUDGET} ms a token", found[name] / BUDGET, 1.0)
+
+
+def vllm(short: bool) -> Iterator[Measured]:
+    """VLLM with random weights of 0.5B parameters, if `make test-engines` has installed it: with scores and without."""
+    python = Path(__file__).parent.parent / ".venv-engines" / "bin" / "python"
+    if not python.exists():
+        console.print("vLLM is not measured: make test-engines installs it.")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "seconds.json"
+        shape = ["--vocabulary", "151936", "--layers", "24", "--width", "896", "--no-whole"]
+        rounds = ["--rounds", "2" if short else "5"]
+        script = [str(python), str(Path(__file__).with_name("engines.py")), *shape, *rounds, "--out", str(out)]
+        subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
+        seconds = json.loads(out.read_text())
+    for way, budget in (("logits processor", 1 / 0.95), ("20 best", None)):
+        yield Measured(f"a token of vLLM, {way}", "vLLM alone", seconds[way] / seconds["vLLM alone"], budget)
+
+
 def generation(short: bool) -> Iterator[Measured]:
     """Whole generations of a model of 0.5B parameters on two threads: the time in semtoken beside the rest.
 
@@ -141,7 +173,7 @@ def show(found: list[Measured], title: str) -> Table:
     """The table."""
     table = Table("what", "beside", "ratio", "budget", "kept", title=title)
     for one in found:
-        table.add_row(one.what, one.beside, f"{one.ratio:.3f}", f"{one.budget:.3f}", "yes" if one.kept else "no")
+        table.add_row(*one.cells(), {True: "yes", False: "no", None: ""}[one.kept])
     return table
 
 
@@ -157,7 +189,7 @@ def main(
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
     found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats), *serve()]
-    found += [*generation(short), decisions(10_000 if short else 20_000)]
+    found += [*proxy(short), *vllm(short), *generation(short), decisions(10_000 if short else 20_000)]
     load = os.getloadavg()[0]
     title = f"V = {size:,}, one thread (generation: two), {platform.machine()}, load {load:.1f}"
     console.print(show(found, title))
@@ -165,7 +197,7 @@ def main(
     out.parent.mkdir(parents=True, exist_ok=True)
     kept = {"vocabulary": size, "repeats": repeats, "load": load, "measured": lines}
     out.write_text(json.dumps(kept, indent=2) + "\n")
-    rows = [f"| {one.what} | {one.beside} | {one.ratio:.3f} | {one.budget:.3f} |" for one in found]
+    rows = [f"| {' | '.join(one.cells())} |" for one in found]
     head = [
         f"{datetime.now(timezone.utc):%Y-%m-%d}, {title}",
         "",

@@ -12,6 +12,7 @@ seconds, the scoring included, so that other work on the machine disturbs little
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import tempfile
@@ -87,6 +88,7 @@ def main(
     tokens: Annotated[int, typer.Option(help="Tokens of each answer.")] = 32,
     rounds: Annotated[int, typer.Option(help="Times each way is run.")] = 5,
     whole: Annotated[bool, typer.Option(help="Also by the whole vocabulary, which takes long.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Also write the seconds of each way into this JSON file.")] = None,
 ) -> None:
     """Print tokens a second of each way and their ratios to vLLM alone."""
     with tempfile.TemporaryDirectory() as name:
@@ -121,6 +123,8 @@ def main(
                 if turn:  # the first round warms up
                     seconds[way].append(time.process_time() - start)
     report(seconds, prompts * tokens)
+    if out is not None:
+        out.write_text(json.dumps({way: min(times) for way, times in seconds.items()}) + "\n")
 
 
 def report(seconds: dict[str, list[float]], tokens: int) -> None:

@@ -210,6 +210,66 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+Kinds = dict[str, tuple[str, dict[str, Any], int | None]]
+"""The kinds of streams: where to ask, what for, and the process whose processor time counts."""
+
+
+@contextmanager
+def kinds_of_streams(tokens: int, gap: float) -> Iterator[Kinds]:
+    """An upstream, a bare proxy and this one, as long as the block lasts."""
+    top, chat = {"logprobs": True, "top_logprobs": 20}, "/v1/chat/completions"
+    with ExitStack() as stack:
+        direct, _ = start(stack, "upstream", tokens, gap)
+        passing, passing_pid = start(stack, "bare", direct)
+        proxied, pid = start_proxy(stack, direct)
+        yield {
+            "direct": (direct + chat, top, None),
+            "bare proxy": (passing + chat, top, passing_pid),
+            "passed on": (proxied + "/v1/passed", top, pid),
+            "scored": (proxied + chat, {}, pid),
+            "scored, client sees top 20": (proxied + chat, top, pid),
+            "scored, values so far": (proxied + chat, {"semtoken": {}}, pid),
+        }
+        failures = "semtoken_proxy_failures_total"
+        console.print(
+            *(line for line in httpx.get(proxied + "/metrics").text.splitlines() if line.startswith(failures))
+        )
+
+
+@dataclass(frozen=True)
+class Least:
+    """The best of some rounds of one kind of stream."""
+
+    streamed: Streamed
+    cost: float | None
+    """Processor time of its server, ms a token."""
+
+
+def least_of(kinds: Kinds, clients: int, tokens: int, rounds: int, repeats: int) -> dict[str, Least]:
+    """So many rounds of all kinds, in turn."""
+    found: dict[str, Least] = {}
+    for _ in range(repeats):
+        for name, (url, more, server) in kinds.items():
+            before = 0.0 if server is None else processor_seconds(server)
+            streamed = asyncio.run(measure(url, clients, rounds, more))
+            spent = None
+            if server is not None:
+                spent = 1000 * (processor_seconds(server) - before) / ((clients * rounds + 1) * tokens)
+            least = found.get(name, Least(streamed, spent))
+            cost = None if spent is None or least.cost is None else min(spent, least.cost)
+            found[name] = Least(min(streamed, least.streamed, key=lambda one: one.seconds), cost)
+    return found
+
+
+def costs_beyond_bare(short: bool) -> dict[str, float]:
+    """Processor time that the proxy takes for a token beyond what a bare one takes, in ms, with 50 clients."""
+    with kinds_of_streams(40, 0.0) as kinds:
+        found = least_of(kinds, 50, 40, 1 if short else 3, 1 if short else 3)
+    bare = found["bare proxy"].cost
+    assert bare is not None
+    return {name: one.cost - bare for name, one in found.items() if one.cost is not None}
+
+
 @app.command()
 def compare(
     clients: Annotated[list[int] | None, typer.Option(help="Clients at one time.")] = None,
@@ -221,46 +281,25 @@ def compare(
     """Measure and print ratios."""
     heads = ("clients", "streams", "tokens/s", "ratio", "first, s", "whole, s", "CPU, ms/token", "beyond the bare one")
     table = Table(*heads)
-    top = {"logprobs": True, "top_logprobs": 20}
-    with ExitStack() as stack:
-        direct, _ = start(stack, "upstream", tokens, gap)
-        passing, passing_pid = start(stack, "bare", direct)
-        proxied, pid = start_proxy(stack, direct)
-        chat = "/v1/chat/completions"
-        kinds: dict[str, tuple[str, dict[str, Any], int | None]] = {
-            "direct": (direct + chat, top, None),
-            "bare proxy": (passing + chat, top, passing_pid),
-            "passed on": (proxied + "/v1/passed", top, pid),
-            "scored": (proxied + chat, {}, pid),
-            "scored, client sees top 20": (proxied + chat, top, pid),
-            "scored, values so far": (proxied + chat, {"semtoken": {}}, pid),
-        }
+    with kinds_of_streams(tokens, gap) as kinds:
         for count in clients or [1, 50, 200]:
-            seen: dict[str, Streamed] = {}
-            used: dict[str, float] = {}
-            for _ in range(repeats):
-                for name, (url, more, server) in kinds.items():
-                    before = 0.0 if server is None else processor_seconds(server)
-                    found = asyncio.run(measure(url, count, rounds, more))
-                    spent = 0.0 if server is None else processor_seconds(server) - before
-                    used[name] = min(used.get(name, spent), spent)
-                    seen[name] = min(seen.get(name, found), found, key=lambda one: one.seconds)
-            for name, found in seen.items():
-                each = 1000 / ((count * rounds + 1) * tokens)
+            found = least_of(kinds, count, tokens, rounds, repeats)
+            bare = found["bare proxy"]
+            for name, one in found.items():
+                costs = ("", "")
+                if one.cost is not None and bare.cost is not None:
+                    costs = (f"{one.cost:.3f}", f"{one.cost - bare.cost:+.3f}")
                 table.add_row(
                     str(count),
                     name,
-                    f"{count * rounds * tokens / found.seconds:,.0f}",
-                    f"{seen['bare proxy'].seconds / found.seconds:.2f}",
-                    f"{statistics.median(found.first):.3f}",
-                    f"{statistics.median(found.whole):.3f}",
-                    f"{each * used[name]:.3f}" if used[name] else "",
-                    f"{each * (used[name] - used['bare proxy']):+.3f}" if used[name] else "",
+                    f"{count * rounds * tokens / one.streamed.seconds:,.0f}",
+                    f"{bare.streamed.seconds / one.streamed.seconds:.2f}",
+                    f"{statistics.median(one.streamed.first):.3f}",
+                    f"{statistics.median(one.streamed.whole):.3f}",
+                    *costs,
                 )
         console.print(f"{tokens} tokens a stream, gap {gap} s, 20 log-probabilities a token")
         console.print(table)
-        figures = httpx.get(proxied + "/metrics").text.splitlines()
-        console.print(*(line for line in figures if line.startswith("semtoken_proxy_failures_total")), sep="\n")
 
 
 BUDGET = 0.1  # ms of processor time for a scored token with 20 log-probabilities
