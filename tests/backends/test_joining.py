@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Watching(Observer):
         self.logs: dict[int, list[np.ndarray[Any, Any]]] = {}
         self.completions: dict[int, Completion] = {}
         self.rows: list[int] = []
+        self.batches: list[int] = []
         self._ends = ends
 
     def observe(self, step: Step) -> Collection[int]:
@@ -57,6 +59,7 @@ class Watching(Observer):
         for answer, row in zip(step.answers, logits.log_softmax(-1).numpy(), strict=True):
             self.logs.setdefault(answer, []).append(row)
         self.rows.append(len(step.answers))
+        self.batches.append(len(np.asarray(step.logits)))
         return [answer for answer in step.answers if answer == self._ends and len(self.logs[answer]) == 4]
 
     def finish(self, answer: int, completion: Completion) -> None:
@@ -181,3 +184,27 @@ def test_a_model_with_penalties_of_its_own_is_left_to_transformers() -> None:
     model = llama()
     model.generation_config.repetition_penalty = 1.1
     assert not TransformersBackend(model, tiny.byte_level_bpe()).joins
+
+
+@pytest.mark.parametrize("make", [llama, sliding])
+@pytest.mark.parametrize("n", [1, 3])
+def test_complete_answers_leave_a_batch_and_the_others_do_not_change(make: Any, n: int) -> None:
+    from semtoken.backends.transformers import TransformersBackend
+
+    model, tokenizer = make(), tiny.byte_level_bpe()
+    model.generation_config.eos_token_id = None
+    random = np.random.default_rng(8)
+    prompts = [random.integers(5, len(tokenizer), length).tolist() for length in 2 * LENGTHS]
+    kinds = [Decoding(n=n, temperature=1.0, seed=3), Decoding(n=n, temperature=0.5, top_k=9, seed=4), Decoding(n=n)]
+    decodings = [replace(kinds[i % 3], max_new_tokens=limit, batch_size=14) for i, limit in enumerate(2 * LIMITS)]
+    backend = TransformersBackend(model, tokenizer)
+    leaving, staying = Watching(ends=5), Watching(ends=5)
+    found = backend.generate(prompts, decodings, [leaving])
+    # Whoever gives options to transformers has the whole batch to its end.
+    whole = backend.generate(prompts, [replace(one, options={"use_cache": True}) for one in decodings], [staying])
+    assert found == whole == [leaving.completions[answer] for answer in range(14 * n)]
+    for answer, logs in staying.logs.items():
+        np.testing.assert_allclose(leaving.logs[answer], logs, atol=2e-5)
+    assert set(staying.batches) == {14 * n}
+    assert len(set(leaving.batches)) > 1 and leaving.rows == staying.rows
+    assert all(rows > batch / 2 or batch < 8 for rows, batch in zip(leaving.rows, leaving.batches, strict=True))

@@ -82,8 +82,10 @@ def where_passed(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     torch.Tensor
         [B], the first place whose running sum is greater than the number times the sum of the row.
     """
-    rows = torch.arange(len(weights), device=weights.device)
-    blocks = torch.nn.functional.pad(weights, (0, -weights.shape[1] % BLOCK)).view(len(weights), -1, BLOCK)
+    size, rows = weights.shape[1], torch.arange(len(weights), device=weights.device)
+    if missing := -size % BLOCK:  # padding by nothing would copy all of them
+        weights = torch.nn.functional.pad(weights, (0, missing))
+    blocks = weights.reshape(len(weights), -1, BLOCK)
     sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
     wanted = numbers * sums[:, -1]
     block = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0].clamp(max=sums.shape[1] - 1)
@@ -92,7 +94,7 @@ def where_passed(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     last = inner[:, -1]
     rest = torch.minimum(wanted - before, torch.nextafter(last, torch.zeros_like(last)))  # sums round in other places
     place = block * BLOCK + torch.searchsorted(inner, rest[:, None], right=True)[:, 0]
-    return place.clamp(max=weights.shape[1] - 1)  # only rows with NaN pass nowhere; what observes the step refuses them
+    return place.clamp(max=size - 1)  # only rows with NaN pass nowhere; what observes the step refuses them
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]
@@ -100,22 +102,16 @@ class Sampling(LogitsProcessor):  # type: ignore[misc]
 
     Parameters
     ----------
-    prompts
-        Token ids of each row's prompt.
-    samples
-        Number of each row among the answers to its prompt.
-    decodings
-        Of each row. Without a seed its draws cannot be repeated.
+    answers
+        How the tokens of each row are chosen.
     size
         V; columns of a padded head beyond it are never drawn.
     """
 
-    def __init__(
-        self, prompts: Sequence[Sequence[int]], samples: Sequence[int], decodings: Sequence[Decoding], size: int
-    ) -> None:
+    def __init__(self, answers: Sequence[AnswerChoices], size: int) -> None:
         self._size = size
-        self._answers = [AnswerChoices.of(*one) for one in zip(decodings, prompts, samples, strict=True)]
-        self._greedy = [row for row, answer in enumerate(self._answers) if answer.settings is None]
+        self._answers = answers
+        self._greedy = [row for row, answer in enumerate(answers) if answer.settings is None]
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.Tensor:
         """Leave only the drawn token possible."""

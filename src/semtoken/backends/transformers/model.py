@@ -25,7 +25,7 @@ from semtoken.backends.prompts import (
     padding_id,
 )
 from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
-from semtoken.backends.transformers.draws import Sampling
+from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer
 from semtoken.cluster_cache import clusters_for_model
@@ -141,10 +141,12 @@ class TransformersBackend:
         encoded = self._encoded(prompts, decodings)
         n = decodings[0].n
         prefix = self._shared_prefix(encoded) if decodings[0].share_prefix else None
+        shrinks = only_usual(self.model.generation_config) and not any(decoding.options for decoding in decodings)
         found: dict[int, Completion] = {}
         for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=prefix is not None):
             rows = [self._row(number * n + sample, decodings[number]) for number in batch for sample in range(n)]
-            watch = StepWatch(self.vocabulary, rows, observers, decodings[0].options.get("stopping_criteria") or ())
+            criteria = decodings[0].options.get("stopping_criteria") or ()
+            watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
             self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
             found |= watch.completions
         return [found[answer] for answer in range(len(prompts) * n)]
@@ -227,17 +229,23 @@ class TransformersBackend:
         watch: StepWatch,
         prefix: SharedPrefix | None,
     ) -> None:
-        """Decode one batch."""
+        """Decode one batch. Complete answers leave it when they are half of it, if the model's cache allows that."""
         n = decodings[0].n
+        answers = [AnswerChoices.of(d, ids, i) for ids, d in zip(prompts, decodings, strict=True) for i in range(n)]
         options = self._options(decodings[0], rows)
         processors = list(options.pop("logits_processor", ()))
-        if any(decoding.temperature > 0 for decoding in decodings):
-            each = [(ids, sample, d) for ids, d in zip(prompts, decodings, strict=True) for sample in range(n)]
-            ids, samples, drawn = zip(*each, strict=True)
-            processors.append(Sampling(ids, samples, drawn, self.vocabulary.size))
         inputs = self._inputs(prompts, options["pad_token_id"], n, prefix)
         with watch.watching(self.model):
-            self.model.generate(**inputs, **options, logits_processor=processors, stopping_criteria=[watch])
+            while True:
+                drawing = [Sampling(answers, self.vocabulary.size)] * any(answer.settings for answer in answers)
+                sequences = self.model.generate(
+                    **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
+                )
+                if not (left := watch.smaller_batch()):
+                    break
+                inputs = continued(inputs, sequences, watch.cache, left)
+                answers = [answers[row] for row in left]
+                options["max_new_tokens"] = watch.tokens_left
         watch.close()
 
     def _inputs(self, prompts: list[list[int]], padding: int, n: int, prefix: SharedPrefix | None) -> dict[str, Any]:
@@ -436,6 +444,15 @@ class TransformersBackend:
         for number, ids in enumerate(sequences):
             if limit is not None and len(ids) > limit:
                 raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the model reads {limit:,} at most.")
+
+
+def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]) -> dict[str, Any]:
+    """What `generate` takes to go on with some rows of a batch, whose `inputs` have become `sequences`."""
+    places = torch.tensor(rows)
+    ids, mask = sequences[places], inputs["attention_mask"][places]
+    cache.batch_select_indices(places)
+    mask = torch.nn.functional.pad(mask, (0, ids.shape[1] - mask.shape[1]), value=1)
+    return {"input_ids": ids, "attention_mask": mask, "past_key_values": cache}
 
 
 def shared_beginnings(continuations: Sequence[Sequence[int]]) -> list[tuple[tuple[int, ...], list[int]]]:

@@ -16,6 +16,7 @@ from semtoken._arrays import as_rows
 from semtoken._extras import require
 from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.transformers.cache import is_repeatable
 from semtoken.errors import ModelError
 from semtoken.vocabulary import Vocabulary
 
@@ -24,6 +25,9 @@ require("transformers", extra="transformers")
 
 import torch  # noqa: E402
 from transformers import StoppingCriteria  # noqa: E402
+
+FEW_ROWS = 8
+"""A batch of fewer rows is kept as it is: one row takes the model nearly as long."""
 
 Hook = Callable[[Any, Any, Any], None]
 """Called with (module, its arguments, its output) after every forward pass."""
@@ -108,6 +112,9 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         See every step of the rows that go on.
     criteria
         Further stopping criteria, whose verdict ends an answer too.
+    shrinks
+        End `generate` when half of the rows are complete, so that the others can go on in a smaller batch, if the
+        model's cache allows that.
     """
 
     def __init__(
@@ -116,9 +123,13 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         rows: Sequence[BatchRow],
         observers: Sequence[Observer],
         criteria: Sequence[Any] = (),
+        *,
+        shrinks: bool = False,
     ) -> None:
         self.logits: torch.Tensor | None = None
         """[B, columns] of the newest step, before any processor."""
+        self.cache: Any = None
+        """Keys and values of all tokens but the newest ones."""
         self.completions: dict[int, Completion] = {}
         """Answer -> what became of it, once it is complete."""
         self._vocabulary = vocabulary
@@ -127,6 +138,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         self._criteria = criteria
         self._states: torch.Tensor | None = None
         self._done = [False] * len(rows)
+        self._shrinks = shrinks
         self._thread = get_ident()
 
     @contextmanager
@@ -136,6 +148,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         def keep_logits(module: Any, args: Any, output: Any) -> None:
             if get_ident() == self._thread:  # other threads may use the same model
                 self.logits = output.logits[:, -1].detach()
+                self.cache = getattr(output, "past_key_values", None)
 
         def keep_states(module: Any, args: Any, output: Any) -> None:
             if get_ident() == self._thread:
@@ -148,7 +161,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             yield
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
-        """Take in one step; returns which rows are complete (bool [B])."""
+        """Take in one step; returns which rows are complete (bool [B]), or that `generate` is to end."""
         active = [row for row, done in enumerate(self._done) if not done]
         if active:
             tokens = input_ids[:, -1].tolist()
@@ -159,7 +172,26 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             for row in active:
                 if completion := self._rows[row].completed(tokens[row], self._vocabulary, ended):
                     self._end(row, completion)
-        return torch.tensor(self._done, dtype=torch.bool, device=input_ids.device)
+        # On Apple's GPUs, transformers makes one step more before it ends.
+        ends = self._half_done and input_ids.device.type != "mps" and is_repeatable(self.cache)
+        return torch.tensor([done or ends for done in self._done], dtype=torch.bool, device=input_ids.device)
+
+    @property
+    def _half_done(self) -> bool:
+        left = self._done.count(False)
+        return self._shrinks and len(self._done) >= FEW_ROWS and 0 < 2 * left <= len(self._done)
+
+    def smaller_batch(self) -> list[int]:
+        """The rows that go on in a batch of their own, which is the one watched from now on; none if all have ended."""
+        left = [row for row, done in enumerate(self._done) if not done] if self._half_done else []
+        if left:
+            self._rows, self._done = [self._rows[row] for row in left], [False] * len(left)
+        return left
+
+    @property
+    def tokens_left(self) -> int:
+        """The most that a row of the batch may still have."""
+        return max(row.max_new_tokens - len(row.token_ids) for row in self._rows)
 
     def _observe(self, active: list[int], tokens: list[int]) -> set[int]:
         """Show a step to the observers; returns the answers that they end."""
