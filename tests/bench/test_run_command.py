@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ def test_a_plan_a_run_and_a_plan_again(settings: Path, tmp_path: Path) -> None:
     done = invoke(settings)
     assert done.exit_code == 0, done.output
     assert "The run in runs/tiny is complete" in done.stderr and done.stdout == ""
+    (share,) = re.findall(r"^Greedy answers: (\d+)% of the time was spent in the model\.$", done.stderr, re.MULTILINE)
+    assert 0 < int(share) < 100
     after = invoke(settings, "--dry-run", "--engine", "local")  # the former name of --executor
     assert "35 of 35 answers x steps" in after.stdout
     more = invoke(settings, "--dry-run", "--methods", "stc,perplexity,p_true")

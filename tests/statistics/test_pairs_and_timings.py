@@ -58,6 +58,15 @@ def test_a_step_inside_another_is_taken_out_of_the_outer_one() -> None:
     assert 0.02 <= timings.seconds["greedy"] <= whole - timings.seconds["stc"] + 1e-3
 
 
+def test_a_part_of_a_step_is_not_taken_out_of_it() -> None:
+    timings = Timings()
+    with timings.measure("greedy"):
+        for _ in range(2):
+            with timings.measure_too("in_model"):
+                time.sleep(0.03)
+    assert 0.06 <= timings.seconds["in_model"] <= timings.seconds["greedy"]
+
+
 def test_a_failed_step_is_closed() -> None:
     timings = Timings()
     with pytest.raises(RuntimeError), timings.measure("greedy"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from semtoken.backends.base import Backend, Prompt
 from semtoken.choices import PTrueSpelling
@@ -14,6 +16,7 @@ from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, recor
 from semtoken.statistics.clustered import clustered_log_scores
 from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
+from semtoken.statistics.timings import IN_MODEL
 
 GREEDY_FIELDS = frozenset({"log_probs", "top_log_probs"})
 Answered = Callable[[int], None]
@@ -42,7 +45,8 @@ class RunAnswerer:
 
         Seconds go to `greedy`, `likelihoods` and `alternatives`.
         """
-        return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings, _counted(answered))
+        with self._passes(timings):
+            return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings, _counted(answered))
 
     def samples(
         self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
@@ -54,7 +58,13 @@ class RunAnswerer:
         """
         empty = [Generation(text="", token_ids=()) for _ in prompts]
         needs = {"hidden_states"} if self.backend.has_states else set()
-        return record_samples(self.backend, prompts, empty, needs, decoding, timings, _counted(answered))
+        with self._passes(timings):
+            return record_samples(self.backend, prompts, empty, needs, decoding, timings, _counted(answered))
+
+    def _passes(self, timings: Timings) -> AbstractContextManager[None]:
+        """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
+        timed = getattr(self.backend, "timed_passes", None)
+        return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
 
     def clustered(
         self,

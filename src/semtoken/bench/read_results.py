@@ -27,6 +27,7 @@ from semtoken.methods.likelihood import stc
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
+from semtoken.statistics.timings import IN_MODEL
 
 EXAMPLE_WORDS = ("TV", "Beautiful", "Plane", "Possible", "Cold", "Buy", "city", "river", "country", "king", "music")
 """Words whose clusters are shown: those of the paper first, then some that small vocabularies hold too."""
@@ -94,6 +95,24 @@ def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
         return read_json(run / MANIFEST), []
     except InvalidInput as error:
         return {}, [f"Versions, hardware and times of this run are unknown: {error}"]
+
+
+def model_shares(run: Path) -> dict[str, float]:
+    """Of the answers that a run holds: "greedy" and "samples" -> part of their seconds in passes of the model.
+
+    Only where the engine tells how long its passes took.
+    """
+    shares = {}
+    plan = _plan(run)
+    for name in ("greedy", "samples"):
+        total: Counter[str] = Counter()
+        for cell in plan.cells:
+            for number in range(cell.n_shards if name in cell.steps else 0):
+                shard = read_shard(cell.steps[name].folder(run), number, cell.steps[name].key, cell.rows(number), ())
+                total.update({} if shard is None or IN_MODEL not in shard.seconds else shard.seconds)
+        if inside := total.pop(IN_MODEL, 0.0):
+            shares[name] = inside / total.total()
+    return shares
 
 
 @dataclass
@@ -224,6 +243,7 @@ class _Reader:
             variant = step.work == "stc" and step.subject
             for shard in () if variant else self._shards(step) or ():
                 total.update(shard.seconds)
+        del total[IN_MODEL]  # other steps contain it
         return total
 
     def _shards(self, step: PlannedStep, *columns: str) -> list[Shard] | None:

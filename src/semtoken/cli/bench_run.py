@@ -238,9 +238,13 @@ def _plan_table(pending: Sequence[Pending]) -> Table:
 
 def report_failures(failures: Sequence[Failure], folder: Path) -> None:
     """Say how a run ended; exit with 1 if something failed."""
+    from semtoken.bench.read_results import model_shares
     from semtoken.bench.run import LOG
 
     if not failures:
+        for name, share in model_shares(folder).items():
+            answers = "Greedy answers" if name == "greedy" else "Samples"
+            tell(f"{answers}: {share:.0%} of the time was spent in the model.")
         tell(f"The run in {folder} is complete. Its tables: semtoken bench report {folder}")
         return
     steps: dict[str, list[str]] = {}  # a model that cannot be loaded fails every step that reads it, for one reason

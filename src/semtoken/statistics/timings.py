@@ -7,6 +7,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+IN_MODEL = "in_model"
+"""What the seconds of passes of the model are called; the steps that they are part of are charged with them, too."""
+
 
 class Timings:
     """Seconds of wall clock by step. A step inside another is taken out of the outer one.
@@ -40,6 +43,15 @@ class Timings:
         finally:
             self._charge()
             self._running.pop()
+
+    @contextmanager
+    def measure_too(self, step: str) -> Iterator[None]:
+        """Charge the time inside the block to `step` as well as to the step that it is part of."""
+        _wait_for_device()
+        start = time.perf_counter()
+        yield
+        _wait_for_device()
+        self._seconds[step] = self._seconds.get(step, 0.0) + time.perf_counter() - start
 
     def _charge(self) -> None:
         _wait_for_device()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -27,7 +28,7 @@ from semtoken.backends.prompts import (
 from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
-from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer
+from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer, timed_passes
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
@@ -191,6 +192,10 @@ class TransformersBackend:
     def read_prefix(self, prompts: Sequence[Prompt]) -> None:
         """Read what all prompts begin with, ahead of a `generate` with `share_prefix` (to see what it costs)."""
         self._shared_prefix([encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)])
+
+    def timed_passes(self, clock: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
+        """Have every pass of the model happen inside a `clock()` of its own, until the block ends."""
+        return timed_passes(self.model, clock)
 
     def _shared_prefix(self, encoded: Sequence[Sequence[int]]) -> SharedPrefix | None:
         """The beginning of all prompts, read, if it is long enough and the model's cache can be repeated."""

@@ -7,7 +7,7 @@ the tokens that were chosen, hands both to the observers, and says which answers
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -44,6 +44,26 @@ def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
     handle = module.register_forward_hook(hook)
     try:
         yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Have every forward pass of a model happen inside a `clock()` of its own, until the block ends."""
+    running: list[AbstractContextManager[None]] = []
+
+    def begin(module: Any, args: Any) -> None:
+        running.append(clock())
+        running[-1].__enter__()
+
+    def end(module: Any, args: Any, output: Any) -> None:
+        running.pop().__exit__(None, None, None)
+
+    handle = inner_model(model).register_forward_pre_hook(begin)
+    try:
+        with forward_hook(inner_model(model), end):
+            yield
     finally:
         handle.remove()
 
