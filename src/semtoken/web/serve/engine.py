@@ -66,7 +66,7 @@ class RowToken:
     text: str
     """What the shown text gained."""
     running: Running | None
-    """The score so far, if it was asked for."""
+    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
 
 
 @dataclass(frozen=True)
@@ -260,10 +260,11 @@ class _Rows(Observer):
         best: Sequence[Any] = [((), ())] * len(rows)
         if most := max(work.top for work in works):
             best = step.best or best_tokens(step, most)
-        shown = [answer for answer, work in zip(step.answers, works, strict=True) if work.running]
-        running = dict(zip(shown, self._scores.running_together(shown), strict=True))
         ended = set()
         ends = step.ends or [False] * len(rows)
+        each = zip(step.answers, works, ends, strict=True)
+        shown = [answer for answer, work, end in each if work.running and not end]
+        running = dict(zip(shown, self._scores.running_together(shown), strict=True))
         for answer, token, end, log_prob, (ids, values) in zip(
             step.answers, step.tokens, ends, log_probs, best, strict=True
         ):
