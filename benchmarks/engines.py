@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -57,6 +58,7 @@ def made_up(folder: Path, vocabulary: int, layers: int, width: int) -> tuple[Pat
         num_attention_heads=width // 64,
         tie_word_embeddings=True,
     )
+    torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(model)
     tokenizer = AutoTokenizer.from_pretrained(model)  # as vLLM will read it
     labels = np.random.default_rng(0).integers(0, 16_000, len(tokenizer)).astype(np.int32)

@@ -4,22 +4,24 @@ The engine reduces every row of logits as its token becomes known and writes the
 leaves the batch. The last token is chosen after the engine looked for the last time, so the reader, who has the
 complete answer, finishes it. Files are replaced whole: a reader never sees half of one.
 
-A file is a line of JSON, and behind it the logits from which the last token was chosen as they lie in memory: as text
-they would take longer to write and to read than all other steps together.
+A file is a line of JSON, and behind it all arrays as they lie in memory. Whole rows of logits may be among them: that of
+the last token, and those of blank tokens as long as nothing tells what they begin. As text they would take longer to
+write and to read than everything else together.
 """
 
 from __future__ import annotations
 
-import base64
+import itertools
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from semtoken._arrays import FloatArray
 from semtoken._files import replacing_file
@@ -27,9 +29,11 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
+from semtoken.scoring.logits import finish_answers
 from semtoken.scoring.rules import ScoringRules
 
-FORMAT = 2
+FORMAT = 3
+ALIGNED = 16  # bytes: what an array in memory begins at a multiple of
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 ENDING = ".semtoken.json"
 POLL_SECONDS = 0.02
@@ -75,16 +79,15 @@ def record_path(folder: str | Path, request_id: str) -> Path:
 
 def write_record(folder: str | Path, record: ChannelRecord) -> None:
     """Put a record into the folder, in place of an older one of the same request."""
-    plain = {field.name: getattr(record, field.name) for field in fields(record)} | {
-        "format": FORMAT,
-        "rules": asdict(record.rules),
-        "answer": _to_plain(record.answer),
-        "held": None if record.held is None else record.held.dtype.str,
-    }
+    arrays: list[npt.NDArray[Any]] = []
+    plain = {field.name: getattr(record, field.name) for field in fields(record)}
+    plain |= {"format": FORMAT, "rules": asdict(record.rules)}
+    line = json.dumps(_without_arrays(plain, arrays)).encode()
     with replacing_file(record_path(folder, record.request_id), private=True, durable=False, parents=False) as file:
-        file.write(json.dumps(plain).encode() + b"\n")
-        if record.held is not None:
-            file.write(np.ascontiguousarray(record.held).data)
+        file.write(line + b" " * _gap(len(line) + 1) + b"\n")
+        for array in arrays:
+            file.write(array.data)
+            file.write(bytes(_gap(array.nbytes)))
 
 
 def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
@@ -97,8 +100,9 @@ def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
     """
     path = record_path(folder, request_id)
     try:
-        line, _, row = path.read_bytes().partition(b"\n")
-        saved = json.loads(line)
+        data = path.read_bytes()
+        end = data.find(b"\n") + 1
+        saved = json.loads(data[:end])
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -106,9 +110,8 @@ def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
     try:
         if saved.pop("format") != FORMAT:
             raise BackendError(f"{path} has another format: engine and reader must run the same semtoken release.")
-        held = None if saved["held"] is None else _numbers(saved["held"], row)
-        answer = _from_plain(saved["answer"])
-        return ChannelRecord(**saved | {"answer": answer, "held": held, "rules": ScoringRules(**saved["rules"])})
+        saved = _with_arrays(saved, data, end)
+        return ChannelRecord(**saved | {"rules": ScoringRules(**saved["rules"])})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BackendError(f"{path} is not a record of semtoken's logits processor: {error!r}") from error
 
@@ -144,17 +147,41 @@ def read_channel(
     VocabularyMismatch
         The engine uses other clusters.
     """
-    ids = [int(token) for token in token_ids]
+    return read_channels(folder, [(request_id, token_ids)], clusters, timeout=timeout)[0]
+
+
+def read_channels(
+    folder: str | Path,
+    answers: Sequence[tuple[str, Sequence[int]]],
+    clusters: TokenClusters,
+    *,
+    timeout: float = 10.0,
+) -> list[ScoredResponse]:
+    """The scores of several answers, each an id and its tokens, as `read_channel` gives them and at less cost.
+
+    An answer that ends with an error leaves the files of those after it.
+    """
+    found = [_read(folder, name, [int(token) for token in ids], clusters, timeout) for name, ids in answers]
+    results: list[ScoredResponse] = []
+    for distribution, together in itertools.groupby(found, key=lambda one: one[1]):
+        results += finish_answers([answer for answer, _ in together], distribution)
+    return results
+
+
+def _read(
+    folder: str | Path, request_id: str, ids: list[int], clusters: TokenClusters, timeout: float
+) -> tuple[LogitsAnswer, Distribution]:
+    """An answer all of whose tokens are taken in; its file is deleted."""
     deadline = time.monotonic() + timeout
     while True:
         record = load_record(folder, request_id)
         if record is not None and record.error is not None:
             record_path(folder, request_id).unlink(missing_ok=True)
             raise BackendError(f"Request {request_id!r} was not scored: {record.error}.")
-        scored = None if record is None else finish_record(record, ids, clusters)
-        if scored is not None:
+        answer = None if record is None else completed(record, ids, clusters)
+        if record is not None and answer is not None:
             record_path(folder, request_id).unlink(missing_ok=True)
-            return scored
+            return answer, record.distribution
         if time.monotonic() > deadline:
             known = "nothing" if record is None else f"{len(record.answer['ids'])} of its {len(ids)} tokens"
             raise BackendError(
@@ -164,8 +191,8 @@ def read_channel(
         time.sleep(POLL_SECONDS)
 
 
-def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: TokenClusters) -> ScoredResponse | None:
-    """The score, once the record covers the answer; None while the engine has yet to write more of it."""
+def completed(record: ChannelRecord, token_ids: Sequence[int], clusters: TokenClusters) -> LogitsAnswer | None:
+    """The answer, once the record covers it; None while the engine has yet to write more of it."""
     scorer = scorer_for(clusters, record.rules)
     if scorer.signature != record.signature:
         raise VocabularyMismatch(
@@ -181,7 +208,7 @@ def finish_record(record: ChannelRecord, token_ids: Sequence[int], clusters: Tok
         )
     if known == len(token_ids) - 1 and record.held is not None:
         answer.add(record.held[None], 0, token_ids[-1])
-    return answer.finish(record.distribution) if len(answer.ids) == len(token_ids) else None
+    return answer if len(answer.ids) == len(token_ids) else None
 
 
 def _restored(record: ChannelRecord, scorer: Scorer) -> LogitsAnswer:
@@ -208,34 +235,40 @@ def remove_stale(folder: str | Path, older_than: float) -> int:
     return removed
 
 
-def _to_plain(value: Any) -> Any:
-    """Nested values with their arrays packed."""
+def _gap(size: int) -> int:
+    """Bytes up to the place where the next array begins."""
+    return -size % ALIGNED
+
+
+def _without_arrays(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
+    """Nested values with types and lengths in place of their arrays, which are added to a list."""
     if isinstance(value, np.ndarray):
-        return _packed(value)
+        arrays.append(np.ascontiguousarray(value))
+        return {"dtype": value.dtype.str, "length": value.size}
     if isinstance(value, dict):
-        return {name: _to_plain(item) for name, item in value.items()}
-    return [_to_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _without_arrays(item, arrays) for name, item in value.items()}
+    return [_without_arrays(item, arrays) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _from_plain(value: Any) -> Any:
-    """What `_to_plain` packed."""
-    if isinstance(value, dict):
-        if value.keys() == {"dtype", "data"}:
-            return _unpacked(value)
-        return {name: _from_plain(item) for name, item in value.items()}
-    return [_from_plain(item) for item in value] if isinstance(value, list) else value
+def _with_arrays(saved: Any, data: bytes, place: int) -> Any:
+    """The values again, with the arrays whose bytes begin at a place."""
 
+    def restored(value: Any) -> Any:
+        nonlocal place
+        if isinstance(value, list):
+            return [restored(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if value.keys() != {"dtype", "length"}:
+            return {name: restored(item) for name, item in value.items()}
+        dtype, length = np.dtype(value["dtype"]), value["length"]
+        if dtype.kind not in "fi" or not isinstance(length, int) or length < 0:
+            raise ValueError(f"an array of {length} {dtype}")
+        found = np.frombuffer(data, dtype, length, place)
+        place += found.nbytes + _gap(found.nbytes)
+        return found
 
-def _packed(array: np.ndarray[Any, Any]) -> dict[str, str]:
-    return {"dtype": array.dtype.str, "data": base64.b64encode(array.tobytes()).decode("ascii")}
-
-
-def _unpacked(saved: Mapping[str, str]) -> Any:
-    return _numbers(saved["dtype"], base64.b64decode(saved["data"], validate=True))
-
-
-def _numbers(name: str, data: bytes) -> Any:
-    dtype = np.dtype(name)
-    if dtype.kind not in "fi":
-        raise ValueError(f"an array of {dtype}")
-    return np.frombuffer(data, dtype=dtype)
+    found = restored(saved)
+    if place != len(data):
+        raise ValueError(f"{len(data)} bytes of arrays, {place} were written")
+    return found

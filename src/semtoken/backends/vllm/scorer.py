@@ -14,7 +14,7 @@ from typing import Any
 
 from semtoken._extras import require
 from semtoken.backends.prompts import Prompt, Response, as_prompts, encode_prompt, encode_response
-from semtoken.backends.vllm.channel import read_channel
+from semtoken.backends.vllm.channel import read_channel, read_channels
 from semtoken.backends.vllm.outputs import LogprobsMode, completions, score_outputs, score_steps
 from semtoken.choices import FunctionWords, Preset
 from semtoken.cluster_cache import clusters_for_model
@@ -170,10 +170,8 @@ class VLLMScorer:
             own.extra_args = (own.extra_args or {}) | {"semtoken_id": name}
             each.append(own)
         outputs = self._run(prompts, each, options)
-        return [
-            [read_channel(self.channel, name, list(answer.token_ids), self.clusters) for answer in output.outputs]
-            for name, output in zip(names, outputs, strict=True)
-        ]
+        answers = [(name, list(output.outputs[0].token_ids)) for name, output in zip(names, outputs, strict=True)]
+        return [[scored] for scored in read_channels(self.channel, answers, self.clusters)]
 
     def score(
         self,
