@@ -20,6 +20,7 @@ from semtoken.backends.vllm.channel import (
     check_request_id,
     load_record,
     read_channel,
+    read_channels,
     remove_stale,
     write_record,
 )
@@ -260,6 +261,38 @@ def test_a_record_comes_back_as_it_was(clusters: TokenClusters, tmp_path: Path) 
     np.testing.assert_equal(loaded.answer, record.answer)
     np.testing.assert_array_equal(loaded.held, record.held)
     assert os.listdir(tmp_path) == ["r.semtoken.json"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_answers_read_together_have_the_scores_of_their_logits(
+    clusters: TokenClusters, tmp_path: Path, last: bool
+) -> None:
+    """Blank tokens among them, whose rows are kept; the last token comes with the engine's record or by its reader."""
+    random, vocabulary = np.random.default_rng(5), clusters.vocabulary
+    blanks, expected, answers = vocabulary.blank.nonzero()[0], [], []
+    for number, (preset, distribution) in enumerate([("default", "raw"), ("paper", "raw"), ("paper", "processed")]):
+        ids = [int(token) for token in (*random.integers(5, vocabulary.size, 3), *blanks[:9])]
+        logits = random.normal(size=(len(ids), vocabulary.size), scale=3).astype(np.float32)
+        answer = LogitsAnswer(scorer_for(clusters, ScoringRules(preset)))
+        for row in range(len(ids) - last):
+            answer.add(logits, row, ids[row])
+        assert answer.holds_rows()
+        record = record_of(
+            clusters,
+            request_id=f"r{number}",
+            signature=answer.scorer.signature,
+            rules=answer.scorer.rules,
+            distribution=distribution,
+            answer=answer.state_dict(),
+            held=logits[-1] if last else None,
+        )
+        write_record(tmp_path, record)
+        answers.append((record.request_id, ids))
+        expected.append(score_logits(logits, ids, clusters, preset, distribution=distribution))
+    for found, wanted in zip(read_channels(tmp_path, answers, clusters), expected, strict=True):
+        assert (found.text, found.preset, found.distribution) == (wanted.text, wanted.preset, wanted.distribution)
+        assert found.log_score == pytest.approx(wanted.log_score, abs=1e-9)
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path: Path) -> None:

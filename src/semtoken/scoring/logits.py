@@ -501,7 +501,8 @@ def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[Id
 def _whole_row(rows: NormalizedRows, place: int, size: int) -> FloatArray:
     """All log-probabilities of one row, in the type of the logits."""
     whole = copy_row(rows.logits, int(rows.row_ids[place]), size)
-    return np.subtract(whole, rows.log_normalizers[place], out=whole, dtype=np.float64, casting="same_kind")
+    np.subtract(whole, rows.log_normalizers[place], out=whole, dtype=np.float64, casting="same_kind")
+    return whole
 
 
 def check_normalizers(

@@ -4,8 +4,8 @@ The engine reduces every row of logits as its token becomes known and writes the
 leaves the batch. The last token is chosen after the engine looked for the last time, so the reader, who has the
 complete answer, finishes it. Files are replaced whole: a reader never sees half of one.
 
-A file is a line of JSON, and behind it all arrays as they lie in memory. Whole rows of logits may be among them: that of
-the last token, and those of blank tokens as long as nothing tells what they begin. As text they would take longer to
+A file is a line of JSON, and behind it all arrays as they lie in memory. Whole rows of logits may be among them: that
+of the last token, and those of blank tokens as long as nothing tells what they begin. As text they would take longer to
 write and to read than everything else together.
 """
 
@@ -163,7 +163,7 @@ def read_channels(
     """
     found = [_read(folder, name, [int(token) for token in ids], clusters, timeout) for name, ids in answers]
     results: list[ScoredResponse] = []
-    for distribution, together in itertools.groupby(found, key=lambda one: one[1]):
+    for (_, distribution), together in itertools.groupby(found, key=lambda one: (id(one[0].scorer), one[1])):
         results += finish_answers([answer for answer, _ in together], distribution)
     return results
 

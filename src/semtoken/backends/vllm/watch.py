@@ -96,6 +96,12 @@ class Watch:
         """Holds the rows of one step, and then those of the next."""
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Take in a step of nobody's: to compile or load the code at the first request would make it seem idle."""
+        rows, answers = np.zeros((1, self.scorer.vocabulary.size), dtype=np.float32), AnswerBatch(self.scorer)
+        answers.add([0], self._copied(rows, [0]), [0], [0])
 
     def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> Watched:
         """A request has entered the batch, for the first time or again."""
