@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -324,7 +325,7 @@ class Held:
     @property
     def seconds_left(self) -> float | None:
         """For how long pieces may still be held; None if there are none."""
-        return max(0.0, self._until - anyio.current_time()) if self._pieces else None
+        return max(0.0, self._until - time.monotonic()) if self._pieces else None
 
     def pass_on(self, piece: Piece) -> bytes:
         """What the client gets now that a piece has come."""
@@ -339,7 +340,7 @@ class Held:
         out = self.release()
         if self._scoring.hold and piece.content_of is not None:
             self._pieces.append(piece)
-            self._until = anyio.current_time() + self._scoring.hold
+            self._until = time.monotonic() + self._scoring.hold
             return out
         return out + _with_trailer(piece, self._scoring)
 
