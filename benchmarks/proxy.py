@@ -3,6 +3,7 @@
     python benchmarks/proxy.py                                  # 1, 50 and 200 clients, 40 tokens a stream
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
     python benchmarks/proxy.py payloads                         # scoring of replies and streams in this process
+    python benchmarks/proxy.py relay                            # the proxy's part of a stream in this process, profiled
 
 Upstream, proxies and clients are processes of their own on this machine. The upstream writes prepared chunks with the
 20 best tokens of the embedded model's vocabulary, as fast as it can or with a gap between tokens. The bare proxy passes
@@ -12,15 +13,17 @@ on what comes, with the same server and client libraries and nothing else; all s
 from __future__ import annotations
 
 import asyncio
+import cProfile
 import json
 import os
+import pstats
 import re
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,6 +339,77 @@ def payloads(repeats: Annotated[int, typer.Option(help="Runs of each kind; the l
     console.print(table)
 
 
+class ReadyAnswer:
+    """An upstream's answer of which everything has come."""
+
+    status, headers, encoding = 200, (), "identity"
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = iter(pieces)
+
+    async def piece(self) -> bytes:
+        """The next piece."""
+        return next(self._pieces, b"")
+
+
+class SilentClient:
+    """A client that takes everything."""
+
+    async def begin(self, status: int, headers: Any) -> None:
+        """Take the head."""
+
+    async def write(self, piece: bytes) -> None:
+        """Take a piece."""
+
+    async def end(self) -> None:
+        """Take the end."""
+
+
+@app.command()
+def relay(
+    tokens: Annotated[int, typer.Option(help="Tokens of the stream.")] = 40,
+    together: Annotated[int, typer.Option(help="Chunks that arrive together.")] = 4,
+    repeats: Annotated[int, typer.Option(help="Runs; the least time counts.")] = 50,
+    running: Annotated[bool, typer.Option(help="Ask for the values so far.")] = False,
+    lines: Annotated[int, typer.Option(help="Functions of the profile to show.")] = 60,
+) -> None:
+    """Time of a token in the proxy without a network, and where it goes."""
+    from semtoken.scoring.rules import ScoringRules
+    from semtoken.web.proxy.metrics import ProxyMetrics
+    from semtoken.web.proxy.relay import Scoring, relay_stream
+    from semtoken.web.proxy.rewriting import read_request
+    from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
+    from semtoken.web.proxy.settings import ProxySettings
+    from semtoken.web.workers import Workers
+
+    chunks = [*(chunk for _, chunk in prepared_chunks(tokens)), b"data: [DONE]\n\n"]
+    pieces = [b"".join(chunks[i : i + together]) for i in range(0, len(chunks), together)]
+    settings = ProxySettings("http://127.0.0.1:1")
+    clusters = TokenClusters.from_pretrained(almanac_clusters_path())
+    scoring = AnswerScoring(clusters, ScoringRules(), settings, ProxyMetrics())
+    body = {"model": "m", "stream": True} | ({"semtoken": {}} if running else {})
+    asked = read_request("chat", json.dumps(body).encode())
+    assert asked is not None
+
+    async def once() -> float:
+        start = time.process_time()
+        hidden = asked.hidden(token_ids=False)
+        scorer = ReplyScorer(scoring, asked, None)
+        parts = Scoring(scorer, hidden, Workers(2, 64), settings.max_scored_bytes, settings.hold)
+        await relay_stream(ReadyAnswer(pieces), SilentClient(), parts)  # type: ignore[arg-type]
+        return time.process_time() - start
+
+    async def several() -> None:
+        least = min([await once() for _ in range(repeats)])
+        console.print(f"{1e6 * least / tokens:.1f} microseconds of processor time a token")
+        with cProfile.Profile() as profile:
+            for _ in range(repeats):
+                await once()
+        pstats.Stats(profile).sort_stats("cumulative").print_stats("semtoken", lines)
+
+    asyncio.run(several())
+
+
 if __name__ == "__main__":
-    named = len(sys.argv) > 1 and sys.argv[1] in ("upstream", "bare", "compare", "payloads")
+    named = len(sys.argv) > 1 and sys.argv[1] in ("upstream", "bare", "compare", "payloads", "relay")
     app() if named else typer.run(compare)
