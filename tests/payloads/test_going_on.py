@@ -13,7 +13,7 @@ from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadStream
 from semtoken.payloads.align import SpelledText, find_text
-from semtoken.payloads.going_on import MOST_FRAMES, GoingOn
+from semtoken.payloads.going_on import LONGEST_FRAME, MOST_FRAMES, GoingOn
 from semtoken.payloads.sse import EventReader
 from tests.payloads.recorded import STREAMED, recording
 
@@ -139,6 +139,13 @@ def test_what_is_remembered_of_a_stream_does_not_grow() -> None:
     for i in range(3 * MOST_FRAMES):
         going_on.learn(json.dumps({**CHAT, "id": str(i)}), CHAT)
         assert len(going_on._frames) <= MOST_FRAMES
+
+
+def test_long_chunks_are_not_remembered() -> None:
+    going_on, long = GoingOn(), {**CHAT, "more": "x" * LONGEST_FRAME}
+    going_on.learn(json.dumps(long), long)
+    assert not going_on._frames
+    assert not going_on._beside
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ except ImportError:  # then every chunk is read in full
 
 MOST_FRAMES = 64
 """Frames that are known at one time: a choice has one, or one a second where it holds the time."""
+LONGEST_FRAME = 2048
+"""Characters of the longest frame that is remembered; what upstreams send must not fill the memory."""
 VARYING = {"choices": None, "created": None, "obfuscation": None}
 """Fields of a chunk in which those with the same frame may differ."""
 OWN = ("content", "role")
@@ -66,7 +68,7 @@ if msgspec is not None:
 
 
 class _Framed(NamedTuple):
-    """A chunk, and what is written in the places that change."""
+    """A chunk in two parts: what is written around the places that change, and in them."""
 
     frame: str
     choice: _ChoicePlaces
@@ -86,20 +88,21 @@ class GoingOn:
     def learn(self, data: str, chunk: Mapping[str, Any]) -> None:
         """Remember the frame of a chunk that was read in full, if it only goes on with an answer."""
         index = None if msgspec is None else _only_goes_on(chunk)
-        places = None if index is None else _places(data)
-        beside = {**chunk, **VARYING}
-        if index is None or places is None or beside != self._beside or len(self._frames) >= MOST_FRAMES:
+        found = None if index is None else _framed(data)
+        usual = found is not None and len(found.frame) <= LONGEST_FRAME
+        beside = {**chunk, **VARYING} if usual else {}
+        if not usual or beside != self._beside or len(self._frames) >= MOST_FRAMES:
             self._frames.clear()
-        if index is not None and places is not None:
-            self._frames[places.frame], self._beside = index, beside
+        if found is not None and index is not None and usual:
+            self._frames[found.frame], self._beside = index, beside
 
     def read(self, data: str) -> Continuation | None:
         """What a chunk adds; None for one that has to be read in full."""
-        places = _places(data) if self._frames else None
-        index = None if places is None else self._frames.get(places.frame)
-        if places is None or index is None:
+        found = _framed(data) if self._frames else None
+        index = None if found is None else self._frames.get(found.frame)
+        if found is None or index is None:
             return None
-        choice = places.choice
+        choice = found.choice
         try:
             text = _text_of(_read_delta(choice.delta)) if choice.delta else _read_text(choice.text)
             ids = _read_ids(choice.token_ids) if choice.token_ids else None
@@ -108,16 +111,16 @@ class GoingOn:
         steps = steps_in_json(choice.logprobs)
         if not text or steps is None or min(ids or (0,)) < 0:
             return None
-        return Continuation(index, text, steps, ids, places.before, places.after)
+        return Continuation(index, text, steps, ids, found.before, found.after)
 
 
-def _places(data: str) -> _Framed | None:
+def _framed(data: str) -> _Framed | None:
     """The places of a chunk; None if they are not there, or may stand elsewhere in it."""
     try:
         chunk = _read_chunk(data)
         [choice] = chunk.choices
-        before, after = frame = _around('"logprobs":', choice.logprobs, data)
-        text = before + after
+        before, after = _around('"logprobs":', choice.logprobs, data)
+        frame = before + after
         for name, place in (
             ('"delta":', choice.delta),
             ('"text":', choice.text),
@@ -126,11 +129,10 @@ def _places(data: str) -> _Framed | None:
             ('"obfuscation":', chunk.obfuscation),
         ):
             if place:
-                frame = _around(name, place, text)
-                text = "".join(frame)
+                frame = "".join(_around(name, place, frame))
     except (msgspec.DecodeError, UnicodeError, RecursionError, LookupError):
         return None
-    return _Framed(text, choice, before, after)
+    return _Framed(frame, choice, before, after)
 
 
 def _around(name: str, place: msgspec.Raw, text: str) -> tuple[str, str]:

@@ -81,20 +81,23 @@ class Continued:
         kept = ALL if hidden is None else hidden.kept
         cut = kept is not None and any(len(step.names) > kept + 1 for step in chunk.steps.steps)
         if cut or (hidden is not None and hidden.ids):
-            return self._in_full(chunk, read_json(data), hidden, blocks)
+            return read_json(data).edited(hidden, blocks)
         listed = "null" if kept is None else data[len(chunk.before) : -len(chunk.after)]
         if not blocks:
             return f"{chunk.before}{listed}{chunk.after}"
-        end = self._ends.get(chunk.choice)
-        if end is None or not chunk.after.startswith(end + "}"):
-            return self._in_full(chunk, read_json(data), hidden, blocks)
+        end = self._end_of(chunk, data)
         return f"{chunk.before}{listed}{end},{member('semtoken', blocks[chunk.choice])}{chunk.after[len(end) :]}"
 
-    def _in_full(self, chunk: Continuation, json: Json, hidden: Hidden | None, blocks: Blocks) -> str:
-        [choice] = elements(json.text, members(json.text, json.root)["choices"])
-        end = max(member.end for member in members(json.text, choice).values())
-        self._ends[chunk.choice] = json.text[len(json.text) - len(chunk.after) : end]
-        return json.edited(hidden, blocks)
+    def _end_of(self, chunk: Continuation, data: str) -> str:
+        """What is written behind the log-probabilities in the choice: mostly what the chunk before had there."""
+        known = self._ends.get(chunk.choice)
+        if known is not None and chunk.after.startswith(known + "}"):
+            return known
+        json = read_json(data)
+        [choice] = elements(data, members(data, json.root)["choices"])
+        end = max(member.end for member in members(data, choice).values())
+        self._ends[chunk.choice] = data[len(data) - len(chunk.after) : end]
+        return self._ends[chunk.choice]
 
 
 def read_json(text: str) -> Json:
