@@ -114,7 +114,8 @@ def test_every_way_to_an_answer_has_the_numbers_of_a_plain_pass(kind: str) -> No
         for answer, completion in enumerate(stc.backend.generate(PROMPTS, decoding, [seen])):
             expected = forward(model, tokenizer, PROMPTS[answer // decoding.n], completion.token_ids)
             np.testing.assert_allclose(seen.of(answer), expected, atol=1e-3)
-    leaving, seen = [replace(DECODING, max_new_tokens=limit) for limit in (2, 2, 6, 4, 2, 2, 2, 6, 2)], LogProbabilities()
+    leaving = [replace(DECODING, max_new_tokens=limit) for limit in (2, 2, 6, 4, 2, 2, 2, 6, 2)]
+    seen = LogProbabilities()
     for answer, completion in enumerate(stc.backend.generate(PROMPTS * 3, leaving, [seen])):
         expected = forward(model, tokenizer, PROMPTS[answer % 3], completion.token_ids)
         np.testing.assert_allclose(seen.of(answer), expected, atol=1e-3)
