@@ -60,7 +60,8 @@ class SeededDraws:
         """Logits [B, V] -> ids [B]."""
         numbers = torch.tensor([stream.random() for stream in self._streams], dtype=torch.float64, device=logits.device)
         some = ROWS if logits.device.type == "cpu" else len(logits)
-        return torch.cat([self._drawn(*part) for part in zip(logits.split(some), numbers.split(some), strict=True)])
+        parts = zip(torch.split(logits, some), torch.split(numbers, some), strict=True)
+        return torch.cat([self._drawn(*part) for part in parts])
 
     def _drawn(self, logits: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         """The token of each row at which its running sum passes its number."""
