@@ -15,6 +15,7 @@ from semtoken.errors import InvalidInput
 LONGEST_EVENT = 64 * 2**20  # bytes; one step of a whole vocabulary takes some 16 million
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 USUAL = b"data: "
+LONGEST_USUAL = 2**16  # bytes that are searched for the end of a line, so that streams without line feeds cost no more
 FIELDS = (b"data", b"event", b"id", b"retry")
 _LINE_END = re.compile(rb"[\r\n]")
 SHOWN = 40  # bytes of a line in a message
@@ -160,8 +161,8 @@ class EventReader:
         """The event that begins there, if it is there in full and has one line of data and nothing else, as most."""
         if self._begin != begin or self._lines or self._after_return or not self._pending.startswith(USUAL, begin):
             return None
-        end = self._pending.find(b"\n\n", max(self._searched - 1, begin))
-        if end < 0 or self._pending.find(b"\n", begin, end) >= 0 or self._pending.find(b"\r", begin, end) >= 0:
+        end = self._pending.find(b"\n", max(self._searched, begin), begin + LONGEST_USUAL)
+        if end < 0 or not self._pending.startswith(b"\n", end + 1) or self._pending.find(b"\r", begin, end) >= 0:
             return None
         if self._kind != "message" or self._fault is not None:
             return None
