@@ -122,7 +122,8 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
         decided = ["decision" in b for b in blocks]
         assert decided == [bool(b.get("final")) for b in blocks], "with the final score only"
         assert decided == sorted(decided) and decided[-1], "and so at the end"
-        assert blocks[-1]["chance"] == block["chance"]
+        # up to rounding: what the second request has in common with the first is not read again
+        assert blocks[-1]["chance"] == pytest.approx(block["chance"], abs=1e-6)
 
 
 def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
