@@ -211,3 +211,32 @@ def test_the_report_of_the_methods_is_that_of_their_answers() -> None:
             if line["table"] == "comparison":
                 found = metrics.roc_auc_score(part["judge:exact"] == 0, part[f"method:{column}"])
                 assert found == pytest.approx(float(line["value"]), abs=1e-12), (model, dataset, column)
+
+
+def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
+    """The page's differences of AUROC, computed by scikit-learn from the scores of every answer."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    answers = pandas.read_parquet(FOLDER / "almanac" / "answers.parquet")
+    page = " ".join((FOLDER.parent / "docs" / "almanac.md").read_text(encoding="utf-8").split())
+
+    def gains(models: str, against: str) -> list[str]:
+        found = []
+        for name in ("seed0", "shipped", "seed2"):
+            part = answers[answers.model == name + models]
+            wrong = part["judge:exact"] < 1
+            others = [column for column in part if column.partition(".")[0] == against]
+            of_others = np.mean([roc_auc_score(wrong, part[column]) for column in others])
+            found.append(f"{roc_auc_score(wrong, part['method:stc']) - of_others:+.3f}")
+        return found
+
+    for models, against, before in (
+        ("", "method:sequence_probability", "STC (preset `paper`) gains "),
+        ("", "control:shuffled", "over the whole vocabulary STC gains "),
+        ("", "control:shuffled_by_frequency", "over shuffles within bins of frequency "),
+        ("", "control:shuffled_largest_kept", "over shuffles that leave the largest cluster alone "),
+        ("", "control:no_clusters", "over STC without clusters "),
+        ("-concatenated", "method:sequence_probability", "level with sequence probability: "),
+        ("-concatenated", "control:shuffled_by_frequency", "either: within bins of frequency "),
+    ):
+        said = re.sub(r"\[.*?\]", "", page.partition(before)[2])
+        assert re.findall(r"[+-]\d\.\d{3}", said)[:3] == gains(models, against), before
