@@ -27,6 +27,11 @@ class LogMass(NamedTuple):
     estimate: float
     upper: float
 
+    @staticmethod
+    def total(masses: Sequence[LogMass]) -> LogMass:
+        """The sum over some steps, of which there is one at least."""
+        return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))
+
 
 @dataclass(frozen=True, eq=False)
 class OpenStep:
@@ -157,13 +162,13 @@ class RunningAnswer(ABC, Generic[O]):
         undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
         settled = min(undecided, default=len(self.ids)) if self._neutrality else 0
         first, settled = self._n_settled, max(self._n_settled, settled)
-        self._settled = _sum([self._settled, *new[: settled - first]])
+        self._settled = LogMass.total([self._settled, *new[: settled - first]])
         self._n_settled = settled
         later = [
             mass if self._neutrality and position not in undecided else mass._replace(upper=0.0)
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
-        total = _sum([self._settled, *later])
+        total = LogMass.total([self._settled, *later])
         if self._leading_blanks == len(self.ids):
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(
@@ -219,7 +224,3 @@ class RunningAnswer(ABC, Generic[O]):
         answer._leading_blanks = int(state["leading_blanks"])
         answer._has_content = bool(state["has_content"])
         return answer
-
-
-def _sum(masses: Sequence[LogMass]) -> LogMass:
-    return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))

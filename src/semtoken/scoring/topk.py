@@ -32,9 +32,6 @@ from semtoken.scoring.topk_bounds import PlacedStep, rounding
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 from semtoken.scoring.topk_records import ListedSteps
 
-FEW = 16
-"""So many steps are scored one by one, more of them in arrays."""
-
 
 def score_top_logprobs(
     steps: Any,
@@ -185,12 +182,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        steps = self._listed(slice(positions.start, positions.stop))
-        few = steps.masses() if len(positions) <= FEW else None
-        if few is not None:
-            return few
-        found = steps.bounds
-        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
+        return self._listed(slice(positions.start, positions.stop)).masses
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
         """The result, once the answer is complete.
@@ -203,15 +195,12 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._advance(complete=True)
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
         steps = self._listed(slice(None))
-        bounds = steps.bounds
         blank = not vocabulary.decode(ids).strip()
-        totals = [math.fsum(logs.tolist()) for logs in (bounds.lower, bounds.estimate, bounds.upper)]
-        low, estimate, high = [-math.inf] * 3 if blank else totals
-        listed = [step.listed for step in self._steps]
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(steps.masses)
         return self._response(
             distribution,
             estimate,
-            flags=(*listed_flags(listed, bounds, vocabulary.special), *_proxy_flags(proxy_for)),
+            flags=(*listed_flags(steps), *_proxy_flags(proxy_for)),
             tokens=TokensLater(len(ids), lambda: steps.tokens(ids)),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),

@@ -10,7 +10,7 @@ from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
 from semtoken.flags import Flag
-from semtoken.scoring.topk_bounds import Bounds
+from semtoken.scoring.topk_records import ListedSteps
 from semtoken.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001
@@ -18,28 +18,23 @@ ZEROS_IN_A_ROW = 5
 NAMES_WITHOUT_BLANK = 20  # so many, and none with a blank: the engine leaves blanks out
 
 
-def listed_flags(steps: Sequence[ListedStep], bounds: Bounds, special: BoolArray) -> tuple[Flag, ...]:
-    """What a reader of the score should know of an answer's lists.
-
-    Parameters
-    ----------
-    steps, bounds
-        The lists, and what was made of them.
-    special
-        Which tokens of the vocabulary are special (bool [V]).
+def listed_flags(answer: ListedSteps) -> tuple[Flag, ...]:
+    """What a reader of the score should know of the lists of a complete answer.
 
     Raises
     ------
     BackendError
         The engine lists nothing but zeros, or leaves out the blanks that tokens begin with.
     """
+    steps = [step.listed for step in answer.steps]
+    special = answer.scorer.vocabulary.special
     without_blank = [i for i, step in enumerate(steps) if step.without_blank]
     if any(step.with_blank for step in steps):
         without_blank = []
     if sum(step.without_blank for step in steps) >= NAMES_WITHOUT_BLANK:
         _refuse_names_without_blanks(without_blank)
     bare = [i for i, step in enumerate(steps) if not step.listed and not step.complete]
-    wide = [i for i in bare if not bounds.certain[i]]
+    wide = [i for i in bare if not answer.bounds.certain[i]]
     zero = [i for i in bare if step_is_zero(steps[i])]
     if len(zero) == len(steps) >= ZEROS_IN_A_ROW:
         raise BackendError(
@@ -51,9 +46,9 @@ def listed_flags(steps: Sequence[ListedStep], bounds: Bounds, special: BoolArray
     unclear = [
         i
         for i, step in enumerate(steps)
-        if step.ambiguous and (bounds.ambiguous[i] > 0 or not _only_special(step, special))
+        if step.ambiguous and (answer.bounds.ambiguous[i] > 0 or not _only_special(step, special))
     ]
-    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not bounds.certain[i]]
+    any_special = [i for i, step in enumerate(steps) if len(step.stands_for) > 1 and not answer.bounds.certain[i]]
     unmapped = [i for i, step in enumerate(steps) if step.unmapped]
     found = (
         ("no_alternatives", wide, "list no token beside the chosen one, so the interval is wide"),

@@ -18,6 +18,9 @@ from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
 from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_mass
 
+FEW = 32
+"""So many steps are scored one by one, more of them in arrays."""
+
 
 @dataclass(frozen=True, eq=False)
 class ListedSteps:
@@ -55,24 +58,43 @@ class ListedSteps:
             relative=self.relative,
         )
 
-    def masses(self) -> list[LogMass] | None:
+    @cached_property
+    def masses(self) -> list[LogMass]:
+        """Their clustered probabilities: the same as in `bounds`, without arrays where the steps are few."""
+        few = self.usual_masses() if len(self.steps) <= FEW else None
+        if few is not None:
+            return few
+        found = self.bounds
+        return list(map(LogMass, found.lower.tolist(), found.estimate.tolist(), found.upper.tolist()))
+
+    def usual_masses(self) -> list[LogMass] | None:
         """The masses of the steps one by one; None if one of them needs the `bounds`."""
+        if self.relative:
+            return None
         pairs = zip(self.steps, self.prefixes, strict=True)
         found = [usual_mass(self.scorer, *pair, neutrality=self.neutrality, off=self.off) for pair in pairs]
         known = [mass for mass in found if mass is not None]
-        return known if len(known) == len(found) and not self.relative else None
+        return known if len(known) == len(found) else None
 
     @property
     def any_rival(self) -> bool:
         """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
-        lists, scorer = self.lists, self.scorer
-        steps, ids = lists.listed.steps, lists.listed.ids
-        likely = (lists.probabilities >= RIVAL) & (ids != lists.tokens[steps]) & ~self.bounds.certain[steps]
-        likely &= scorer.first_letters[ids] != scorer.first_letters[lists.tokens[steps]]
-        steps, ids = steps[likely], ids[likely]
-        tokens, opening = lists.tokens[steps], lists.opening[steps]
-        kinds = scorer.kinds(tokens, ids, lists.begins[likely], opening=opening, neutrality=self.neutrality)
-        return SOURCES.index("cluster") in kinds
+        return any(self._rivals(step) for step in self.steps if not (step.neutral and self.neutrality))
+
+    def _rivals(self, step: PlacedStep) -> list[int]:
+        token, listed = step.token, zip(step.listed.ids, step.listed.probabilities, strict=True)
+        likely = [one for one, probability in listed if probability >= RIVAL and one != token]
+        if not likely:
+            return []
+        letters, related = self.scorer.first_letters, self.scorer.related_kinds(token)
+        neutral = self.scorer.neutral_mask(step.opening)
+        return [
+            one
+            for one in likely
+            if SOURCES[related.get(one, 0)] == "cluster"
+            and letters[one] != letters[token]
+            and not (self.neutrality and neutral[one])
+        ]
 
     def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
         """The records of all steps of an answer that consists of `ids`, put together column by column."""
