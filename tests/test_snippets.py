@@ -450,7 +450,7 @@ NOT_RUN = {
     r"-j llm|--column llm": "needs a language model as a judge",
     r"paper\.yaml|runs/(qwen|paper)": "hours on GPUs",
     r"semtoken lm-eval\b": "needs lm-eval; make test-integrations runs it",
-    r"--dataset almanac .*--controls": "minutes; tests/bench/test_controls.py runs controls",
+    r"almanac/run\.yaml": "needs two trained models; tests/bench/test_controls.py runs controls",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
     r"--ray-gpus": "needs GPUs; tests/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
