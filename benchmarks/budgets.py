@@ -125,20 +125,23 @@ def proxy(short: bool) -> Iterator[Measured]:
 
 
 def vllm(short: bool) -> Iterator[Measured]:
-    """VLLM with random weights of 0.5B parameters, if `make test-engines` has installed it: with scores and without."""
+    """vLLM with random weights, small and of 0.5B parameters, with scores and without; if it is installed."""
     python = Path(__file__).parent.parent / ".venv-engines" / "bin" / "python"
     if not python.exists():
         console.print("vLLM is not measured: make test-engines installs it.")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "seconds.json"
-        shape = ["--vocabulary", "151936", "--layers", "24", "--width", "896", "--no-whole"]
-        rounds = ["--rounds", "2" if short else "5"]
-        script = [str(python), str(Path(__file__).with_name("engines.py")), *shape, *rounds, "--out", str(out)]
-        subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
-        seconds = json.loads(out.read_text())
-    for way, budget in (("logits processor", 1 / 0.95), ("20 best", None)):
-        yield Measured(f"a token of vLLM, {way}", "vLLM alone", seconds[way] / seconds["vLLM alone"], budget)
+    for layers, width in ((2, 256), (24, 896)):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "seconds.json"
+            options = f"--vocabulary 151936 --layers {layers} --width {width} --rounds {2 if short else 5} --no-whole"
+            script = [python, Path(__file__).with_name("engines.py"), *options.split(), "--out", out]
+            if subprocess.run(script, stdout=subprocess.DEVNULL).returncode:
+                console.print("vLLM could not be measured; its message stands above.")
+                return
+            seconds = json.loads(out.read_text())
+        for way, budget in (("logits processor", 1 / 0.95), ("20 best", None)):
+            found = seconds[way] / seconds["vLLM alone"]
+            yield Measured(f"a token of vLLM, {layers} layers of width {width}, {way}", "vLLM alone", found, budget)
 
 
 def generation(short: bool) -> Iterator[Measured]:
