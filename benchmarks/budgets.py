@@ -125,7 +125,7 @@ def proxy(short: bool) -> Iterator[Measured]:
 
 
 def vllm(short: bool) -> Iterator[Measured]:
-    """vLLM with random weights, small and of 0.5B parameters, with scores and without; if it is installed."""
+    """Time vLLM with random weights, small and of 0.5B parameters, with scores and without; if it is installed."""
     python = Path(__file__).parent.parent / ".venv-engines" / "bin" / "python"
     if not python.exists():
         console.print("vLLM is not measured: make test-engines installs it.")
