@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,6 +65,9 @@ def test_every_answer_is_an_event_of_the_clients_span(
     texts = request.node.callspec.params["address"]
     answers = stc.generate([q.prompt() for q in questions[:3]], 24, stop_at_newline=True)
     replies = [ask(address, q.question, stream=stream) for q in questions[:3]]
+    deadline = time.monotonic() + 10  # an event follows its answer
+    while len(exporter.get_finished_logs()) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
     events = [one.log_record for one in exporter.get_finished_logs()]
     assert [event.event_name for event in events] == ["gen_ai.evaluation.result"] * 3
     for event, answer, reply in zip(events, answers, replies, strict=True):
