@@ -575,7 +575,7 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     answer.add(steps[0])  # whatever becomes of the answer
     assert scored.n_tokens == 3
     assert isinstance(vars(scored)["tokens"], TokensLater)
-    copied = pickle.loads(pickle.dumps(scored))
+    copied = pickle.loads(pickle.dumps(scored))  # as the processes of users exchange results
     assert copied == scored == score_top_logprobs(steps, clusters(), MEANING)
     assert len(copied.tokens) == copied.n_tokens == 3
     assert replace(scored, truncated=True).tokens == scored.tokens

@@ -172,19 +172,19 @@ class PrefixIndex:
 
     def continuations(self, head: str) -> IdArray:
         """Ids of the tokens whose normalised text is longer than `head` and begins with it."""
-        low, high = self._range_beyond(head)
+        low = self._first_beyond(head)
+        high = bisect_left(self._strings, head + LAST_CHARACTER, lo=low)
         return self._sorted_ids[self._starts[low] : self._starts[high]]
 
     def can_continue(self, head: str) -> bool:
         """Whether some token's normalised text is longer than `head` and begins with it."""
-        low = bisect_left(self._strings, head)
-        low += low < len(self._strings) and self._strings[low] == head
-        return low < len(self._strings) and self._strings[low].startswith(head)
+        first = self._first_beyond(head)
+        return first < len(self._strings) and self._strings[first].startswith(head)
 
-    def _range_beyond(self, head: str) -> tuple[int, int]:
-        low = bisect_left(self._strings, head)
-        low += low < len(self._strings) and self._strings[low] == head
-        return low, bisect_left(self._strings, head + LAST_CHARACTER, lo=low)
+    def _first_beyond(self, head: str) -> int:
+        """The place of the first text that stands behind `head`."""
+        place = bisect_left(self._strings, head)
+        return place + (place < len(self._strings) and self._strings[place] == head)
 
     def prefix_sets(self, token_ids: Sequence[int]) -> list[IdArray]:
         """The prefix set of every step of a complete answer, in time linear in its length."""

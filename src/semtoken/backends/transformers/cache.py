@@ -59,8 +59,7 @@ class SharedPrefix:
         mask
             [B, columns] of the known columns, 0 where padded at the left.
         """
-        cache = copy.copy(self.cache)
-        cache.layers = [copy.copy(layer) for layer in cache.layers]
+        cache = _with_own_layers(self.cache)
         places = torch.from_numpy(np.maximum(mask.cumsum(axis=1) - 1, 0))
         for layer in _held(cache):
             places = places.to(layer.keys.device)
@@ -85,12 +84,18 @@ def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPre
     """
     if any(layer.keys.shape[2] < columns for layer in _held(cache)):
         return None
-    found = copy.copy(cache)
-    found.layers = [copy.copy(layer) for layer in cache.layers]
+    found = _with_own_layers(cache)
     for layer in _held(found):  # copies, as a view would keep the whole batch in memory
         layer.keys = layer.keys[:1, :, columns - len(token_ids) :].clone()
         layer.values = layer.values[:1, :, columns - len(token_ids) :].clone()
     return SharedPrefix(tuple(token_ids), found)
+
+
+def _with_own_layers(cache: Any) -> Any:
+    """A cache whose layers may be given other keys and values; those of now are not copied."""
+    found = copy.copy(cache)
+    found.layers = [copy.copy(layer) for layer in cache.layers]
+    return found
 
 
 def _held(cache: Any) -> list[Any]:

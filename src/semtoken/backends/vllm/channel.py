@@ -4,7 +4,7 @@ The engine reduces every row of logits as its token becomes known and writes the
 leaves the batch. The last token is chosen after the engine looked for the last time, so the reader, who has the
 complete answer, finishes it. Files are replaced whole: a reader never sees half of one.
 
-A file is a line of JSON, and behind it all arrays as they lie in memory. Whole rows of logits may be among them: that
+A file is a line of JSON, and behind it all arrays in binary form. Whole rows of logits may be among them: that
 of the last token, and those of blank tokens as long as nothing tells what they begin. As text they would take longer to
 write and to read than everything else together.
 """
