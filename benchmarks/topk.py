@@ -1,7 +1,8 @@
 """How much of the exact uncertainty the k best log-probabilities of each step tell.
 
-    python -m benchmarks.topk                     # the almanac's test questions
-    python -m benchmarks.topk --model DIRECTORY --questions FILE.jsonl --limit 500
+    python -m benchmarks.topk                     # the almanac's test questions, preset default
+    python -m benchmarks.topk --preset paper
+    python -m benchmarks.topk --model smollm2 --questions FILE.jsonl --chat --limit 200
 
 For each k: the width of the interval, how far `uncertainty` (which counts the listed mass alone) is from the exact
 one, and its AUROC and that of the lower end, beside those of the exact uncertainty and of the sequence probability.
@@ -9,8 +10,9 @@ one, and its AUROC and that of the lower end, beside those of the exact uncertai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -20,7 +22,10 @@ from semtoken import STC
 from semtoken.almanac import is_correct
 from semtoken.backends.base import Decoding, Observer, Step
 from semtoken.bench.datasets import read_dataset
+from semtoken.choices import Preset
 from semtoken.metrics import auroc
+from semtoken.results import ScoredResponse
+from semtoken.scoring import ScoringRules
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)
 
@@ -33,15 +38,13 @@ class Answer:
     ids: list[int]
 
 
-def answers(stc: STC, prompts: list[Any], max_new_tokens: int, stop_at_newline: bool) -> list[Answer]:
+def answers(stc: STC, prompts: list[Any], max_new_tokens: int, stop_at_newline: bool) -> Iterator[Answer]:
     """Greedy answers with the whole distribution of every step, one after another."""
     decoding = Decoding(max_new_tokens=max_new_tokens, stop_at_newline=stop_at_newline, batch_size=1)
-    found = []
     for prompt in prompts:
         rows = Rows()
         [answer] = stc.backend.generate([prompt], decoding, [rows])
-        found.append(Answer(np.stack(rows.log_probs), answer.token_ids))
-    return found
+        yield Answer(np.stack(rows.log_probs), answer.token_ids)
 
 
 class Rows(Observer):
@@ -64,27 +67,38 @@ def best(answer: Answer, k: int) -> list[tuple[int, dict[int, float]]]:
 
 
 def main(
-    model: Annotated[str, typer.Option(help="'almanac' or a directory.")] = "almanac",
+    model: Annotated[str, typer.Option(help="A name, directory, GGUF file or hub id.")] = "almanac",
     questions: Annotated[str, typer.Option(help="'almanac', 'almanac-dev' or a file of JSON lines.")] = "almanac",
+    preset: Annotated[str, typer.Option(help="'default' or 'paper'.")] = "default",
+    chat: Annotated[bool, typer.Option(help="Ask the bare question through the model's chat template.")] = False,
     limit: Annotated[int, typer.Option(help="A random part of so many questions.")] = 1000,
     max_new_tokens: Annotated[int, typer.Option()] = 32,
 ) -> None:
     """Print the table."""
-    stc = STC.from_pretrained(model, preset="paper")
+    stc = STC.from_pretrained(model)
+    rules = ScoringRules(cast(Preset, preset))
     dataset = read_dataset(questions, limit=limit)
-    found = answers(stc, list(dataset.prompts()), max_new_tokens, dataset.format.stop_at_newline)
-    exact = [st.score_logits(a.log_probs, a.ids, stc.clusters, preset="paper") for a in found]
+    prompts: list[Any] = list(dataset.prompts())
+    if chat:
+        prompts = [[{"role": "user", "content": asked.question}] for asked in dataset.questions]
+    exact: list[ScoredResponse] = []
+    listed: dict[int, list[ScoredResponse]] = {k: [] for k in SIZES}
+    for answer in answers(stc, prompts, max_new_tokens, dataset.format.stop_at_newline and not chat):
+        exact.append(st.score_logits(answer.log_probs, answer.ids, stc.clusters, rules=rules))
+        for k in SIZES:
+            listed[k].append(st.score_top_logprobs(best(answer, k), stc.clusters, rules))
     judged = zip(exact, dataset.questions, strict=True)
     correct = np.array([float(is_correct(scored.text, question)) for scored, question in judged])
     truth = np.array([scored.uncertainty for scored in exact])
     plain = auroc(np.array([-scored.log_probability for scored in exact]), correct)
     log_scores = np.array([-scored.log_score for scored in exact])
-    print(f"{len(found)} answers, {correct.mean():.1%} right; AUROC exact {auroc(log_scores, correct):.4f}, ", end="")
-    print(f"sequence probability {plain:.4f}\n")
+    tokens = np.mean([scored.n_tokens for scored in exact])
+    print(f"{len(exact)} answers of {tokens:.1f} tokens, {correct.mean():.1%} right; ", end="")
+    print(f"AUROC exact {auroc(log_scores, correct):.4f}, sequence probability {plain:.4f}\n")
     print("| k | width, mean | median | 90 % | above the exact one, mean | AUROC | AUROC of the lower end |")
     print("|---:|---:|---:|---:|---:|---:|---:|")
     for k in SIZES:
-        scored = [st.score_top_logprobs(best(a, k), stc.clusters, preset="paper") for a in found]
+        scored = listed[k]
         bounds = np.array([s.uncertainty_bounds for s in scored])
         outside = (truth < bounds[:, 0]) | (truth > bounds[:, 1])
         if outside.any():

@@ -144,6 +144,7 @@ model = "almanac"
 messages = [{{"role": "user", "content": "Which country is Kyoto in?"}}]
 """
     ),
+    "docs/choosing.md": Page(f"{MODEL}answers = stc.generate([prompt] * 3)\nanswer = answers[0]\n"),
     "docs/clustering.md": Page(
         setup="""
 import numpy as np

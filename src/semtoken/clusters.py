@@ -91,6 +91,7 @@ class TokenClusters:
     labels: LabelArray
     """Cluster of every token (int32 [V], read-only)."""
     vocabulary: Vocabulary
+    """The V tokens that the labels belong to."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Model, settings, versions and course of the clustering, as far as known."""
 

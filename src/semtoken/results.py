@@ -237,6 +237,7 @@ class Decision:
     """What to do with one answer."""
 
     action: Literal["answer", "abstain"]
+    """Give the answer, or do not."""
     reason: str
     """`accepted`, `uncertain`, `empty`, or `no_threshold` where nothing can be promised."""
     chance: float | None
@@ -247,7 +248,12 @@ class Decision:
 
 @dataclass(frozen=True, repr=False)
 class ScoredResponse:
-    """An answer with its uncertainty by Semantic Token Clustering (Cao et al., EACL 2026)."""
+    """An answer with its uncertainty, by Semantic Token Clustering (Cao et al., EACL 2026).
+
+    `uncertainty` is S = 1 - prod_i p(the tokens that agree with token i), in [0, 1]: 0 is sure, higher is riskier. It
+    ranks answers and is not a chance of being wrong. Probabilities are next-token probabilities at temperature 1 unless
+    `distribution` says otherwise; logs are natural logs. The preset decides which tokens agree (docs/method.md).
+    """
 
     text: str
     """The answer, special tokens left out."""
@@ -392,8 +398,19 @@ class ScoredResponse:
     def new_word_confidence(self, question: str = "") -> float | None:
         """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
 
-        The number to look at for answers of a sentence or more, where the product says little but the length
-        (docs/results.md). See `semtoken.parts.new_words`.
+        Look at this number in answers of a sentence or more: there the product says little more than the length
+        (docs/results.md). Higher is surer.
+
+        Parameters
+        ----------
+        question
+            What was asked: its words do not count. Without it all words but function words count.
+
+        Returns
+        -------
+        float or None
+            Geometric mean of the words' confidences, each the product over its tokens. None if the answer has no
+            such word.
         """
         from semtoken.parts.new_words import new_word_confidence
 

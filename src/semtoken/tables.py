@@ -141,6 +141,8 @@ def token_table(
 
     Raises
     ------
+    InvalidInput
+        There is no such kind of table.
     ModelError
         The matrices are missing, quantised, ambiguous or damaged.
     """

@@ -68,6 +68,8 @@ class Vocabulary:
     byte_tokens: BoolArray
     """Tokens that stand for one raw byte, such as `<0x0A>` (bool [V])."""
     byte_errors: ByteErrors = "replace"
+    """How bytes that are no whole character are decoded: one replacement character for each broken character, for each
+    byte of a broken run of byte tokens, or for each broken byte."""
     clean_up: bool = False
     """Decoding removes blanks before punctuation (word-piece tokenizers of transformers)."""
 

@@ -170,7 +170,7 @@ class Applied:
         gain = report.log_loss_gain
         told = (
             f"Chances by the calibrator: log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, "
-            f"{gain.high:+.3f}] against always telling its base rate; ECE {report.calibration_error:.3f}."
+            f"{gain.high:+.3f}] against always giving its base rate; ECE {report.calibration_error:.3f}."
         )
         threshold = self.calibrator.threshold
         if threshold is None:

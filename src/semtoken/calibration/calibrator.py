@@ -176,7 +176,7 @@ class Calibrator:
         return self.fingerprint.flags(other)
 
     def report(self, scored: Any, correct: Any, *, seed: int = 0) -> measures.Report:
-        """How good the chances are on labelled answers, against always telling the base rate.
+        """How good the chances are on labelled answers, against always giving the base rate.
 
         On the answers that it was fitted on, chances come from ten-fold cross-validation.
         """

@@ -1,4 +1,4 @@
-"""How good chances are: Brier score, log loss and reliability, against always telling the base rate."""
+"""How good chances are: Brier score, log loss and reliability, against always giving the base rate."""
 
 from __future__ import annotations
 
@@ -42,16 +42,19 @@ class Report:
     """Chances against what came true. Losses: lower is better; a negative gain means better than the base rate."""
 
     n: int
+    """Answers that were looked at."""
     cross_validated: bool
     """The chances come from calibrators that did not see the answers they are for."""
     base_rate: float
     """Share of right answers."""
     brier: Interval
+    """Mean squared distance between chance and outcome, in [0, 1], with its interval."""
     log_loss: Interval
+    """Mean of -log of the chance that was given to what came true, in nats, with its interval."""
     calibration_error: float
     """Mean distance between chance and share of right answers over bins of equal count (ECE)."""
     brier_gain: Interval
-    """Brier score minus that of always telling the base rate; paired bootstrap."""
+    """Brier score minus that of always giving the base rate; paired bootstrap."""
     log_loss_gain: Interval
     """The same of the log loss."""
     bins: tuple[Bin, ...]

@@ -181,6 +181,13 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) ->
     -------
     list of int
         Positions in `new`, ascending. Blank answers are never among them.
+
+    Raises
+    ------
+    InvalidInput
+        Labels or scores that cannot be used, or an alpha outside (0, 1).
+    CalibratorMismatch
+        The labelled answers and the batch were scored in different ways.
     """
     alpha = promises.check_level(alpha, "alpha")
     answers = labelled(labelled_answers, correct)

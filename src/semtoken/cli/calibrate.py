@@ -247,7 +247,7 @@ def _show(calibrator: Calibrator, report: Report) -> None:
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
     out.print(
         f"Log loss {report.log_loss.value:.3f}, {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] against always "
-        f"telling {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}.",
+        f"giving {report.base_rate:.1%}: {verdict} the base rate. ECE {report.calibration_error:.3f}.",
         soft_wrap=True,
     )
     if calibrator.threshold is not None:

@@ -85,7 +85,7 @@ def compare(
         Path | None, typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Compare STC with fourteen other methods on questions whose answers are known.
+    """Compare STC with fifteen other methods on questions whose answers are known.
 
     This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
     same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.

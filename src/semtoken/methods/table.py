@@ -31,7 +31,7 @@ class Method:
     """One way to give an answer an uncertainty. The last four fields are the columns of the paper's Table 1."""
 
     name: str
-    """Key in `METHODS`; for the fourteen, also the name of the function."""
+    """Key in `METHODS`; for the methods that STC is compared with, also the name of the function."""
     title: str
     """As tables print it."""
     family: str
@@ -397,4 +397,4 @@ _ALL = (
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
-"""Every method by name: STC with its ablations, then the fourteen it is compared with."""
+"""Every method by name: STC with its ablations, then the methods it is compared with."""

@@ -14,9 +14,11 @@ class Segment:
     """A part of one choice: what the user reads, or what came beside it."""
 
     kind: SegmentKind
+    """`answer`, `reasoning`, `refusal` or `tool_call`."""
     text: str
+    """What the message says in this part."""
     steps: tuple[TopStep, ...]
-    """Empty where the engine gives no log-probabilities for this part."""
+    """Its decoding steps with the best tokens of each; empty where the engine gives no log-probabilities for it."""
     problem: str | None = None
     """Why its steps cannot be scored, and what to do; None if they can."""
 
@@ -26,9 +28,11 @@ class Choice:
     """One of the answers of a payload."""
 
     index: int
+    """Its number in the reply, from 0."""
     segments: tuple[Segment, ...]
     """In the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None
+    """Why the engine ended it, in the engine's words; None if it does not say."""
     flags: tuple[str, ...] = ()
     """What a reader of the score should know, one sentence each."""
     complete: bool = True
@@ -46,7 +50,9 @@ class Payload:
     format: str
     """Which shape it had, one of `semtoken.payloads.FORMATS`."""
     model: str | None
+    """The model's name in the reply, if it has one."""
     distribution: Distribution
+    """What the log-probabilities are: `raw`, `processed` or `unknown`."""
     choices: tuple[Choice, ...]
     """In the order of their index."""
 

@@ -50,7 +50,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     `with recorder.watching(model):` and the model's own logits are scored. Temperature, top-k and top-p come
     later and never matter.
 
-    While the answers are being written, `running` tells what is known of their scores.
+    While the answers are being written, `running` gives what is known of their scores.
 
     Parameters
     ----------
@@ -61,6 +61,15 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     eos_token_id
         Ids that end an answer. Without them, special tokens at the end of a sequence are taken as padding after
         the first.
+
+    Raises
+    ------
+    ArtifactError
+        There are no clusters in this place, or they are damaged.
+    InvalidInput
+        Rules that are not known.
+    VocabularyMismatch
+        At the first step: the model has fewer logits than the clusters have tokens.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ def chance_table(cells: Sequence[CellChances]) -> Table | None:
         title="Chances of being right",
         header=("Method", "Log loss", "minus base rate", "Brier score", "minus base rate", "ECE", "ECE as it stands"),
         groups=tuple(groups),
-        note=f"{CROSS_FITTED} Base rate: always telling the share of right answers of the other parts. A loss below "
+        note=f"{CROSS_FITTED} Base rate: always giving the share of right answers of the other parts. A loss below "
         "it is one that the order of the method earns; an interval (bootstrap) below 0 shows it. ECE: mean distance "
         "between chance and share of right answers in groups of equal size. As it stands: the same for the "
         "probability that a method is made of, where it is one, taken as a chance without any labels.",
