@@ -276,7 +276,7 @@ def test_answers_read_together_have_the_scores_of_their_logits(
         answer = LogitsAnswer(scorer_for(clusters, ScoringRules(preset)))
         for row in range(len(ids) - last):
             answer.add(logits, row, ids[row])
-        assert answer.holds_rows()
+        assert any(step["row"] for step in answer.state_dict()["open"])
         record = record_of(
             clusters,
             request_id=f"r{number}",

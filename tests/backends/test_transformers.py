@@ -204,10 +204,11 @@ def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
     recorder = st.ClusterRecorder(stc.clusters)
     recorded(stc, recorder, max_new_tokens=100)
     assert len(recorder._waiting) * len(PROMPTS) < 16  # whole rows, whose tokens are known
+    assert len(recorder._scores._exact._rows) <= 64
     recorder.running()
     size = stc.clusters.vocabulary.size
     kept = sum(
-        len(step.log_probs) + (0 if step.row is None else len(step.row))
+        len(step.log_probs) + (0 if step.row is None else len(step.row.logits))
         for answer in recorder._scores._exact._answers.values()
         for step in answer._open
     )

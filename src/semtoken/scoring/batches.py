@@ -9,13 +9,15 @@ import numpy as np
 
 from semtoken._arrays import IdArray
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers, running_answers
-from semtoken.scoring.rows import NormalizedRows
+from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers, rows_that_wait, running_answers
+from semtoken.scoring.rows import NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import ReducedSteps, joined, reduce_rows
 
 MOST_WAITING = 256
 """Steps that are reduced and not yet taken in by their answers: a few hundred numbers of each sequence and step."""
+MOST_ROWS = 64
+"""Whole rows among them, of tokens that do not tell what the text begins with: 40 MB of a large vocabulary."""
 
 
 class AnswerBatch:
@@ -33,8 +35,10 @@ class AnswerBatch:
         self.scorer = scorer
         self._answers: dict[int, LogitsAnswer] = {}
         self._waiting: list[tuple[IdArray, ReducedSteps]] = []
-        self._holds_rows = False
-        """Some answer keeps a whole row until it is known what follows it."""
+        self._rows: dict[int, WholeRow] = {}
+        """Rows that some of these steps need, by their place among all of them."""
+        self._n_waiting = 0
+        """How many steps of answers that is."""
         self._last = np.full(64, -1)
         """The last token of each answer, -1 for none."""
         self._opens = np.ones(64, dtype=bool)
@@ -89,10 +93,12 @@ class AnswerBatch:
         steps = reduce_rows(self.scorer, rows, taken, chosen, self._last[which], opening)
         self._last[which] = chosen
         self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
+        for k, row in rows_that_wait(self.scorer, rows, taken, chosen).items():
+            self._rows[self._n_waiting + k] = row
         self._waiting.append((which, steps))
-        tells = self.scorer.tables.tells[chosen].all()
-        if self._holds_rows or not tells or len(self._waiting) >= MOST_WAITING:
-            self._take_in(rows, taken)
+        self._n_waiting += len(which)
+        if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
+            self._take_in()
 
     def running(self, numbers: Sequence[int]) -> list[Running]:
         """What is known so far of some answers."""
@@ -122,23 +128,18 @@ class AnswerBatch:
             self._last = np.append(self._last, np.full(more, -1))
             self._opens = np.append(self._opens, np.ones(more, dtype=bool))
 
-    def _take_in(self, rows: NormalizedRows | None = None, taken: IdArray | None = None) -> None:
-        """Have the answers take in the steps that wait; the rows are those of the last one."""
-        waiting, self._waiting = self._waiting, []
-        touched = {number: self._answer(number) for numbers, _ in waiting for number in numbers.tolist()}
-        last = waiting.pop() if rows is not None and waiting else None
-        if waiting:
-            numbers = np.concatenate([which for which, _ in waiting])
-            steps = joined([found for _, found in waiting]).take(np.argsort(numbers, kind="stable"))
-            each, counts = np.unique(numbers, return_counts=True)
-            places = itertools.accumulate(counts.tolist(), initial=0)
-            for number, (low, high) in zip(each.tolist(), itertools.pairwise(places), strict=True):
-                touched[number].take_in(steps.part(low, high))
-        if last is not None:
-            assert rows is not None and taken is not None
-            for k, number in enumerate(last[0].tolist()):
-                touched[number].take_in_with_row(last[1].part(k, k + 1), rows, int(taken[k]))
-        for answer in touched.values():
-            answer.advance()
-        if touched:
-            self._holds_rows = any(answer.holds_rows() for answer in touched.values())
+    def _take_in(self) -> None:
+        """Have the answers take in the steps that wait."""
+        if not self._waiting:
+            return
+        (which, found), waiting_rows = zip(*self._waiting, strict=True), self._rows
+        self._waiting, self._rows, self._n_waiting = [], {}, 0
+        numbers = np.concatenate(which)
+        order = np.argsort(numbers, kind="stable")
+        steps, place = joined(found).take(order), np.argsort(order).tolist()
+        rows = {place[k]: row for k, row in waiting_rows.items()}
+        each, counts = np.unique(numbers, return_counts=True)
+        bounds = itertools.accumulate(counts.tolist(), initial=0)
+        for number, (low, high) in zip(each.tolist(), itertools.pairwise(bounds), strict=True):
+            own = {at - low: rows[at] for at in range(low, high) if at in rows}
+            self._answer(number).take_in(steps.part(low, high), own)

@@ -26,7 +26,6 @@ from semtoken._arrays import (
     as_ids,
     as_rows,
     columns_above,
-    copy_row,
     gather,
     is_tensor,
     looks_like_probabilities,
@@ -38,7 +37,7 @@ from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, StepRequest, masses, reduce_steps
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, normalized_rows, readable_rows
+from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, WholeRow, normalized_rows, readable_rows
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
@@ -156,13 +155,13 @@ class OpenRow(OpenStep):
 
     candidates: IdArray
     log_probs: FloatArray
-    row: FloatArray | None
+    row: WholeRow | None
     """All log-probabilities, as long as nothing is known of the text to come."""
 
     def take(self, ids: IdArray) -> FloatArray:
         """Log-probabilities of some candidates."""
         if self.row is not None:
-            return self.row[ids].astype(np.float64)
+            return self.row.log_probs(ids)
         return self.log_probs[np.searchsorted(self.candidates, ids)]
 
 
@@ -204,13 +203,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         blank = self.scorer.vocabulary.blank[before] | (before < 0)
         opening = np.logical_and.accumulate(blank) & self.opens
         steps = reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening)
-        first = 0
-        for k in [*np.flatnonzero(~self.scorer.tables.tells[chosen]).tolist(), len(tokens)]:
-            self.take_in(steps.part(first, k))
-            if k < len(tokens):
-                self.take_in_with_row(steps.part(k, k + 1), rows, k)
-            first = k + 1
-        self.advance()
+        self.take_in(steps, rows_that_wait(self.scorer, rows, range(len(tokens)), chosen))
 
     def plan(self, token: int) -> StepRequest:
         """What is needed of the row from which `token` was chosen."""
@@ -219,8 +212,23 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         end = self.scorer.endings.request(self.ids[-1] if self.ids else None, token)
         return StepRequest(chosen, end, needs_row)
 
-    def take_in(self, steps: ReducedSteps) -> None:
+    def take_in(self, steps: ReducedSteps, rows: Mapping[int, WholeRow]) -> None:
+        """Take in the next steps, with the rows of `rows_that_wait` by the places of their steps."""
+        first = 0
+        for k in sorted(rows):
+            self._take_in_telling(steps.part(first, k))
+            self.advance()  # so that rows go which are not needed any more
+            request = self.plan(int(steps.tokens[k]))
+            log_probs = rows[k].log_probs(request.chosen.candidates)
+            self.accept(steps.part(k, k + 1), request, log_probs, rows[k] if request.needs_row else None)
+            first = k + 1
+        self._take_in_telling(steps.part(first, len(steps)))
+        self.advance()
+
+    def _take_in_telling(self, steps: ReducedSteps) -> None:
         """Take in the next steps, whose tokens all tell what the text from there on begins with."""
+        if not len(steps):
+            return
         tables, first = self.scorer.tables, len(self.ids)
         undecided = ~tables.decided[steps.tokens]
         places = np.cumsum(steps.counts)
@@ -233,18 +241,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         self._take_in(steps.tokens.tolist(), steps.neutral.tolist(), waiting)
         self._steps.add(steps.without_candidates(undecided) if waiting else steps)
 
-    def take_in_with_row(self, step: ReducedSteps, rows: NormalizedRows, place: int) -> None:
-        """Take in the next step, and what is needed of its row if its token does not tell what the text begins with."""
-        if self.scorer.tables.tells[step.tokens[0]]:
-            self.take_in(step)
-            return
-        self.advance()  # so that rows go which are not needed any more
-        request = self.plan(int(step.tokens[0]))
-        [log_probs] = _log_probs(rows, [place], [request.chosen.candidates])
-        whole = _whole_row(rows, place, self.scorer.vocabulary.size) if request.needs_row else None
-        self.accept(step, request, log_probs, whole)
-
-    def accept(self, step: ReducedSteps, request: StepRequest, log_probs: FloatArray, row: FloatArray | None) -> None:
+    def accept(self, step: ReducedSteps, request: StepRequest, log_probs: FloatArray, row: WholeRow | None) -> None:
         """Take in the next step.
 
         Parameters
@@ -256,7 +253,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         log_probs
             Of the tokens that may be in its prefix set.
         row
-            All log-probabilities, if nothing is known yet of what follows.
+            Its own, if nothing is known yet of what follows.
         """
         position, candidates = len(self.ids), request.chosen.candidates
         waiting = []
@@ -266,10 +263,6 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
             waiting = [OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)]
         self._take_in(step.tokens.tolist(), step.neutral.tolist(), waiting)
         self._steps.add(step)
-
-    def holds_rows(self) -> bool:
-        """Whether whole rows are kept until it is known what follows them."""
-        return any(step.row is not None for step in self._open)
 
     def _decide(self, step: OpenRow, head: str) -> None:
         ids = self.scorer.index.beginnings(head).copy()
@@ -309,7 +302,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         return self._state() | {
             "steps": self._steps.state_dict(),
             "prefixes": {str(position): found._asdict() for position, found in self._prefixes.items()},
-            "open": [vars(step) for step in self._open],
+            "open": [vars(step) | {"row": step.row and vars(step.row)} for step in self._open],
         }
 
     @classmethod
@@ -327,7 +320,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         answer._steps = KeptSteps.from_state_dict(scorer, answer.ids, state["steps"])
         answer._neutral = answer._steps.part(0, len(answer.ids)).neutral.tolist()
         answer._prefixes = {int(position): PrefixSet(**found) for position, found in state["prefixes"].items()}
-        answer._open = [OpenRow(**step) for step in state["open"]]
+        answer._open = [OpenRow(**step | {"row": step["row"] and WholeRow(**step["row"])}) for step in state["open"]]
         return answer
 
 
@@ -464,10 +457,17 @@ def add_step(
         opening = np.array([answer.opens for answer in answers], dtype=bool)
         taken, chosen = np.array(places, dtype=np.int64), np.array(tokens, dtype=np.int64)
         steps = reduce_rows(answers[0].scorer, rows, taken, chosen, before, opening)
+        waiting = rows_that_wait(answers[0].scorer, rows, places, chosen)
         for k, answer in enumerate(answers):
-            answer.take_in_with_row(steps.part(k, k + 1), rows, places[k])
-    for answer in answers:
-        answer.advance()
+            answer.take_in(steps.part(k, k + 1), {0: waiting[k]} if k in waiting else {})
+
+
+def rows_that_wait(
+    scorer: Scorer, rows: NormalizedRows, places: Sequence[int] | IdArray, tokens: IdArray
+) -> dict[int, WholeRow]:
+    """Copies of the rows of those tokens that do not tell what the text begins with, by their place in `tokens`."""
+    waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
+    return {k: WholeRow.of(rows, int(places[k]), scorer.vocabulary.size) for k in waiting}
 
 
 def _add_step_exactly(
@@ -484,8 +484,9 @@ def _add_step_exactly(
     ends = [found[count:] for found, count in zip(listed, counts, strict=True)]
     steps = reduce_steps(scorer, requests, summed, ends, likely)
     for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
-        whole = _whole_row(rows, places[k], scorer.vocabulary.size) if request.needs_row else None
+        whole = WholeRow.of(rows, places[k], scorer.vocabulary.size) if request.needs_row else None
         answer.accept(steps.part(k, k + 1), request, listed[k][: counts[k]], whole)
+        answer.advance()
 
 
 def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[IdArray]) -> list[FloatArray]:
@@ -496,13 +497,6 @@ def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[Id
     values -= np.repeat(rows.log_normalizers[taken], lengths)
     bounds = itertools.accumulate(lengths, initial=0)
     return [values[first:last] for first, last in itertools.pairwise(bounds)]
-
-
-def _whole_row(rows: NormalizedRows, place: int, size: int) -> FloatArray:
-    """All log-probabilities of one row, in the type of the logits."""
-    whole = copy_row(rows.logits, int(rows.row_ids[place]), size)
-    np.subtract(whole, rows.log_normalizers[place], out=whole, dtype=np.float64, casting="same_kind")
-    return whole
 
 
 def check_normalizers(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import HUGE, FloatArray, IdArray, Rows, is_tensor, levelled, log_normalizers, widened
+from semtoken._arrays import HUGE, FloatArray, IdArray, Rows, copy_row, is_tensor, levelled, log_normalizers, widened
 from semtoken.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
@@ -58,6 +58,25 @@ class NormalizedRows:
     """[n] of those columns, if it was looked for."""
     common: npt.NDArray[np.float32] | None = None
     """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for. With `readable`."""
+
+
+@dataclass(frozen=True, eq=False)
+class WholeRow:
+    """One row of logits, kept apart from the others."""
+
+    logits: FloatArray
+    """[V]"""
+    log_normalizer: float
+
+    @classmethod
+    def of(cls, rows: NormalizedRows, place: int, size: int) -> WholeRow:
+        """A copy of one of some rows."""
+        logits = copy_row(rows.logits, int(rows.row_ids[place]), size)
+        return cls(logits, float(rows.log_normalizers[place]))
+
+    def log_probs(self, ids: IdArray) -> FloatArray:
+        """Log-probabilities of some tokens, in float64."""
+        return self.logits[ids].astype(np.float64) - self.log_normalizer
 
 
 def normalized_rows(

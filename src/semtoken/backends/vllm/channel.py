@@ -32,7 +32,7 @@ from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.logits import finish_answers
 from semtoken.scoring.rules import ScoringRules
 
-FORMAT = 3
+FORMAT = 4
 ALIGNED = 16  # bytes: what an array in memory begins at a multiple of
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 ENDING = ".semtoken.json"
