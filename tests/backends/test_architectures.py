@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import semtoken as st
-from semtoken.backends.base import Decoding
+from semtoken.backends.base import Arrival, Decoding
 from semtoken.errors import ModelError
 from semtoken.statistics.decoding import LogProbabilities
 from semtoken.vocabulary import Vocabulary
@@ -119,6 +119,14 @@ def test_every_way_to_an_answer_has_the_numbers_of_a_plain_pass(kind: str) -> No
     for answer, completion in enumerate(stc.backend.generate(PROMPTS * 3, leaving, [seen])):
         expected = forward(model, tokenizer, PROMPTS[answer % 3], completion.token_ids)
         np.testing.assert_allclose(seen.of(answer), expected, atol=1e-3)
+    if stc.backend.joins:
+        encoded = [tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
+        for first in (0, 3):  # the second time after a prompt that is known
+            seen, waiting = LogProbabilities(), [[Arrival(i, ids, DECODING) for i, ids in enumerate(encoded, first)]]
+            stc.backend.generate_joining(lambda waiting=waiting: waiting.pop() if waiting else [], [seen])
+            for answer, one in enumerate(alone, first):
+                expected = forward(model, tokenizer, PROMPTS[answer - first], one.token_ids)
+                np.testing.assert_allclose(seen.of(answer), expected, atol=1e-3)
 
 
 def test_a_model_without_a_cache_generates_and_says_why_it_reads_nothing() -> None:

@@ -38,6 +38,10 @@ class SharedPrefix:
     cache: Any
     """Keys and values of one row."""
 
+    def copied(self) -> Any:
+        """A cache to go on from; what is held here stays as it is."""
+        return _with_own_layers(self.cache)
+
     def repeated(self, rows: int) -> Any:
         """A cache of its own for a batch."""
         cache = copy.deepcopy(self.cache)
@@ -59,15 +63,19 @@ class SharedPrefix:
         mask
             [B, columns] of the known columns, 0 where padded at the left.
         """
-        cache = _with_own_layers(self.cache)
-        places = torch.from_numpy(np.maximum(mask.cumsum(axis=1) - 1, 0))
-        for layer in _held(cache):
-            places = places.to(layer.keys.device)
-            layer.keys = layer.keys[0][:, places].transpose(0, 1)
-            layer.values = layer.values[0][:, places].transpose(0, 1)
-            if isinstance(layer, DynamicSlidingWindowLayer):
-                layer.cumulative_length = mask.shape[1]
-        return cache
+        return rows_of(self.cache, np.maximum(mask.cumsum(axis=1) - 1, 0))
+
+
+def rows_of(cache: Any, columns: npt.NDArray[np.int64]) -> Any:
+    """A repeatable cache for a batch, each of whose rows has some columns [B, T] of the first row of another one."""
+    found, places = _with_own_layers(cache), torch.from_numpy(columns)
+    for layer in _held(found):
+        places = places.to(layer.keys.device)
+        layer.keys = layer.keys[0][:, places].transpose(0, 1)
+        layer.values = layer.values[0][:, places].transpose(0, 1)
+        if isinstance(layer, DynamicSlidingWindowLayer):
+            layer.cumulative_length = columns.shape[1]
+    return found
 
 
 def read_prompt(cache: Any, token_ids: Sequence[int], columns: int) -> SharedPrefix | None:
@@ -106,6 +114,11 @@ def _held(cache: Any) -> list[Any]:
 def is_repeatable(cache: Any) -> bool:
     """Whether the rows of a cache can be repeated."""
     return isinstance(cache, DynamicCache) and all(type(layer) in REPEATABLE for layer in cache.layers)
+
+
+def keeps_all(cache: Any) -> bool:
+    """Whether a cache is repeatable, and all of its layers keep every token."""
+    return is_repeatable(cache) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def joined_caches(parts: Sequence[tuple[Any, Sequence[int]]], length: int) -> Any:

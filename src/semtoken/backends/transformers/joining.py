@@ -18,9 +18,10 @@ from semtoken._arrays import as_rows
 from semtoken._extras import require
 from semtoken.backends.base import Arrival, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.cache import joined_caches, read_prompt
+from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.observe import BatchRow
+from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers.model import TransformersBackend
@@ -38,6 +39,9 @@ USUAL = frozenset(
 
 LEAST_KNOWN = 4
 """Tokens; a shorter beginning is read again."""
+
+MOST_SEEN = 2**18
+"""Pairs of a token and what it may see. Of more, a tree costs more than the padding that it does without."""
 
 
 def only_usual(config: Any) -> bool:
@@ -89,15 +93,34 @@ class JoiningRows:
 
     def _read(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> _Together:
         """Read the prompts of answers that begin."""
-        prompts, last = [one.prompt_ids for _, one in newcomers], self._backend.last_prompt
-        batch, known, cache = pad(prompts, 0, left=True), 0, None
+        prompts = [one.prompt_ids for _, one in newcomers]
+        rows = [(row, AnswerChoices.of(one.decoding, one.prompt_ids)) for row, one in newcomers]
+        if len(prompts) > 1 and self._backend.reads_trees:
+            known = self._backend.last_prompt
+            tree = prompt_tree(prompts, () if known is None else known.token_ids)
+            if tree.seen.size <= MOST_SEEN:
+                return _Together(rows, *self._read_tree(tree, prompts, known))
+        return _Together(rows, *self._read_padded(prompts))
+
+    def _read_tree(
+        self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
+    ) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
+        """Mask, cache and logits of short prompts."""
+        output = self._backend.forward_tree(tree, None if known is None else known.copied())
+        columns, mask = tree.padded()
+        first = rows_of(output.past_key_values, columns[:1, -len(prompts[0]) :])
+        self._backend.last_prompt = SharedPrefix(tuple(prompts[0]), first)
+        return mask, rows_of(output.past_key_values, columns), output.logits[0]
+
+    def _read_padded(self, prompts: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], Any, torch.Tensor]:
+        """Mask, cache and logits of prompts of any length."""
+        batch, last, known, cache = pad(prompts, 0, left=True), self._backend.last_prompt, 0, None
         if last is not None and (columns := last.known_columns(prompts)) >= LEAST_KNOWN:
             known, cache = columns, last.begun(batch.mask[:, :columns])
         part = PaddedBatch(batch.ids[:, known:], batch.mask[:, known:])
         output = self._backend.forward(part, mask=batch.mask, cache=cache, keep=1)
         self._backend.last_prompt = read_prompt(output.past_key_values, prompts[0], batch.ids.shape[1])
-        rows = [(row, AnswerChoices.of(one.decoding, one.prompt_ids)) for row, one in newcomers]
-        return _Together(rows, batch.mask, output.past_key_values, output.logits[:, -1])
+        return batch.mask, output.past_key_values, output.logits[:, -1]
 
     def _read_on(self, part: _Together) -> _Together:
         """Read the last token of every answer."""

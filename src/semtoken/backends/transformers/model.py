@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, as_rows
+from semtoken._arrays import FloatArray, IdArray, as_rows
 from semtoken._extras import require
 from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.prompts import (
@@ -25,10 +25,17 @@ from semtoken.backends.prompts import (
     pad,
     padding_id,
 )
-from semtoken.backends.transformers.cache import SHORTEST_PREFIX, SharedPrefix, is_repeatable, shared_beginning
+from semtoken.backends.transformers.cache import (
+    SHORTEST_PREFIX,
+    SharedPrefix,
+    is_repeatable,
+    keeps_all,
+    shared_beginning,
+)
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer, timed_passes
+from semtoken.backends.transformers.trees import PromptTree
 from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
@@ -159,11 +166,16 @@ class TransformersBackend:
         """
         return only_usual(self.model.generation_config) and self._has_rows
 
-    @cached_property
+    @property
     def _has_rows(self) -> bool:
+        return is_repeatable(self._cache_of_a_token)
+
+    @cached_property
+    def _cache_of_a_token(self) -> Any:
+        """Shows of what kind the model's cache is."""
         batch = pad([[int(np.argmin(self.vocabulary.special))]], 0, left=True)
         with torch.inference_mode():
-            return is_repeatable(self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values)
+            return self.forward(batch, mask=batch.mask, cache=None, keep=1).past_key_values
 
     def generate_joining(self, arrivals: Callable[[], Sequence[Arrival]], observers: Sequence[Observer]) -> None:
         """Answer prompts as they come; see `JoiningBackend.generate_joining`.
@@ -428,20 +440,50 @@ class TransformersBackend:
             Positions at the end whose logits are wanted; a model that cannot leave out the others gives all.
         """
         positions = np.maximum(mask.cumsum(axis=1) - 1, 0)[:, -part.ids.shape[1] :]
-        tensors = self._tensors(PaddedBatch(part.ids, mask))
+        return self._pass(part.ids, torch.from_numpy(mask), positions, cache, keep)
+
+    @cached_property
+    def reads_trees(self) -> bool:
+        """Whether `forward_tree` can be used: each layer attends to what the mask says, and to no window of its own."""
+        return (
+            keeps_all(self._cache_of_a_token)
+            and getattr(self.model, "_supports_attention_backend", False)
+            and self.model.config._attn_implementation in ("eager", "sdpa")
+            and {"position_ids", "logits_to_keep"} <= set(signature(self.model.forward).parameters)
+        )
+
+    def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
+        """One pass of the model over the tokens of several prompts, whose logits [1, B, columns] are the last ones.
+
+        Parameters
+        ----------
+        tree
+            The prompts.
+        cache
+            `past_key_values` of the tokens that they begin with, one row; None where nothing is known.
+        """
+        hidden = torch.from_numpy(~tree.seen)[None, None]
+        mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
+        return self._pass(tree.ids[None], mask, tree.positions[None], cache, torch.from_numpy(tree.last))
+
+    def _pass(self, ids: IdArray, mask: torch.Tensor, positions: IdArray, cache: Any, keep: int | torch.Tensor) -> Any:
         accepted = signature(self.model.forward).parameters
         optional = {
-            "position_ids": torch.from_numpy(positions).to(tensors["input_ids"].device),
-            "logits_to_keep": keep,
+            "position_ids": torch.from_numpy(positions).to(self._device),
+            "logits_to_keep": keep if isinstance(keep, int) else keep.to(self._device),
         }
         options = {name: value for name, value in optional.items() if name in accepted}
+        tensors = {"input_ids": torch.from_numpy(ids).to(self._device), "attention_mask": mask.to(self._device)}
         return self.model(**tensors, **options, past_key_values=cache, use_cache=True)
 
+    @property
+    def _device(self) -> Any:
+        return self.model.get_input_embeddings().weight.device
+
     def _tensors(self, batch: PaddedBatch) -> dict[str, torch.Tensor]:
-        device = self.model.get_input_embeddings().weight.device
         return {
-            "input_ids": torch.from_numpy(batch.ids).to(device),
-            "attention_mask": torch.from_numpy(batch.mask).to(device),
+            "input_ids": torch.from_numpy(batch.ids).to(self._device),
+            "attention_mask": torch.from_numpy(batch.mask).to(self._device),
         }
 
     def _check_lengths(self, sequences: Sequence[Sequence[int]]) -> None:
