@@ -33,6 +33,7 @@ LAYERS = (
     "bench score_file",
     "web integrations",
     "cli",
+    "__main__",
 )
 """Modules and packages of semtoken, innermost first. Each may import from its own line and the lines above it."""
 

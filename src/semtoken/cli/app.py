@@ -77,7 +77,7 @@ def semtoken(
     semtoken gives every answer an uncertainty from 0 (sure) to 1, and every token of it, from the one generation that
     you make anyway (Semantic Token Clustering). A small model is built in; --model names any other.
 
-    Begin with `semtoken demo` or `semtoken ask "What is the capital of France?"`
+    Begin with `semtoken demo` or `semtoken ask "What is the capital of Japan?"`
     """
 
 

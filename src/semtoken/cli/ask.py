@@ -60,7 +60,7 @@ def ask(
 
     For example:
 
-    - `semtoken ask "What is the capital of France?"`
+    - `semtoken ask "What is the capital of Japan?"`
     - `semtoken ask --tokens "Which country is Kyoto in?" "What is the currency of Japan?"`
     - `semtoken ask --also --model smollm2 "What is the capital of Australia?"`
     - `semtoken ask --parts number "When did the second world war end?"`

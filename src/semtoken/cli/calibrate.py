@@ -82,7 +82,7 @@ def calibrate(
 
     - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
     - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
-    - `semtoken ask --calibrator my-calibrator "What is the capital of France?"`
+    - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
     from semtoken.calibration import Fingerprint
     from semtoken.calibration.forecast import forecast
