@@ -95,7 +95,9 @@ def test_version_and_help_are_light() -> None:
 
 @pytest.mark.parametrize("by", ["the installed command", "python -m"])
 def test_the_entry_point_is_installed(by: str) -> None:
-    command = [str(Path(sys.executable).with_name("semtoken"))] if "command" in by else [sys.executable, "-m", "semtoken"]
+    command = (
+        [str(Path(sys.executable).with_name("semtoken"))] if "command" in by else [sys.executable, "-m", "semtoken"]
+    )
     result = subprocess.run([*command, "no-such-command"], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert "No such command" in result.stderr and "Traceback" not in result.stderr
