@@ -171,9 +171,14 @@ class Precision:
         """That they are written with, `ALL_DECIMALS` at most."""
         self._relative = math.inf
 
+    @property
+    def in_full(self) -> bool:
+        """Whether some number is known to be written in full, which no later one changes."""
+        return self.decimals == ALL_DECIMALS and not self._relative
+
     def add(self, log_probs: Sequence[float]) -> None:
         """Take in the log-probabilities of a step."""
-        if self.decimals == ALL_DECIMALS and not self._relative:
+        if self.in_full:
             return
         numbers = [number for number in log_probs if number < 0 and is_given(number)]
         if not numbers:

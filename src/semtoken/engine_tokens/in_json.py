@@ -48,7 +48,7 @@ def _name(text: str, token_id: int | None, numbers: tuple[int, ...] | None) -> N
 _NAMES = KeptByName(_name)
 
 
-def steps_in_json(logprobs: msgspec.Raw) -> StepList | None:
+def steps_in_json(logprobs: str | msgspec.Raw) -> StepList | None:
     """The steps of `{"content": [...]}` or of `{"tokens": [...], ...}`; None if they are written in an unusual way.
 
     Needs msgspec.

@@ -7,7 +7,7 @@ around these places is the *frame* of a chunk. Where the frame is known, only th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from semtoken.engine_tokens.in_json import steps_in_json
@@ -26,6 +26,8 @@ VARYING = {"choices": None, "created": None, "obfuscation": None}
 """Fields of a chunk in which those with the same frame may differ."""
 OWN = ("content", "role")
 """Fields of a message that a chunk may have which only goes on."""
+MARK = "\0"
+"""Stands in no JSON."""
 LISTS = ("content", "tokens", "token_logprobs", "top_logprobs", "text_offset")
 """Fields of log-probabilities that it may have."""
 
@@ -64,75 +66,102 @@ if msgspec is not None:
     _read_chunk = msgspec.json.Decoder(_ChunkPlaces).decode
     _read_delta = msgspec.json.Decoder(dict[str, Any]).decode
     _read_text = msgspec.json.Decoder(str).decode
+    _read_any = msgspec.json.Decoder().decode
     _read_ids = msgspec.json.Decoder(tuple[int, ...] | None).decode
 
 
-class _Framed(NamedTuple):
-    """A chunk in two parts: what is written around the places that change, and in them."""
+class _Frame(NamedTuple):
+    """What is written around the places of a chunk."""
 
-    frame: str
-    choice: _ChoicePlaces
-    before: str
-    after: str
+    choice: int
+    """Index of the choice."""
+    texts: Sequence[str]
+    """Before the first place, between one and the next, and behind the last."""
+    names: Sequence[str]
+    """Of the places in their order."""
+
+    def places(self, data: str) -> dict[str, tuple[int, int]] | None:
+        """Where each place begins and ends in a chunk with this frame; None for any other chunk.
+
+        If each of them holds one JSON value, the chunk differs from the one that was learned in these values alone.
+        """
+        if not data.startswith(self.texts[0]) or not data.endswith(self.texts[-1]):
+            return None
+        found, start = {}, len(self.texts[0])
+        for name, text in zip(self.names[:-1], self.texts[1:-1], strict=True):
+            end = data.find(text, start)
+            if end < 0:
+                return None
+            found[name], start = (start, end), end + len(text)
+        found[self.names[-1]] = start, len(data) - len(self.texts[-1])
+        return found
 
 
 class GoingOn:
     """Recognises the chunks of one stream that only go on with an answer."""
 
     def __init__(self) -> None:
-        self._frames: dict[str, int] = {}
-        """Frames of chunks that were read in full, and the choice of each. They differ in their choice alone."""
+        self._frames: dict[str, _Frame] = {}
+        """Frames of chunks that were read in full. They differ in their choice alone."""
         self._beside: Mapping[str, Any] = {}
         """What their chunks say beside the choice."""
 
     def learn(self, data: str, chunk: Mapping[str, Any]) -> None:
         """Remember the frame of a chunk that was read in full, if it only goes on with an answer."""
         index = None if msgspec is None else _only_goes_on(chunk)
-        found = None if index is None else _framed(data)
-        usual = found is not None and len(found.frame) <= LONGEST_FRAME
+        frame = None if index is None else _framed(data)
+        usual = frame is not None and len(frame) <= LONGEST_FRAME
         beside = {**chunk, **VARYING} if usual else {}
         if not usual or beside != self._beside or len(self._frames) >= MOST_FRAMES:
             self._frames.clear()
-        if found is not None and index is not None and usual:
-            self._frames[found.frame], self._beside = index, beside
+        if frame is not None and index is not None and usual:
+            parts = frame.split(MARK)
+            self._frames[frame], self._beside = _Frame(index, parts[::2], parts[1::2]), beside
 
     def read(self, data: str) -> Continuation | None:
         """What a chunk adds; None for one that has to be read in full."""
-        found = _framed(data) if self._frames else None
-        index = None if found is None else self._frames.get(found.frame)
-        if found is None or index is None:
-            return None
-        choice = found.choice
-        try:
-            text = _text_of(_read_delta(choice.delta)) if choice.delta else _read_text(choice.text)
-            ids = _read_ids(choice.token_ids) if choice.token_ids else None
-        except msgspec.DecodeError:
-            return None
-        steps = steps_in_json(choice.logprobs)
-        if not text or steps is None or min(ids or (0,)) < 0:
-            return None
-        return Continuation(index, text, steps, ids, found.before, found.after)
+        for frame in self._frames.values():  # mostly one
+            places = frame.places(data)
+            if places is not None:
+                return _continuation(frame.choice, data, places)
+        return None
 
 
-def _framed(data: str) -> _Framed | None:
-    """The places of a chunk; None if they are not there, or may stand elsewhere in it."""
+def _continuation(index: int, data: str, places: Mapping[str, tuple[int, int]]) -> Continuation | None:
+    """What a chunk with a known frame adds; None if one of its places holds something unusual."""
+    values = {name: data[start:end] for name, (start, end) in places.items()}
+    try:
+        text = _text_of(_read_delta(values["delta"])) if "delta" in values else _read_text(values["text"])
+        ids = _read_ids(values["token_ids"]) if "token_ids" in values else None
+        for name in VARYING.keys() & values.keys():
+            _read_any(values[name])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    steps = steps_in_json(values["logprobs"])
+    if not text or steps is None or min(ids or (0,)) < 0:
+        return None
+    start, end = places["logprobs"]
+    return Continuation(index, text, steps, ids, data[:start], data[end:])
+
+
+def _framed(data: str) -> str | None:
+    """A chunk with the names of its places in them, between marks; None if they may stand elsewhere in it."""
     try:
         chunk = _read_chunk(data)
         [choice] = chunk.choices
-        before, after = _around('"logprobs":', choice.logprobs, data)
-        frame = before + after
         for name, place in (
-            ('"delta":', choice.delta),
-            ('"text":', choice.text),
-            ('"token_ids":', choice.token_ids),
-            ('"created":', chunk.created),
-            ('"obfuscation":', chunk.obfuscation),
+            ("logprobs", choice.logprobs),
+            ("delta", choice.delta),
+            ("text", choice.text),
+            ("token_ids", choice.token_ids),
+            ("created", chunk.created),
+            ("obfuscation", chunk.obfuscation),
         ):
             if place:
-                frame = "".join(_around(name, place, frame))
+                data = f"{MARK}{name}{MARK}".join(_around(f'"{name}":', place, data))
     except (msgspec.DecodeError, UnicodeError, RecursionError, LookupError):
         return None
-    return _Framed(frame, choice, before, after)
+    return data
 
 
 def _around(name: str, place: msgspec.Raw, text: str) -> tuple[str, str]:

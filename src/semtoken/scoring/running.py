@@ -168,7 +168,7 @@ class RunningAnswer(ABC, Generic[O]):
             mass if self._neutrality and position not in undecided else mass._replace(upper=0.0)
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
-        total = LogMass.total([self._settled, *later])
+        total = LogMass.total([self._settled, *later]) if later else self._settled
         if self._leading_blanks == len(self.ids):
             total = total._replace(lower=-math.inf)  # an answer of blanks alone has the uncertainty 1
         return Running(

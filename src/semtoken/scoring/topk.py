@@ -129,7 +129,9 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._precision = Precision()
         self._steps: list[PlacedStep] = []
         self._prefixes: list[IdArray] = []
-        """The prefix set of each step, without ids as long as it is open."""
+        """The prefix set of each step, without ids as long as it is open, or if the rules ask for none."""
+        self._masses: list[LogMass] = []
+        """Of the steps for which they were asked when it was known how exactly the numbers are written."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -152,7 +154,8 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._precision.add(step.log_probs)
         self._prefixes.append(NO_IDS)
         self._steps.append(PlacedStep(listed, opening, neutral))
-        self._take_in([listed.token], [neutral], [OpenStep(position, position + 2)])
+        waiting = [OpenStep(position, position + 2)] if self.scorer.rules.prefix_matching else []
+        self._take_in([listed.token], [neutral], waiting)
 
     def running(self) -> Running:
         """See `RunningAnswer.running`."""
@@ -182,7 +185,10 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        return self._listed(slice(positions.start, positions.stop)).masses
+        found = self._listed(slice(positions.start, positions.stop)).masses
+        if self._precision.in_full and positions.start <= len(self._masses):
+            self._masses[positions.start :] = found
+        return found
 
     def finish(self, distribution: Distribution = "unknown", *, proxy_for: str | None = None) -> ScoredResponse:
         """The result, once the answer is complete.
@@ -195,8 +201,10 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._advance(complete=True)
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
         steps = self._listed(slice(None))
+        settled = self._masses[: self._n_settled]
+        masses = [*settled, *self._listed(slice(len(settled), None)).masses] if settled else steps.masses
         blank = not vocabulary.decode(ids).strip()
-        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(steps.masses)
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(
             distribution,
             estimate,

@@ -220,12 +220,12 @@ def usual_mass(
     begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if rules.prefix_matching else []
     masses, seen = [0.0, 0.0, 0.0, 0.0], 0
     for listed_id, probability in zip(listed.ids, listed.probabilities, strict=True):
+        kind = related.get(listed_id) or (2 if listed_id in begins else 0)
         if neutrality and neutral[listed_id] and listed_id != token:
             kind = 3
-        else:
-            kind = related.get(listed_id) or (2 if listed_id in begins else 0)
-        masses[kind] += probability
-        seen += kind > 0
+        if kind:
+            masses[kind] += probability
+            seen += 1
     further = sum(one not in related and not (neutrality and neutral[one]) for one in begins)
     unseen = scorer.related_count(token, step.opening, neutrality) + further - seen
     lower = masses[1] + masses[2] + masses[3]

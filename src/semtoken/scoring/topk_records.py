@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,7 @@ class ListedSteps:
     scorer: Scorer
     steps: Sequence[PlacedStep]
     prefixes: Sequence[IdArray]
-    """The prefix set of each step."""
+    """The prefix set of each step; without ids where the rules do not ask for it."""
     neutrality: bool
     """Whether neutral tokens count as consistent."""
     off: float
@@ -98,6 +98,11 @@ class ListedSteps:
 
     def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
         """The records of all steps of an answer that consists of `ids`, put together column by column."""
+        if not self.scorer.rules.prefix_matching:
+            return replace(self, prefixes=self.scorer.index.prefix_sets(ids))._records(ids)
+        return self._records(ids)
+
+    def _records(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
         lists, bounds, vocabulary = self.lists, self.bounds, self.scorer.vocabulary
         surface = self._bounds_under(self.scorer.surface, neutrality=False)
         meaning = self._bounds_under(self.scorer.paper, neutrality=True)
