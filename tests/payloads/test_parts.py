@@ -49,6 +49,21 @@ def test_an_answer_alone_keeps_all_its_steps(data: st.DataObject, answer: str) -
     assert [segment.problem for segment in found.segments] == [None]
 
 
+@settings(deadline=None, max_examples=50)
+@given(
+    tokens=st.lists(
+        st.sampled_from([b"a", b" a", b" ", b"\n", b"b", "\u00e9".encode(), b"\xc3", b"\xa9", b"\xef\xbf\xbd"])
+    ),
+    text=st.sampled_from([None, "a", " a", "a\u00e9", "a\ufffd"]),
+)
+def test_an_answer_alone_is_told_as_any_other(tokens: list[bytes], text: str | None) -> None:
+    said = b"".join(tokens).decode("utf-8", "replace") if text is None else text
+    found = choice({"content": said}, tokens)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("semtoken.payloads.segments._are_the_answer", lambda steps, texts: False)
+        assert found == choice({"content": said}, tokens)
+
+
 @settings(deadline=None, max_examples=100)
 @given(data=st.data(), reasoning=WORDS.filter(str.strip), answer=WORDS.filter(str.strip))
 def test_reasoning_and_answer_are_told_apart(data: st.DataObject, reasoning: str, answer: str) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from semtoken._tokenizers import REPLACEMENT
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
-from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed
+from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed, spelling
 from semtoken.payloads.align import SpelledText, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment
 
@@ -100,6 +101,8 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     texts = raw.texts
     if not raw.steps.steps:
         return Division({})
+    if _are_the_answer(raw.steps.steps, texts):
+        return Division({"answer": steps})
     pieces = pieces_of(raw.steps.steps)
     reasoning = texts.get("reasoning", "")
     found = find_text(pieces, reasoning, last=False) if reasoning.strip() else None
@@ -116,6 +119,15 @@ def divide(raw: RawChoice, steps: tuple[TopStep, ...]) -> Division:
     all_blank = not reasoning and not joined(pieces[:start]).strip()
     start = 0 if raw.one_segment or all_blank else _from_blanks(pieces, start, texts["answer"])
     return _around_answer(steps, start, end, texts)
+
+
+def _are_the_answer(steps: Sequence[TopStep], texts: Mapping[SegmentKind, str]) -> bool:
+    """Whether the steps spell the answer and nothing else was written, as mostly: the pieces would tell the same."""
+    answer = texts.get("answer", "")
+    if len(texts) > 1 or not answer.strip() or REPLACEMENT in answer:
+        return False
+    spelled = [spelling(step.names[0]) for step in steps]
+    return None not in spelled and b"".join(filter(None, spelled)).decode("utf-8", "replace") == answer
 
 
 def _from_blanks(pieces: Sequence[SpelledText], start: int, answer: str) -> int:

@@ -185,7 +185,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._listed(slice(positions.start, positions.stop)).masses
+        found = self._listed(slice(positions.start, positions.stop)).masses()
         if self._precision.in_full and positions.start <= len(self._masses):
             self._masses[positions.start :] = found
         return found
@@ -202,7 +202,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         vocabulary, ids = self.scorer.vocabulary, list(self.ids)
         steps = self._listed(slice(None))
         settled = self._masses[: self._n_settled]
-        masses = [*settled, *self._listed(slice(len(settled), None)).masses] if settled else steps.masses
+        masses = [*settled, *self._listed(slice(len(settled), None)).masses()] if settled else steps.masses()
         blank = not vocabulary.decode(ids).strip()
         low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
         return self._response(

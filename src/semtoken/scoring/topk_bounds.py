@@ -204,20 +204,32 @@ def step_bounds(
     return bounds
 
 
-def usual_mass(
-    scorer: Scorer, step: PlacedStep, prefixes: IdArray, *, neutrality: bool, off: float = ROUNDING
-) -> LogMass | None:
-    """What `step_bounds` says of the clustered probability of one step in which every name is clear; else None.
+def usual_masses(
+    scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
+) -> list[LogMass] | None:
+    """What `step_bounds` says of the clustered probabilities of steps in which every name is clear; else None.
 
-    For answers in progress, which have few steps at a time: arrays would cost ten times as much.
+    For few steps at a time, as of answers in progress: arrays of them would cost ten times as much.
     """
-    listed, token, rules = step.listed, step.token, scorer.rules
-    if listed.ambiguous or listed.unmapped or listed.stands_for:
-        return None
-    if step.neutral and neutrality:
-        return LogMass(0.0, 0.0, 0.0)
+    found: list[tuple[float, float, float]] = []
+    for step, prefix_set in zip(steps, prefixes, strict=True):
+        listed = step.listed
+        if listed.ambiguous or listed.unmapped or listed.stands_for:
+            return None
+        certain = step.neutral and neutrality
+        found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
+    lower, upper, slack = zip(*found, strict=True) if found else ((), (), ())
+    low, high = _logs(np.array([lower, upper])).tolist()
+    return [LogMass(a - off, a, min(b + off, 0.0)) for a, b, off in zip(low, high, slack, strict=True)]
+
+
+def _usual_sums(
+    scorer: Scorer, step: PlacedStep, prefixes: IdArray, neutrality: bool, off: float
+) -> tuple[float, float, float]:
+    """Bounds of the clustered probability of a step, and by how much their logs may be off."""
+    listed, token = step.listed, step.token
     related, neutral = scorer.related_kinds(token), scorer.neutral_bytes[0 if step.opening else 1]
-    begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if rules.prefix_matching else []
+    begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if scorer.rules.prefix_matching else []
     masses, seen = [0.0, 0.0, 0.0, 0.0], 0
     for listed_id, probability in zip(listed.ids, listed.probabilities, strict=True):
         kind = related.get(listed_id) or (2 if listed_id in begins else 0)
@@ -231,9 +243,7 @@ def usual_mass(
     lower = masses[1] + masses[2] + masses[3]
     missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off
     upper = lower + min(missing, max(unseen, 0) * listed.smallest)
-    slack = 0.0 if listed.complete and off <= ROUNDING else off
-    low, high = (float(np.log(min(mass, 1.0))) if mass else -math.inf for mass in (lower, upper))
-    return LogMass(low - slack, low, min(high + slack, 0.0))
+    return lower, upper, 0.0 if listed.complete and off <= ROUNDING else off
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:

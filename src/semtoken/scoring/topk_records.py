@@ -16,9 +16,9 @@ from semtoken.scoring.borrowed import RIVAL
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
-from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_mass
+from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
 
-FEW = 32
+FEW = 64
 """So many steps are scored one by one, more of them in arrays."""
 
 
@@ -58,7 +58,6 @@ class ListedSteps:
             relative=self.relative,
         )
 
-    @cached_property
     def masses(self) -> list[LogMass]:
         """Their clustered probabilities: the same as in `bounds`, without arrays where the steps are few."""
         few = self.usual_masses() if len(self.steps) <= FEW else None
@@ -71,10 +70,7 @@ class ListedSteps:
         """The masses of the steps one by one; None if one of them needs the `bounds`."""
         if self.relative:
             return None
-        pairs = zip(self.steps, self.prefixes, strict=True)
-        found = [usual_mass(self.scorer, *pair, neutrality=self.neutrality, off=self.off) for pair in pairs]
-        known = [mass for mass in found if mass is not None]
-        return known if len(known) == len(found) else None
+        return usual_masses(self.scorer, self.steps, self.prefixes, neutrality=self.neutrality, off=self.off)
 
     @property
     def any_rival(self) -> bool:
