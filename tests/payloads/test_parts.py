@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -49,19 +50,16 @@ def test_an_answer_alone_keeps_all_its_steps(data: st.DataObject, answer: str) -
     assert [segment.problem for segment in found.segments] == [None]
 
 
-@settings(deadline=None, max_examples=50)
-@given(
-    tokens=st.lists(
-        st.sampled_from([b"a", b" a", b" ", b"\n", b"b", "\u00e9".encode(), b"\xc3", b"\xa9", b"\xef\xbf\xbd"])
-    ),
-    text=st.sampled_from([None, "a", " a", "a\u00e9", "a\ufffd"]),
-)
-def test_an_answer_alone_is_told_as_any_other(tokens: list[bytes], text: str | None) -> None:
-    said = b"".join(tokens).decode("utf-8", "replace") if text is None else text
-    found = choice({"content": said}, tokens)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("semtoken.payloads.segments._are_the_answer", lambda steps, texts: False)
-        assert found == choice({"content": said}, tokens)
+@pytest.mark.parametrize("cut_off", [(0, None), (1, None), (2, None), (0, -1), (0, -2)])
+def test_an_answer_alone_is_told_as_any_other(cut_off: tuple[int, int | None]) -> None:
+    for tokens in itertools.chain(
+        *(itertools.product([b"a", b" ", b"bb", b"\xc3", b"\xa9"], repeat=n) for n in range(5))
+    ):
+        said = b"".join(tokens).decode("utf-8", "replace")[slice(*cut_off)]
+        found = choice({"content": said}, list(tokens))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("semtoken.payloads.segments._are_the_answer", lambda steps, texts: False)
+            assert found == choice({"content": said}, list(tokens))
 
 
 @settings(deadline=None, max_examples=100)
