@@ -150,9 +150,12 @@ class ReplyScorer:
         self._last = chunk
         late = self._take_in(lambda: self._stream.feed(chunk))
         self._stream.learn(data, chunk)
-        blocks = self._blocks({index: ended or index in late for index, ended in _endings(chunk).items()})
+        found = {
+            index: self._ended(index) if ended or index in late else self._running(index)
+            for index, ended in _endings(chunk).items()
+        }
         self.seconds += perf_counter() - start
-        return blocks
+        return {index: block for index, block in found.items() if block is not None}
 
     def continuation(self, data: str) -> Continuation | None:
         """What a chunk adds if it only goes on with an answer; None if `chunk` is to read it."""
@@ -162,9 +165,9 @@ class ReplyScorer:
         """The block of such a chunk, if there is one."""
         start = perf_counter()
         late = self._take_in(lambda: self._stream.go_on(found))
-        blocks = self._blocks({found.choice: found.choice in late})
+        block = self._ended(found.choice) if late else self._running(found.choice)
         self.seconds += perf_counter() - start
-        return blocks
+        return {} if block is None else {found.choice: block}
 
     def trailer(self) -> Block | None:
         """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
@@ -172,11 +175,6 @@ class ReplyScorer:
             return None
         kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
         return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
-
-    def _blocks(self, endings: Mapping[int, bool]) -> dict[int, Block]:
-        """The blocks of some choices, and whether each of them has ended."""
-        found = {index: self._ended(index) if ended else self._running(index) for index, ended in endings.items()}
-        return {index: block for index, block in found.items() if block is not None}
 
     def _take_in(self, feed: Callable[[], Sequence[StreamEvent]]) -> set[int]:
         """Take in what a chunk adds, or remember why not; the choices that it adds to although they had ended."""
