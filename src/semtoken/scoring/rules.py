@@ -121,6 +121,11 @@ class ScoringRules:
         return self.equality == "surface"
 
     @property
+    def lending(self) -> bool:
+        """Whether clusters or function words may lend mass to a score, of which flags would tell (`borrowed_flags`)."""
+        return self.clustering or self.effective_function_words != "off"
+
+    @property
     def shortest_prefix(self) -> int:
         """Characters from which on a token counts as the beginning of what follows."""
         return 1 if self.equality == "meaning" else SHORTEST_PREFIX

@@ -203,7 +203,7 @@ class RunningAnswer(ABC, Generic[O]):
             flags=flags,
             **more,
         )
-        if not rivals and response.confidence < CONFIDENT:
+        if not self.scorer.rules.lending or (not rivals and response.confidence < CONFIDENT):
             return response
         return replace(response, flags=(*flags, *borrowed_flags(response)))
 

@@ -219,7 +219,8 @@ def usual_masses(
         certain = step.neutral and neutrality
         found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
     lower, upper, slack = zip(*found, strict=True) if found else ((), (), ())
-    low, high = _logs(np.array([lower, upper])).tolist()
+    with np.errstate(divide="ignore"):
+        low, high = np.log((lower, upper)).tolist()
     return [LogMass(a - off, a, min(b + off, 0.0)) for a, b, off in zip(low, high, slack, strict=True)]
 
 
@@ -243,7 +244,7 @@ def _usual_sums(
     lower = masses[1] + masses[2] + masses[3]
     missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off
     upper = lower + min(missing, max(unseen, 0) * listed.smallest)
-    return lower, upper, 0.0 if listed.complete and off <= ROUNDING else off
+    return min(lower, 1.0), min(upper, 1.0), 0.0 if listed.complete and off <= ROUNDING else off
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:

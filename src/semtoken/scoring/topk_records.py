@@ -75,6 +75,8 @@ class ListedSteps:
     @property
     def any_rival(self) -> bool:
         """Whether a likely other word counts because of its cluster alone, so that `borrowed_flags` has to look."""
+        if not self.scorer.rules.clustering:
+            return False
         return any(self._rivals(step) for step in self.steps if not (step.neutral and self.neutrality))
 
     def _rivals(self, step: PlacedStep) -> list[int]:
