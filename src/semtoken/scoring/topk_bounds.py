@@ -5,7 +5,6 @@ The lists of all steps stand one after the other in one array, and all of them a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
