@@ -133,8 +133,8 @@ def _continuation(index: int, data: str, places: Mapping[str, tuple[int, int]]) 
     try:
         text = _text_of(_read_delta(values["delta"])) if "delta" in values else _read_text(values["text"])
         ids = _read_ids(values["token_ids"]) if "token_ids" in values else None
-        for name in VARYING.keys() & values.keys():
-            _read_any(values[name])
+        for name in VARYING:
+            _read_any(values.get(name, "null"))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     steps = steps_in_json(values["logprobs"])

@@ -9,6 +9,7 @@ from typing import Any
 
 from semtoken.payloads.going_on import Continuation
 from semtoken.web.proxy.splice import (
+    SPACE,
     Edit,
     Located,
     apply,
@@ -85,18 +86,17 @@ class Continued:
         listed = "null" if kept is None else data[len(chunk.before) : -len(chunk.after)]
         if not blocks:
             return f"{chunk.before}{listed}{chunk.after}"
-        end = self._end_of(chunk, data)
+        end = self._end_of(chunk)
         return f"{chunk.before}{listed}{end},{member('semtoken', blocks[chunk.choice])}{chunk.after[len(end) :]}"
 
-    def _end_of(self, chunk: Continuation, data: str) -> str:
+    def _end_of(self, chunk: Continuation) -> str:
         """What is written behind the log-probabilities in the choice: mostly what the chunk before had there."""
         known = self._ends.get(chunk.choice)
         if known is not None and chunk.after.startswith(known + "}"):
             return known
-        json = read_json(data)
-        [choice] = elements(data, members(data, json.root)["choices"])
-        end = max(member.end for member in members(data, choice).values())
-        self._ends[chunk.choice] = data[len(data) - len(chunk.after) : end]
+        begun = '{"logprobs":null'
+        _, end = json.JSONDecoder().raw_decode(begun + chunk.after)
+        self._ends[chunk.choice] = chunk.after[: end - len(begun) - 1].rstrip(SPACE)
         return self._ends[chunk.choice]
 
 
