@@ -5,6 +5,7 @@ The lists of all steps stand one after the other in one array, and all of them a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -23,6 +24,7 @@ from semtoken.vocabulary import BoolArray
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 1  # so few may be chance where the numbers are few, too
 MANY_NUMBERS = 10
+VERY_FEW = 8
 
 
 def rounding(decimals: int, numbers: int) -> float:
@@ -217,10 +219,9 @@ def usual_masses(
             return None
         certain = step.neutral and neutrality
         found.append((1.0, 1.0, 0.0) if certain else _usual_sums(scorer, step, prefix_set, neutrality, off))
-    lower, upper, slack = zip(*found, strict=True) if found else ((), (), ())
-    with np.errstate(divide="ignore"):
-        low, high = np.log((lower, upper)).tolist()
-    return [LogMass(a - off, a, min(b + off, 0.0)) for a, b, off in zip(low, high, slack, strict=True)]
+    logs = _logs_of([bound for lower, upper, _ in found for bound in (lower, upper)])
+    bounds = zip(logs[::2], logs[1::2], found, strict=True)
+    return [LogMass(low - slack, low, min(high + slack, 0.0)) for low, high, (_, _, slack) in bounds]
 
 
 def _usual_sums(
@@ -243,7 +244,7 @@ def _usual_sums(
     lower = masses[1] + masses[2] + masses[3]
     missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off
     upper = lower + min(missing, max(unseen, 0) * listed.smallest)
-    return min(lower, 1.0), min(upper, 1.0), 0.0 if listed.complete and off <= ROUNDING else off
+    return lower, upper, 0.0 if listed.complete and off <= ROUNDING else off
 
 
 def _one_a_cluster(scorer: Scorer, step: ListedStep) -> list[int]:
@@ -299,6 +300,13 @@ def _logs(masses: FloatArray) -> FloatArray:
     """Natural logs of probabilities, which rounding may have lifted above 1."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.minimum(masses, 1.0)))
+
+
+def _logs_of(masses: Sequence[float]) -> list[float]:
+    """The same to all digits, one by one where they are so few that arrays would cost more."""
+    if len(masses) > VERY_FEW:
+        return _logs(np.array(masses)).tolist()  # type: ignore[no-any-return]
+    return [float(np.log(min(mass, 1.0))) if mass else -math.inf for mass in masses]
 
 
 def _kinds(
