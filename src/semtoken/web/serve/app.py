@@ -21,7 +21,7 @@ from fastapi.responses import JSONResponse  # noqa: E402
 from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
-from semtoken.web.hosts import LOOPBACK_HOSTS, HostGuard  # noqa: E402
+from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
 from semtoken.web.page.facts import model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
@@ -34,6 +34,10 @@ from semtoken.web.workers import Busy, Workers  # noqa: E402
 T = TypeVar("T")
 
 MEBIBYTE = 2**20
+EVENT_STREAM_HEADERS = [
+    (b"cache-control", b"no-cache"),
+    (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode()),
+]
 DISCARDED = 8  # a body that is too long is read to its end, up to so many times the limit, so that its sender hears
 
 
@@ -64,7 +68,7 @@ def serve_app(
     page: bool = True,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     limits: ServeLimits | None = None,
-) -> FastAPI:
+) -> App:
     """An OpenAI-compatible API over a model.
 
     Parameters
@@ -92,13 +96,6 @@ def serve_app(
         worker.close()
 
     app = FastAPI(openapi_url=None, lifespan=closing)
-    endpoints = {
-        "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
-        "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
-    }
-    app.add_middleware(Endpoints, endpoints=endpoints)
-    app.add_middleware(Admitted, admission=Admission(limits.requests, limits.requests))
-    app.add_middleware(HostGuard, hosts=allowed_hosts)
     app.add_exception_handler(404, _no_such_page)
     app.add_exception_handler(405, _no_such_page)
     card = {"id": offer.name, "object": "model", "created": 0, "owned_by": "semtoken"}
@@ -119,7 +116,12 @@ def serve_app(
         calibrator = None if offer.calibrator is None else offer.calibrator.calibrator
         facts = model_facts(engine.stc.clusters.signature, calibrator, model=offer.name, disputes=True)
         add_page(app, lambda: facts)
-    return app
+    endpoints = {
+        "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
+        "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
+    }
+    admission = Admission(limits.requests, limits.requests)
+    return HostGuard(Admitted(Endpoints(app, endpoints), admission), allowed_hosts)
 
 
 class Endpoints:
@@ -134,7 +136,7 @@ class Endpoints:
         What answers a POST request, by its path.
     """
 
-    def __init__(self, app: Any, endpoints: Mapping[str, Callable[[Request], Awaitable[Response]]]) -> None:
+    def __init__(self, app: App, endpoints: Mapping[str, Callable[[Request], Awaitable[App]]]) -> None:
         self._app = app
         self._endpoints = endpoints
 
@@ -164,7 +166,7 @@ class Answering:
         self._limits = limits
         self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
 
-    async def answer(self, request: Request, form: type[Form], prepare: Callable[[Form], Job]) -> Response:
+    async def answer(self, request: Request, form: type[Form], prepare: Callable[[Form], Job]) -> App:
         """The answer to a request, or the error that says why there is none."""
         try:
             job = await self._prepared(await self._body(request), form, prepare)
@@ -211,8 +213,8 @@ class Answering:
             raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
 
 
-class EventStream(Response):
-    """Server-sent events as they come, given up when the client leaves.
+class EventStream:
+    """An answer of server-sent events as they come, given up when the client leaves.
 
     Parameters
     ----------
@@ -220,11 +222,7 @@ class EventStream(Response):
         One or more of them, encoded, at a time; the last is `DONE`.
     """
 
-    media_type = EVENT_STREAM
-
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(headers={"cache-control": "no-cache"})
-        del self.headers["content-length"]
         self._events = events
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -232,7 +230,7 @@ class EventStream(Response):
         await unless_gone(receive, self._send(send))
 
     async def _send(self, send: Any) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM_HEADERS})
         async with aclosing(self._events) as events:
             async for some in events:
                 await send({"type": "http.response.body", "body": some, "more_body": not some.endswith(DONE)})
@@ -241,13 +239,15 @@ class EventStream(Response):
 async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
     """What a request is answered with; it is given up, and None, when the client leaves."""
     answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(receive))
+    leaving.add_done_callback(lambda _: answering.cancel())
     try:
-        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        return answering.result() if answering.done() else None
+        return await answering
+    except asyncio.CancelledError:
+        if leaving.done():
+            return None
+        raise
     finally:
-        answering.cancel()
         leaving.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
 
 
 async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:

@@ -178,14 +178,14 @@ class Service:
 
     async def stream(self, job: Job) -> AsyncGenerator[bytes, None]:
         """The answer as server-sent events, in one piece those that are there at one time; a failure on the way is the
-        last of them.
+        last of them. The end of the stream is in the piece with the end of the last choice.
 
         The newest content of a choice is held back until more comes, so that the last of it carries the final score,
         too: gateways rebuild the chunk that ends a choice and lose what is in it. With a text for answers that are not
         accepted, each comes in one piece once it is decided.
         """
         held: dict[int, list[dict[str, Any]]] = {}
-        rows = rows_of(job)
+        rows, last = rows_of(job), b""
         opening = [chunk for row in rows if (chunk := job.reply.opening(row.index)) is not None]
         if opening:
             yield b"".join(map(event, opening))
@@ -193,11 +193,14 @@ class Service:
             async with aclosing(self._worker.steps(job.work)) as steps:
                 async for items in steps:
                     if chunks := [chunk for item in items for chunk in self._chunks(job, rows[item.row], item, held)]:
-                        yield b"".join(map(event, chunks))
+                        last = b"".join(map(event, chunks))
+                        if any(row.ended is None for row in rows):
+                            yield last
+                            last = b""
         except (ApiError, SemtokenError) as error:
-            yield event(as_api_error(error).body()) + DONE
+            yield last + event(as_api_error(error).body()) + DONE
             return
-        yield (event(job.reply.usage_chunk(usage(job, rows))) if job.request.shows_usage else b"") + DONE
+        yield last + (event(job.reply.usage_chunk(usage(job, rows))) if job.request.shows_usage else b"") + DONE
 
     def _chunks(
         self, job: Job, row: Row, item: RowToken | Ended, held: dict[int, list[dict[str, Any]]]
