@@ -240,3 +240,40 @@ def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
     ):
         said = re.sub(r"\[.*?\]", "", page.partition(before)[2])
         assert re.findall(r"[+-]\d\.\d{3}", said)[:3] == gains(models, against), before
+
+
+def test_the_tables_of_thresholds_and_presets_are_those_of_the_scores() -> None:
+    """docs/choosing.md, computed from the scores by counting and by SciPy."""
+    spearmanr = pytest.importorskip("scipy.stats").spearmanr
+    page = (FOLDER.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
+    ]
+    names = {"SmolLM2": "smollm2", "Gemma": "gemma3", "NQ": "nq", "WQ": "wq", "TriviaQA": "tqa"}
+    seen = 0
+    for title, *cells in rows:
+        parts = [names.get(part) for part in title.split(", ")]
+        if title.startswith("embedded model"):
+            path = FOLDER / "calibration" / "scores" / "almanac-test.parquet"
+        elif None in parts or len(parts) != 2:
+            continue
+        else:
+            folder = "calibration" if parts == ["gemma3", "tqa"] else "default_rule"
+            path = FOLDER / folder / "scores" / f"{parts[0]}-{parts[1]}.parquet"
+        scores = pandas.read_parquet(path)
+        surest = np.sort(scores["default"])
+        if len(cells) == 4:
+            expected = [1 - np.exp(-np.median(scores[name])) for name in ("default", "paper")]
+            expected += [spearmanr(scores["default"], scores[name]).statistic for name in ("paper", "probability")]
+            assert [float(cell) for cell in cells] == pytest.approx(expected, abs=0.00051), title
+        else:
+            expected = [100 * scores["right"].mean()]
+            for limit, counted in ((0.5, cells[2]), (0.9, cells[4])):
+                accepted = int(np.searchsorted(surest, -np.log1p(-limit), side="right"))
+                expected.append(100 * accepted / len(scores))
+                n_right = int(scores["right"][scores["default"] <= -np.log1p(-limit)].sum())
+                assert counted.replace(",", "") == f"{n_right} of {accepted}", title
+            shares = [float(cells[k].removesuffix(" %")) for k in (0, 1, 3)]
+            assert shares == pytest.approx(expected, abs=0.051), title
+        seen += 1
+    assert seen == 12
