@@ -55,7 +55,7 @@ def _serve(model: str, clusters: str | None, pipe: Any) -> None:
     engine = Engine(STC.from_pretrained(model, clusters=clusters))
     engine.warm_up()
     listener = listen("127.0.0.1", 0)  # the command's own: on others asyncio may wait to fill packets
-    server = server_for(serve_app(engine, Offer(model)), grace=1)
+    server = server_for(serve_app(engine, Offer(model)), grace=1, strict=False)
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
         time.sleep(0.01)

@@ -14,10 +14,10 @@ from semtoken.web.running import address_of, listen, server_for
 
 
 @contextmanager
-def running(app: Any, grace: float = 1.0) -> Iterator[str]:
+def running(app: Any, grace: float = 1.0, *, strict: bool = True) -> Iterator[str]:
     """An ASGI application on a free port; yields its address."""
     listener = listen("127.0.0.1", 0)
-    server = server_for(app, grace=grace)
+    server = server_for(app, grace=grace, strict=strict)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -70,7 +70,8 @@ def serve(
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
     app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
-    run(with_events(app, otel, otel_content), listener, lambda address: _announce(address, offer.name), grace=grace)
+    app = with_events(app, otel, otel_content)
+    run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
 
 
 def _name_of(model: str) -> str:

@@ -13,7 +13,10 @@ from semtoken._extras import require
 require("uvicorn", extra="serve")
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: E402
+from uvicorn.protocols.http.h11_impl import H11Protocol  # noqa: E402
 
+HEAD_BYTES = 65_536
+"""The longest head of a request; h11 has a shorter limit of its own."""
 SPARE_FILES = 64  # file descriptors for everything but clients and their requests
 
 
@@ -51,19 +54,30 @@ def open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Uvicorn's HTTP protocol with limits."""
+def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[asyncio.Protocol]:
+    """Uvicorn's HTTP protocol with limits.
+
+    Parameters
+    ----------
+    limits
+        What clients may take.
+    strict
+        Read requests with h11, which refuses all that is not well formed. Otherwise with httptools, if it is installed,
+        at less cost; for servers that pass nothing on.
+    """
+    protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     clients: Counter[str] = Counter()
     known: dict[Limited, None] = {}
     """Open connections, the one that sent something last at the end."""
 
-    class Limited(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    class Limited(protocol):  # type: ignore[misc]
         """One connection."""
 
         _address: str | None = None
         _head: asyncio.TimerHandle | None = None
         _writes: asyncio.TimerHandle | None = None
         _unsent = 0
+        _head_bytes = 0
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
@@ -115,9 +129,14 @@ def limited_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
             known[self] = known.pop(self)  # to the end
             super().data_received(data)
             if self._in_request:
+                self._head_bytes = 0
                 if self._head is not None:
                     self._head.cancel()
                     self._head = None
+                return
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self.transport.abort()
             elif self._head is None:
                 self._await_head()
 

@@ -84,7 +84,9 @@ def address_of(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
-def server_for(app: Any, *, grace: float, limits: ConnectionLimits | None = None) -> uvicorn.Server:
+def server_for(
+    app: Any, *, grace: float, limits: ConnectionLimits | None = None, strict: bool = True
+) -> uvicorn.Server:
     """A server that adds no headers of its own and writes no log of requests, whose addresses may hold keys.
 
     Parameters
@@ -95,14 +97,24 @@ def server_for(app: Any, *, grace: float, limits: ConnectionLimits | None = None
         Seconds that running answers have to end after the signal to stop.
     limits
         What clients may take.
+    strict
+        As in `semtoken.web.connections.limited_protocol`.
     """
-    return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace))
+    return uvicorn.Server(_Config(lambda: app, limits or ConnectionLimits(), grace, strict=strict))
 
 
 class _Config(uvicorn.Config):
     """The settings of one server; the application is made in the process that serves it."""
 
-    def __init__(self, make: Callable[[], Any], limits: ConnectionLimits, grace: float, workers: int = 1) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        limits: ConnectionLimits,
+        grace: float,
+        workers: int = 1,
+        *,
+        strict: bool = True,
+    ) -> None:
         super().__init__(
             "semtoken",
             workers=workers,
@@ -116,13 +128,14 @@ class _Config(uvicorn.Config):
         )
         self._make = make
         self._limits = limits
+        self._strict = strict
 
     def load(self) -> None:
         """Make the application, and what serves it."""
         without_storms()
         logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
         self.app = self._make()
-        self.http = limited_protocol(self._limits.within(open_files()))
+        self.http = limited_protocol(self._limits.within(open_files()), strict=self._strict)
         super().load()
 
 
@@ -138,10 +151,11 @@ def run(
     *,
     grace: float,
     limits: ConnectionLimits | None = None,
+    strict: bool = True,
 ) -> None:
-    """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken."""
+    """Serve until SIGINT or SIGTERM comes; `ready` is called once requests are taken. For the rest see `server_for`."""
     announcing = _announcing(app, lambda: ready(address_of(listener)))
-    server = server_for(announcing, grace=grace, limits=limits)
+    server = server_for(announcing, grace=grace, limits=limits, strict=strict)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once it is done; that is no failure
         signal.signal(number, lambda *_: None)
     with listener:
