@@ -210,6 +210,12 @@ client = OpenAI(base_url="SERVER/v1", api_key="none")
 asked = {{"model": "almanac", "messages": [{{"role": "user", "content": "Who wrote Emma?"}}]}}
 streamed = asked | {{"stream": True, "logprobs": True, "top_logprobs": 5}}
 response = httpx.post("SERVER/v1/chat/completions", json=streamed)
+from semtoken.almanac.questions import is_correct, load_questions
+questions, replies = load_questions("dev")[:60], []
+for one in questions:
+    said = [{{"role": "user", "content": one.question}}]
+    replies.append(client.chat.completions.create(model="almanac", messages=said, logprobs=True, top_logprobs=20))
+correct = [is_correct(one.choices[0].message.content, q) for one, q in zip(replies, questions)]
 """,
         instead={"create(...,": "create(**asked,", 'segment="reasoning"': 'segment="answer"'},
         slow=True,
