@@ -82,14 +82,18 @@ class JoiningRows:
         return self._running is not None
 
     @torch.inference_mode()
-    def step(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
-        """Give every answer its next token, the first one to those that join."""
-        parts = []
+    def begin(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
+        """Give answers that join their first tokens."""
+        begun = self._read(newcomers)
+        running = [] if self._running is None else [(self._running, range(len(self._running.rows)))]
+        self._running = joined([*running, (begun, self._choose(begun))])
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Give every answer, those that have just joined among them, its next token."""
         if self._running is not None:
-            parts.append(self._read_on(self._running))
-        if newcomers:
-            parts.append(self._read(newcomers))
-        self._running = joined([(part, self._choose(part)) for part in parts])
+            part = self._read_on(self._running)
+            self._running = joined([(part, self._choose(part))])
 
     def _read(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> _Together:
         """Read the prompts of answers that begin."""

@@ -188,7 +188,9 @@ class TransformersBackend:
         rows = JoiningRows(self, observers)
         while (newcomers := arrivals()) or rows:
             self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
-            rows.step([(self._row(one.answer, one.decoding), one) for one in newcomers])
+            if newcomers:
+                rows.begin([(self._row(one.answer, one.decoding), one) for one in newcomers])
+            rows.step()
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise what `generate` would raise before its first step, if it would."""
