@@ -40,16 +40,16 @@ def as_rows(logits: Any) -> Rows:
     if is_tensor(logits):
         import torch
 
-        # Asked of the tensor's type, not of the tensor: each call into torch costs tens of microseconds behind a model.
-        kind, device = logits.dtype, logits.device.type
-        if logits.layout != torch.strided or device == "meta":
+        # What costs least to ask: a call into torch takes tens of microseconds right after a model has run.
+        kind = logits.dtype
+        if logits.layout != torch.strided or logits.is_meta:
             raise InvalidLogits("logits must be a dense tensor with content; call to_dense() first.")
         if kind.is_complex or kind == torch.bool:
             raise InvalidLogits(f"logits must be real numbers. Got a tensor of {kind} instead.")
         if not kind.is_floating_point:
             return logits.cpu().numpy().astype(np.float64)
         plain = logits.detach() if logits.requires_grad else logits
-        return plain.numpy() if device == "cpu" and kind in (torch.float16, torch.float32, torch.float64) else plain
+        return plain.numpy() if logits.is_cpu and kind in (torch.float16, torch.float32, torch.float64) else plain
     try:
         rows = real_numbers(logits, "logits")
     except InvalidInput as error:

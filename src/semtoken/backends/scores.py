@@ -43,6 +43,12 @@ class AnswerScores(Observer):
         self.scorer.vocabulary.check_ids(tokens)
         self._exact.add(answers, rows, range(len(answers)), tokens)
 
+    def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
+        """Take in several steps: the answers of each and their tokens. Their rows stand one after the other."""
+        for _, tokens in steps:
+            self.scorer.vocabulary.check_ids(tokens)
+        self._exact.add_steps(steps, rows)
+
     def _answer(self, answer: int) -> LogitsAnswer | TopkAnswer:
         return self._top[answer] if answer in self._top else self._exact[answer]
 

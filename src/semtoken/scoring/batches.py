@@ -88,14 +88,45 @@ class AnswerBatch:
             for number, answer in zip(numbers, answers, strict=True):
                 self[number] = answer
             return
-        which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)
-        taken, opening = np.array(places, dtype=np.int64), self._opens[which]
-        steps = reduce_rows(self.scorer, rows, taken, chosen, self._last[which], opening)
-        self._last[which] = chosen
-        self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
+        self._reduce([(numbers, tokens)], rows, places)
+
+    def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
+        """Take in several steps: the numbers of the answers of each, and the tokens that were chosen.
+
+        The rows are those of the answers of the first step, then those of the second one, and so on.
+
+        Raises
+        ------
+        InvalidLogits
+            As `add`.
+        """
+        if not len(rows.row_ids):
+            return
+        self._reserve(max(number for numbers, _ in steps for number in numbers))
+        if rows.readable is not None and np.isfinite(rows.log_normalizers).all():
+            self._reduce(steps, rows, range(len(rows.row_ids)))
+            return
+        firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
+        for (numbers, tokens), first in zip(steps, firsts, strict=False):
+            self.add(numbers, rows, range(first, first + len(numbers)), tokens)
+
+    def _reduce(
+        self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows, places: Sequence[int]
+    ) -> None:
+        """Have the kernel reduce some steps, which then wait; `places` are those of their answers among the rows."""
+        columns = []
+        for numbers, tokens in steps:
+            which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)
+            opening = self._opens[which]
+            columns.append((which, chosen, self._last[which], opening))
+            self._last[which] = chosen
+            self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
+        which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
+        taken = np.array(places, dtype=np.int64)
+        found = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
         for k, row in rows_that_wait(self.scorer, rows, taken, chosen).items():
             self._rows[self._n_waiting + k] = row
-        self._waiting.append((which, steps))
+        self._waiting.append((which, found))
         self._n_waiting += len(which)
         if len(self._rows) >= MOST_ROWS or len(self._waiting) >= MOST_WAITING:
             self._take_in()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -23,6 +23,7 @@ from semtoken.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are
+LOG_LEAST = math.log(LEAST_LISTED)
 NO_COLUMNS = np.empty(0, dtype=np.int64)
 COMPILED_FROM = 16_384
 """Tokens of a vocabulary from which on compiled code pays for loading numba."""
@@ -129,12 +130,73 @@ def kept_rows(rows: Rows, count: int, size: int, before: npt.NDArray[Any] | None
     return np.empty((count, size), dtype=readable.dtype)
 
 
+class KeptRows:
+    """Copies of the rows of several steps, each read once when it comes; what the kernel finds is taken together.
+
+    Beside a model every call of Python costs ten times as much as alone, since the processor's caches are empty then.
+    So a step is one call of the kernel, which writes to memory that is there.
+
+    Parameters
+    ----------
+    steps
+        How many steps wait at one time.
+    like
+        The readable rows of one step.
+    size
+        V.
+    common
+        As for `normalized_rows`.
+    """
+
+    def __init__(self, steps: int, like: npt.NDArray[Any], size: int, common: IdArray) -> None:
+        self._size, self._common, self._next = size, common, 0
+        shape = (steps, len(like))
+        self._numbers = np.zeros(shape, dtype=np.int64)
+        self._rows = np.empty((*shape, size), dtype=like.dtype)
+        self._values = np.empty((*shape, len(common)), dtype=np.float32)
+        self._normalizers, self._minus_infinity = np.zeros(shape), np.zeros(shape, dtype=bool)
+        self._likely_ids = np.empty((*shape, LISTED + 1), dtype=np.int64)
+        self._likely = np.empty((*shape, LISTED + 1))
+        found = (self._values, self._normalizers, self._minus_infinity, self._likely_ids, self._likely)
+        self._steps = list(zip(self._rows, *found, strict=True))
+
+    def fits(self, steps: int, like: npt.NDArray[Any]) -> bool:
+        """Whether it was made for so many steps and such rows, of the same vocabulary."""
+        return self._numbers.shape == (steps, len(like)) and self._rows.dtype == like.dtype
+
+    def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:
+        """Read some rows of a step, and copy them over those of the oldest step; the place of the step."""
+        from semtoken.scoring.kernel import normalize
+
+        place, self._next = self._next, (self._next + 1) % len(self._steps)
+        rows, *found = self._steps[place]
+        self._numbers[place, : len(row_ids)] = row_ids
+        normalize(readable, row_ids, self._size, LOG_LEAST, rows, self._common, *found)
+        return place
+
+    def taken(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
+        """Rows of some steps, one after the other: the place of each step, and which of the rows that were read."""
+        width = self._numbers.shape[1]
+        at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
+        kept = self._rows.reshape(-1, self._size)
+        numbers, minus_infinity = self._numbers.ravel()[at], self._minus_infinity.ravel()[at]
+        normalizers = self._normalizers.ravel()[at]
+        if (np.abs(normalizers) > HUGE).any():
+            found = normalized_rows(_logits_of(kept), self._size, at)
+            return replace(found, numbers=numbers, has_minus_infinity=minus_infinity)
+        likely = Likely(self._likely_ids.reshape(-1, LISTED + 1)[at], self._likely.reshape(-1, LISTED + 1)[at])
+        values = self._values.reshape(-1, len(self._common))[at]
+        return NormalizedRows(
+            _logits_of(kept), at, numbers, normalizers, _read_only(kept), likely, minus_infinity, values
+        )
+
+
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
     """Rows on the CPU as an array that the kernel reads, without a copy if they lie close together; or None."""
     if not COMPILED_FROM <= size <= rows.shape[1] or not _has_numba():
         return None
     if is_tensor(rows):
-        if rows.device.type != "cpu" or str(rows.dtype) != "torch.bfloat16":
+        if not rows.is_cpu or str(rows.dtype) != "torch.bfloat16":
             return None
         import torch
 
@@ -156,7 +218,7 @@ def reads_on_device(rows: Rows, size: int) -> bool:
 def _on_device(rows: Rows, size: int, chosen: IdArray) -> NormalizedRows:
     from semtoken.scoring.triton_kernel import normalize
 
-    found = normalize(rows, chosen, size, math.log(LEAST_LISTED), LISTED + 1)
+    found = normalize(rows, chosen, size, LOG_LEAST, LISTED + 1)
     likely = Likely(found.likely_ids, found.likely)
     return NormalizedRows(rows, chosen, chosen, found.log_normalizers, rows, likely, found.has_minus_infinity)
 
@@ -180,9 +242,9 @@ def _compiled(
     kept = np.empty((0, size), dtype=readable.dtype) if into is None else into[:count]
     normalizers, minus_infinity = np.empty(count), np.empty(count, dtype=bool)
     likely = Likely(np.empty((count, LISTED + 1), dtype=np.int64), np.empty((count, LISTED + 1)))
-    least, values = math.log(LEAST_LISTED), np.empty((count, len(common)), dtype=np.float32)
+    values = np.empty((count, len(common)), dtype=np.float32)
     normalize(
-        readable, chosen, size, least, kept, common, values, normalizers, minus_infinity, likely.ids, likely.logits
+        readable, chosen, size, LOG_LEAST, kept, common, values, normalizers, minus_infinity, likely.ids, likely.logits
     )
     if into is None:
         return NormalizedRows(rows, chosen, chosen, normalizers, readable, likely, minus_infinity, values)

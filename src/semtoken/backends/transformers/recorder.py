@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 
 from semtoken._arrays import as_rows
 from semtoken._extras import require
@@ -24,8 +24,8 @@ from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
-from semtoken.scoring import NormalizedRows, ScoringRules, normalized_rows, scorer_for
-from semtoken.scoring.rows import kept_rows
+from semtoken.scoring import ScoringRules, normalized_rows, scorer_for
+from semtoken.scoring.rows import KeptRows, readable_rows
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -87,6 +87,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         )
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._stop_ids = frozenset(stop_ids)
+        self._kept: KeptRows | None = None
+        """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
         self._lock = Lock()
         """Held while a step is taken in, so that other threads may ask for what is known."""
         self.reset()
@@ -96,18 +98,21 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._scores = AnswerScores(self._scorer)
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
+        self._newest: torch.Tensor | None = None
+        """The sequences as they were given last."""
         self._history: torch.Tensor | None = None
-        self._rows: NormalizedRows | torch.Tensor | None = None
-        """Logits whose tokens are not known yet: those of the answers that go on, or of all."""
-        self._waiting: list[tuple[NormalizedRows | torch.Tensor, list[int], list[int]]] = []
-        """Steps to take in: their logits, the answers that went on, and the tokens of all."""
+        """The same when it was last checked that they had not changed places."""
+        self._taken = 0
+        """Columns of the sequences whose steps the answers have taken in; at first those of the prompts."""
+        self._waiting: list[tuple[Any, list[int]]] = []
+        """The steps behind them: their logits or the place of these in `_kept`, and the answers that went on."""
         self._together = 1
         """Steps that are taken in at once."""
-        self._memory: npt.NDArray[Any] | None = None
-        """Copies of the rows of so many steps, the newest one included."""
         self._watched: torch.Tensor | None = None
         self._prompt_length = 0
         self._masked = False
+        self._active = np.empty(0, dtype=np.int64)
+        """The answers that go on."""
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
@@ -122,80 +127,91 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Take in one step; `scores` is returned as it is."""
         with self._lock:
-            if self._history is None:
+            if self._newest is None:
                 self._begin(input_ids)
             else:
                 self._follow(input_ids)
             self._keep_row(scores if self._watched is None else self._watched)
-            if self._watched is None:
-                self._look_for_masks(scores)
+            if self._watched is None and self._kept is None and not self._masked:
+                self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
         return scores
-
-    def _keep_row(self, logits: torch.Tensor) -> None:
-        """Keep the logits of a step until its token is known: a copy, as others may change them."""
-        assert self._history is not None
-        rows, size = as_rows(logits), self._scorer.vocabulary.size
-        if rows.shape[1] < size:
-            raise self._mismatch(rows.shape[1])
-        self._memory = kept_rows(rows, len(rows) * self._together, size, self._memory)
-        if self._memory is None:
-            self._rows = logits.detach().clone()
-        else:
-            first = self._history.shape[1] % self._together * len(rows)
-            into, common = self._memory[first : first + len(rows)], self._scorer.tables.neutral_ids
-            self._rows = normalized_rows(rows, size, self._active(), into=into, common=common)
-
-    def _look_for_masks(self, scores: torch.Tensor) -> None:
-        """Note whether transformers has taken tokens out."""
-        if not self._masked:
-            known = self._rows.has_minus_infinity if isinstance(self._rows, NormalizedRows) else None
-            size = self._scorer.vocabulary.size
-            self._masked = bool(torch.isneginf(scores[:, :size]).any() if known is None else known.any())
-
-    def _active(self) -> list[int]:
-        """The rows of answers that go on."""
-        return [i for i, finished in enumerate(self._finished) if not finished]
 
     def _begin(self, input_ids: torch.Tensor) -> None:
         self._finished = [False] * len(input_ids)
-        self._prompt_length = input_ids.shape[1]
-        self._history = input_ids
+        self._active = np.arange(len(input_ids))
+        self._prompt_length = self._taken = input_ids.shape[1]
+        self._newest = self._history = input_ids
         self._together = max(1, ROWS_TOGETHER // len(input_ids))
 
-    def _follow(self, input_ids: torch.Tensor) -> None:
-        """Note the token of the step whose logits are kept, if any are."""
-        self._check_history(input_ids)
-        if self._rows is None:
+    def _keep_row(self, logits: torch.Tensor) -> None:
+        """Keep the logits of a step until its token is known: a copy, as others may change them."""
+        rows, size = as_rows(logits), self._scorer.vocabulary.size
+        if rows.shape[1] < size:
+            raise self._mismatch(rows.shape[1])
+        readable = readable_rows(rows, size)
+        if readable is None:
+            self._keep_in(None)
+            self._waiting.append((logits.detach().clone(), self._active.tolist()))
             return
-        active, tokens = self._active(), input_ids[:, -1].tolist()
-        self._waiting.append((self._rows, active, tokens))
-        self._history, self._rows = input_ids, None
-        for i in active:
-            self._finished[i] = tokens[i] in self._stop_ids
-        if len(self._waiting) >= self._together:
-            self._take_in()
+        kept = self._kept
+        if kept is None or not kept.fits(self._together, readable):
+            kept = KeptRows(self._together, readable, size, self._scorer.tables.neutral_ids)
+        self._keep_in(kept)
+        self._waiting.append((kept.read(readable, self._active), self._active.tolist()))
 
-    def _check_history(self, input_ids: torch.Tensor) -> None:
-        before = self._history
-        assert before is not None
-        recorded = before.shape[1]
-        if input_ids.shape[1] != recorded + (self._rows is not None) or len(input_ids) != len(before):
+    def _keep_in(self, kept: KeptRows | None) -> None:
+        """Keep rows elsewhere from now on."""
+        if kept is not self._kept:
+            self._take_in()
+            self._kept = kept
+
+    def _follow(self, input_ids: torch.Tensor) -> None:
+        """Note the sequences in which all tokens of the steps that wait are known."""
+        if tuple(input_ids.shape) != (len(self._finished), self._taken + len(self._waiting)):
             raise BackendError(
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
                 "Call results() or reset() after each generate(), and decode one token at a time."
             )
-        if not torch.equal(input_ids[:, :recorded], before):
+        if len(input_ids) > 1:  # one sequence alone is checked when its steps are taken in: it cannot change places
+            self._check_places(input_ids)
+        self._newest = input_ids
+        if len(self._waiting) >= self._together:
+            self._take_in()
+
+    def _check_places(self, input_ids: torch.Tensor) -> None:
+        assert self._history is not None
+        if not torch.equal(input_ids[:, : self._history.shape[1]], self._history):
             raise BackendError(f"The sequences changed places between two steps: beam search? {NOT_BEAMS}")
+        self._history = input_ids
 
     def _take_in(self) -> None:
-        """Reduce the rows of the steps whose tokens are known."""
-        size = self._scorer.vocabulary.size
-        while self._waiting:
-            rows, active, tokens = self._waiting[0]
-            if isinstance(rows, torch.Tensor):
-                rows = normalized_rows(as_rows(rows), size, active)
-            self._scores.add(active, rows, [tokens[i] for i in active])
-            del self._waiting[0]
+        """Have the answers take in the steps whose tokens are known."""
+        if self._newest is None:
+            return
+        if self._newest is not self._history:
+            self._check_places(self._newest)
+        steps, rows, finished = [], [], list(self._finished)
+        columns = zip(*self._newest[:, self._taken :].tolist(), strict=True)
+        for (held, numbers), tokens in zip(self._waiting, columns, strict=False):
+            active = [i for i in numbers if not finished[i]]
+            steps.append((active, [tokens[i] for i in active]))
+            rows.append((held, [numbers.index(i) for i in active]))
+            for i in active:
+                finished[i] = tokens[i] in self._stop_ids
+        if not steps:
+            return
+        if self._kept is not None:
+            found = self._kept.taken(rows)
+            if self._watched is None and found.has_minus_infinity is not None:
+                self._masked = self._masked or bool(found.has_minus_infinity.any())
+            self._scores.add_steps(steps, found)
+        else:
+            for (active, chosen), (held, _) in zip(steps, rows, strict=True):
+                self._scores.add(active, normalized_rows(as_rows(held), self._scorer.vocabulary.size, active), chosen)
+        self._taken += len(steps)
+        del self._waiting[: len(steps)]
+        if finished != self._finished:
+            self._finished, self._active = finished, np.flatnonzero(~np.array(finished))
 
     def _mismatch(self, columns: int) -> VocabularyMismatch:
         return VocabularyMismatch(
@@ -248,15 +264,16 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def _follow_last(self, ids: torch.Tensor) -> None:
         """Note the last token of the sequences, unless that was done."""
-        if self._history is None or len(ids) != len(self._finished):
+        if self._newest is None or len(ids) != len(self._finished):
             raise BackendError(
                 f"{len(self._finished)} sequences were recorded, {len(ids)} were given. Was the recorder passed to "
                 f"this generate() as logits_processor=[recorder]? {NOT_BEAMS}"
             )
-        if ids.shape[1] > self._history.shape[1]:
-            self._follow(ids)
-        elif not torch.equal(ids, self._history[:, : ids.shape[1]]):
+        known = self._newest[:, : ids.shape[1]]
+        if not torch.equal(ids[:, : known.shape[1]], known):
             raise BackendError(f"The sequences are not those that were recorded. {NOT_BEAMS}")
+        if ids.shape[1] > known.shape[1]:
+            self._follow(ids)
 
     def results(self, sequences: Any, *, lengths: Sequence[int] | None = None) -> list[ScoredResponse]:
         """The scored answers of the generation that just ended, one for each of its sequences.

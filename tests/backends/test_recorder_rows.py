@@ -1,0 +1,121 @@
+"""Rows of logits that the recorder keeps until their tokens are known: every answer scored as from its own matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import semtoken as st
+from semtoken import ClusterRecorder, score_logits
+from semtoken.errors import BackendError, InvalidLogits
+from semtoken.scoring import rows
+from tests.test_scoring import small_kind
+
+pytest.importorskip("numba")
+KIND = "byte-level"
+PROMPT, STEPS, END = 3, 19, 7
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small vocabularies too are read by the kernel."""
+    monkeypatch.setattr(rows, "COMPILED_FROM", 0)
+    yield
+
+
+def made_up(answers: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits [steps, answers, V + 2] and sequences [answers, prompt + steps]; some hold the end of the answer."""
+    size, random = small_kind(KIND).clusters.vocabulary.size, np.random.default_rng(seed)
+    logits = torch.from_numpy(random.normal(size=(STEPS, answers, size + 2)).astype(np.float32) * 3)
+    ids = torch.from_numpy(random.integers(8, size, (answers, PROMPT + STEPS)))
+    for i in range(0, answers, 2):
+        ids[i, PROMPT + 5 + i] = END
+    return logits, ids
+
+
+def fed(recorder: ClusterRecorder, logits: Any, ids: torch.Tensor, asked: tuple[int, ...] = ()) -> None:
+    """The calls of a generation, in which the row that was given is overwritten and the ids are new each time."""
+    for step, given in enumerate(logits):
+        row = given.clone()
+        assert recorder(ids[:, : PROMPT + step].clone(), row) is row
+        row[:] = float("nan")
+        if step in asked:
+            known = recorder.running(ids[:, : PROMPT + step + 1].clone() if step % 2 else None)
+            seen = step + step % 2
+            ends = [row.index(END) + 1 if END in row[:seen] else seen for row in ids[:, PROMPT:].tolist()]
+            assert [one.n_tokens for one in known] == ends
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("asked", [(), (0, 1, 9, 10, 14), tuple(range(STEPS))])
+@pytest.mark.parametrize("answers", [1, 2, 3, 5, 9])
+def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int, ...], dtype: torch.dtype) -> None:
+    clusters = small_kind(KIND).clusters
+    logits, ids = made_up(answers)
+    logits = logits.to(dtype)
+    recorder = ClusterRecorder(clusters, eos_token_id=END)
+    for _ in range(2):  # it can be used again
+        fed(recorder, logits, ids, asked)
+        for i, result in enumerate(recorder.results(ids)):
+            written = ids[i, PROMPT:].tolist()
+            length = written.index(END) + 1 if END in written else STEPS
+            assert result == score_logits(logits[:length, i], written[:length], clusters)
+
+
+def test_rows_of_another_type_go_on() -> None:
+    clusters = small_kind(KIND).clusters
+    logits, ids = made_up(2, seed=1)
+    mixed = [given.to(kind) for given, kind in zip(logits, [torch.float32, torch.bfloat16, torch.float64] * 7)]  # noqa: B905
+    recorder = ClusterRecorder(clusters)
+    fed(recorder, mixed, ids)
+    for i, result in enumerate(recorder.results(ids)):
+        exact = score_logits(torch.stack([row[i].double() for row in mixed]), ids[i, PROMPT:], clusters)
+        assert result.uncertainty == pytest.approx(exact.uncertainty, abs=1e-6)
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_far_logits_and_masked_tokens(answers: int) -> None:
+    clusters = small_kind(KIND).clusters
+    logits, ids = made_up(answers, seed=2)
+    logits[3] += 2.0**22
+    logits[5, :, :7] = -torch.inf
+    recorder = ClusterRecorder(clusters)
+    fed(recorder, logits, ids)
+    for i, result in enumerate(recorder.results(ids)):
+        assert result.distribution == "processed"
+        exact = score_logits(logits[:, i].double(), ids[i, PROMPT:], clusters)
+        assert result.log_score == pytest.approx(exact.log_score, abs=1e-3)
+
+
+@pytest.mark.parametrize("bad", [0, 4, STEPS - 1])
+def test_a_row_without_a_distribution_is_named(bad: int) -> None:
+    logits, ids = made_up(2, seed=3)
+    logits[bad, 1, 3] = torch.nan
+    recorder = ClusterRecorder(small_kind(KIND).clusters)
+    with pytest.raises(InvalidLogits, match=rf"step {bad} hold NaN"):
+        fed(recorder, logits, ids)
+        recorder.results(ids)
+
+
+def test_sequences_that_change_places_are_refused() -> None:
+    logits, ids = made_up(2, seed=4)
+    recorder = st.ClusterRecorder(small_kind(KIND).clusters)
+    recorder(ids[:, :PROMPT], logits[0])
+    recorder(ids[:, : PROMPT + 1], logits[1])
+    with pytest.raises(BackendError, match="changed places"):
+        recorder(ids[:, : PROMPT + 2].flip(0), logits[2])
+
+
+def test_another_sequence_is_refused_at_the_end_at_the_latest() -> None:
+    logits, ids = made_up(1, seed=5)
+    recorder = st.ClusterRecorder(small_kind(KIND).clusters)
+    other = ids.clone()
+    other[0, 1] += 1
+    with pytest.raises(BackendError, match="changed places"):
+        for step, given in enumerate(logits[:5]):
+            recorder((ids if step < 2 else other)[:, : PROMPT + step], given)
+        recorder.results(other[:, : PROMPT + 5])
