@@ -193,9 +193,10 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         steps, rows, finished = [], [], list(self._finished)
         columns = zip(*self._newest[:, self._taken :].tolist(), strict=True)
         for (held, numbers), tokens in zip(self._waiting, columns, strict=False):
-            active = [i for i in numbers if not finished[i]]
+            places = [k for k, i in enumerate(numbers) if not finished[i]]
+            active = [numbers[k] for k in places]
             steps.append((active, [tokens[i] for i in active]))
-            rows.append((held, [numbers.index(i) for i in active]))
+            rows.append((held, places))
             for i in active:
                 finished[i] = tokens[i] in self._stop_ids
         if not steps:
