@@ -31,6 +31,8 @@ OnResult = Callable[[int, ScoredResponse], None]
 class STC:
     """A model whose answers come with an uncertainty, from the one generation made anyway.
 
+    The method is Semantic Token Clustering (Cao et al., EACL 2026): S = 1 - prod_i p(tokens that agree with token i).
+
     Parameters
     ----------
     model
@@ -39,7 +41,8 @@ class STC:
         The tokenizer of a transformers model; a `Backend` brings its own.
     clusters
         `TokenClusters`, or a directory or hub id of some. None: those cached for this model, or computed
-        (minutes for a vocabulary of 150k) and cached, when a score is first asked for.
+        (minutes to an hour for a vocabulary of 150k) and cached, when a score is first asked for. `default` reads no
+        clusters, so clusters of one token each will do (docs/clusters.md).
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     calibrator

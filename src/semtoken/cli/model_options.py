@@ -49,7 +49,7 @@ class ModelChoice:
             "--clusters",
             "-c",
             help="Clusters of the model's tokens: a directory or a hub id. Without it: those made before for this "
-            "model, or new ones, which takes minutes for a large vocabulary.",
+            "model, or new ones, which takes a minute to an hour by the number of tokens.",
         ),
     ] = None
     preset: PresetOption = "default"

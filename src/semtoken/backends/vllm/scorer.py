@@ -63,7 +63,7 @@ class VLLMScorer:
         A `vllm.LLM` for generation.
     clusters
         `TokenClusters`, or a directory or hub id of some. None: those cached for the engine's checkpoint, or computed
-        from it (minutes for a vocabulary of 150k) and cached.
+        from it (minutes to an hour for a vocabulary of 150k) and cached.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     channel
