@@ -50,7 +50,7 @@ def cluster(
     revision: RevisionOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Make the clusters of a model's tokens, once for each model: a minute for 49,000 tokens, an hour for a large model.
+    """Make the clusters of a model's tokens, once for each model: a minute for 49,000 tokens, an hour for many more.
 
     Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.
 
