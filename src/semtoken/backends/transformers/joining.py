@@ -1,8 +1,9 @@
 """Answers that are written together and begin and end one by one, as a server needs it.
 
 transformers' `generate` keeps all rows of a batch until the longest answer ends. Here the rows of complete answers
-leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with the prompt
-that was read last, such as the system's part of a chat, is not read again.
+leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with each other
+or with a prompt that was read last, such as the system's part of a chat, is read once: as a tree of tokens, or, if they
+are long or the model cannot read trees, in rows that begin where the first of them differs from that prompt.
 """
 
 from __future__ import annotations
