@@ -40,6 +40,9 @@ from semtoken.vocabulary import Vocabulary, normalize
 IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
 
+NO_CLUSTERING = "none"
+"""In place of a folder of clusters: every token alone, as `TokenClusters.without_clustering` makes them."""
+
 
 @dataclass(frozen=True)
 class ClusterSettings:
@@ -151,6 +154,23 @@ class TokenClusters:
         settings.check(vocabulary)
         table = read_table(model_or_path, embedding, revision=revision)
         return cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
+
+    @classmethod
+    def without_clustering(cls, tokenizer: Any, stopwords: Collection[str] | None = None) -> TokenClusters:
+        """Every token in a cluster of its own: all that the preset `default` and plain probability need.
+
+        Takes seconds, as no embedding is read.
+
+        Parameters
+        ----------
+        tokenizer
+            A tokenizer, or a `Vocabulary`.
+        stopwords
+            Function words to treat as neutral. Default: NLTK's English list.
+        """
+        vocabulary = vocabulary_of(None, tokenizer, stopwords=stopwords)
+        provenance = {"algorithm": NO_CLUSTERING, "semtoken": version("semtoken")}
+        return cls(np.arange(vocabulary.size), vocabulary, provenance)
 
     @classmethod
     def from_pretrained(

@@ -16,7 +16,7 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.choices import BackendName, FunctionWords, Preset
-from semtoken.clusters import TokenClusters, as_clusters
+from semtoken.clusters import NO_CLUSTERING, TokenClusters, as_clusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.results import Answers, ScoredResponse
@@ -41,8 +41,8 @@ class STC:
         The tokenizer of a transformers model; a `Backend` brings its own.
     clusters
         `TokenClusters`, or a directory or hub id of some. None: those cached for this model, or computed
-        (minutes to an hour for a vocabulary of 150k) and cached, when a score is first asked for. `default` reads no
-        clusters, so clusters of one token each will do (docs/clusters.md).
+        (minutes to an hour for a vocabulary of 150k) and cached, when a score is first asked for. "none": every token
+        alone, at once, which is enough for the preset `default`.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     calibrator
@@ -353,6 +353,8 @@ def load_clusters(
     """Clusters that fit the backend: those given, those of a directory or the hub, or the cached ones of the model."""
     if clusters is None:
         return backend.default_clusters(progress)
+    if isinstance(clusters, str) and clusters == NO_CLUSTERING:
+        return TokenClusters.without_clustering(backend.vocabulary)
     found = as_clusters(clusters)
     backend.check_vocabulary(found.vocabulary)
     return found

@@ -47,6 +47,18 @@ def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
         assert repr(member) in result.stdout
 
 
+def test_tokens_alone_take_no_clustering(semtoken: RunCommand, model: str, clusters: str, tmp_path: Path) -> None:
+    target = tmp_path / "alone"
+    made = semtoken("cluster", model, "--without-clustering", "-o", target)
+    assert made.exit_code == 0 and "algo:none" in made.stderr, made.output
+    asked = ("ask", "who is it", "--model", model, "--json", "--max-new-tokens", 4)
+    found = [semtoken(*asked, "--clusters", given) for given in (clusters, target, "none")]
+    with_clusters, from_folder, without = (read_lines(result.stdout)[0] for result in found)
+    assert from_folder["signature"] == without["signature"] != with_clusters["signature"]
+    assert from_folder["uncertainty"] == without["uncertainty"] == with_clusters["uncertainty"]
+    assert_told(semtoken("cluster", model, "--without-clustering"), "--output DIR")
+
+
 class TestErrors:
     def test_no_such_token(self, semtoken: RunCommand, clusters: str) -> None:
         assert_told(semtoken("clusters", "show", "Parys", "--clusters", clusters), "No single token is spelled 'Parys'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import httpx
@@ -11,6 +12,7 @@ import pytest
 
 from semtoken import TokenClusters
 from semtoken.almanac import load_questions
+from semtoken.parts import prose
 from semtoken.probing import disputed
 from semtoken.web.block import BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
@@ -65,6 +67,18 @@ def test_a_server_without_the_model_says_that_it_cannot_follow(served: str, alma
         block = asked(url, "Which city is the capital of Peru?", parts="auto", disputes=4)
     assert "semtoken serve" in block["disputes_refused"] and "disputes" not in block
     assert block["parts"] and not any("form_only" in part for part in block["parts"])
+
+
+def test_parts_that_need_a_library_leave_the_score(
+    served: str, almanac_clusters: TokenClusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The proxy may be installed without what divides prose: the answer and its score come all the same."""
+    prose._patterns.cache_clear()
+    monkeypatch.setitem(sys.modules, "regex", None)
+    with proxy_of(served, almanac_clusters) as proxy:
+        block = asked(proxy, "What is the capital of Japan?", parts="phrase")
+    assert "semtoken[parts]" in block["parts_refused"] and "parts" not in block
+    assert 0 <= block["uncertainty"] <= 1
 
 
 @pytest.mark.parametrize("value", [-1, 9, 1.5, True, "4"])

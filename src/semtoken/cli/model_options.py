@@ -49,7 +49,8 @@ class ModelChoice:
             "--clusters",
             "-c",
             help="Clusters of the model's tokens: a directory or a hub id. Without it: those made before for this "
-            "model, or new ones, which takes a minute to an hour by the number of tokens.",
+            "model, or new ones, which takes a minute to an hour by the number of tokens. "
+            "'none' takes no time, and is enough for the preset default.",
         ),
     ] = None
     preset: PresetOption = "default"
@@ -90,7 +91,8 @@ class ModelChoice:
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()
-        with phases("clustering the vocabulary") as progress:
+        spared = " (--clusters none spares it)" if self.preset == "default" else ""
+        with phases(f"clustering the vocabulary{spared}") as progress:
             try:
                 stc = STC.from_pretrained(
                     self.model,

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from semtoken.calibration.apply import Applied
 from semtoken.choices import PartKind
 from semtoken.clusters import TokenClusters
-from semtoken.errors import CalibratorMismatch
+from semtoken.errors import CalibratorMismatch, SemtokenError
 from semtoken.parts import Part
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
@@ -166,8 +166,11 @@ def score_block(
         block["tokens"] = result.to_dict()["tokens"]
     probed = probed or Probed(refused=NO_MODEL)
     if options.parts is not None:
-        parts = parts_wanted(result, options.parts) if probed.parts is None else probed.parts
-        block["parts"] = [_part(part, result, probed) for part in parts]
+        try:
+            parts = parts_wanted(result, options.parts) if probed.parts is None else probed.parts
+            block["parts"] = [_part(part, result, probed) for part in parts]
+        except SemtokenError as error:  # a library that is not installed
+            block["parts_refused"] = str(error)
     if options.disputes and probed.refused is not None:
         block["disputes_refused"] = probed.refused
     elif options.disputes:

@@ -265,9 +265,15 @@ class ReplyScorer:
         return self._block(result) | {"read_with": reader.name}
 
     def _block(self, result: ScoredResponse) -> Block:
+        try:
+            block: Block = self._attempt(
+                lambda: score_block(result, self._scoring.clusters, self._asked.options, self._scoring.calibrator)
+            )
+        except Unscored as failed:
+            return self._unscored(failed)
         self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
         self._scoring.metrics.widths.observe(result.uncertainty_width)
-        return score_block(result, self._scoring.clusters, self._asked.options, self._scoring.calibrator)
+        return block
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
