@@ -21,6 +21,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+# Before torch is imported: of two OpenMP threads one waits busily while the other scores, and both would count.
+os.environ.update(
+    {
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+)
+
 import numpy as np
 import torch
 import typer
@@ -33,17 +48,6 @@ from generation import made_up_tokenizer
 from semtoken.almanac import almanac_clusters_path, almanac_path
 
 console = Console()
-ENVIRONMENT = {
-    "DO_NOT_TRACK": "1",
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "TORCHDYNAMO_DISABLE": "1",
-    "VLLM_CPU_KVCACHE_SPACE": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 
 
 def made_up(folder: Path, vocabulary: int, layers: int, width: int) -> tuple[Path, Path]:
@@ -99,7 +103,7 @@ def main(
             made_up(folder, vocabulary, layers, width) if vocabulary else (almanac_path(), almanac_clusters_path())
         )
         channel = folder / "channel"
-        os.environ.update(ENVIRONMENT, SEMTOKEN_VLLM_CLUSTERS=str(labels), SEMTOKEN_VLLM_CHANNEL=str(channel))
+        os.environ.update(SEMTOKEN_VLLM_CLUSTERS=str(labels), SEMTOKEN_VLLM_CHANNEL=str(channel))
         from vllm import LLM
 
         llm = LLM(
