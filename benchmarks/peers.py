@@ -45,7 +45,7 @@ from transformers import (
 
 import semtoken as st
 from semtoken import methods
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.statistics import Decoding, EntailmentModel, p_true_prompt, record
 from semtoken.statistics.pairs import with_question
 

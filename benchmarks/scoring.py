@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 import semtoken as st
-from semtoken._arrays import log_normalizers
 from semtoken.choices import Preset
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rules import ScoringRules
-from semtoken.stopwords import english_stopwords
-from semtoken.vocabulary import Vocabulary, neutral_mask, normalize
+from semtoken.support.arrays import log_normalizers
+from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
 
 console = Console()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import rich
 
 import semtoken as st
-from semtoken.view import number, shaded_html, shaded_text, token_table
+from semtoken.display.shading import number, shaded_html, shaded_text, token_table
 
 model, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from semtoken import score_logits
-from semtoken._arrays import as_ids, as_rows, copy_row, gather, is_tensor, log_normalizers, log_sum_exp
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyError, VocabularyMismatch
+from semtoken.support.arrays import as_ids, as_rows, copy_row, gather, is_tensor, log_normalizers, log_sum_exp
 from tests import worked
 
 CLUSTERS = worked.clusters()

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import cluster_cache, clusters
-from semtoken.cluster_cache import clusters_for_model, list_cached, remove
-from semtoken.clusters import ClusterSettings, TokenClusters
+from semtoken.clusters import ClusterSettings, TokenClusters, cache, token_clusters
+from semtoken.clusters.cache import clusters_for_model, list_cached, remove
 from semtoken.errors import InvalidInput
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 
 K30 = ClusterSettings(n_clusters=30)
@@ -30,13 +29,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Counts the clusterings that really run."""
     made: list[int] = []
-    original = clusters.cluster_table
+    original = token_clusters.cluster_table
 
     def counting(table: Any, n_clusters: int, **kwargs: Any) -> Any:
         made.append(n_clusters)
         return original(table, n_clusters, **kwargs)
 
-    monkeypatch.setattr(clusters, "cluster_table", counting)
+    monkeypatch.setattr(token_clusters, "cluster_table", counting)
     return made
 
 
@@ -159,7 +158,7 @@ def test_clusters_of_ones_own_can_be_stored() -> None:
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
     for seed in (0, 1):
         labels = np.random.default_rng(seed).permutation(vocabulary.size)
-        cluster_cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))
+        cache.store(TokenClusters(labels, vocabulary, {"model": "../my model", "created": f"202{seed}"}))
     newest, oldest = list_cached()
     assert (newest.created, oldest.created) == ("2021", "2020")
     assert newest.name.startswith("my-model-k")
@@ -169,4 +168,4 @@ def test_the_usual_place_is_the_users_cache_directory(monkeypatch: pytest.Monkey
     import platformdirs
 
     monkeypatch.delenv("SEMTOKEN_CACHE")
-    assert Path(platformdirs.user_cache_dir("semtoken", appauthor=False)) in cluster_cache.directory().parents
+    assert Path(platformdirs.user_cache_dir("semtoken", appauthor=False)) in cache.directory().parents

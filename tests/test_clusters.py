@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.cards import markdown_text, size_histogram
 from semtoken.clustering import cluster_tokens
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.card import markdown_text, size_histogram
+from semtoken.clusters.tables import token_table
 from semtoken.errors import ArtifactError, InvalidInput, ModelError, VocabularyMismatch
 from semtoken.scoring import score_logits
-from semtoken.tables import token_table
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 from tests.artifacts import checksum
 

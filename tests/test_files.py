@@ -16,19 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken import _files
 from semtoken.errors import InvalidInput
+from semtoken.files import safe_files
 
 NAMES = ("a", "b", "c")
 
 WRITER = """
 import sys, itertools
 from pathlib import Path
-from semtoken import _files
+from semtoken.files import safe_files
 if sys.argv[2] == "moved":
-    _files._exchange_call = lambda: None
+    safe_files._exchange_call = lambda: None
 for number in itertools.count():
-    with _files.replacing_folder(Path(sys.argv[1])) as new:
+    with safe_files.replacing_folder(Path(sys.argv[1])) as new:
         for name in "abc":
             (new / name).write_text(str(number))
     print(number, flush=True)
@@ -36,14 +36,14 @@ for number in itertools.count():
 
 
 def replace(path: Path, content: str) -> None:
-    with _files.replacing_folder(path) as new:
+    with safe_files.replacing_folder(path) as new:
         for name in NAMES:
             (new / name).write_text(content)
 
 
 def version(path: Path) -> str:
     """The one version that all files of a folder have."""
-    found = set(_files.read_folder(path, NAMES).values())
+    found = set(safe_files.read_folder(path, NAMES).values())
     assert len(found) == 1, found
     return found.pop().decode()
 
@@ -52,8 +52,8 @@ def version(path: Path) -> str:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of replacing a folder: that of Linux and macOS, and that of other systems."""
     if request.param == "moved":
-        monkeypatch.setattr(_files, "_exchange_call", lambda: None)
-    elif _files._exchange_call() is None:
+        monkeypatch.setattr(safe_files, "_exchange_call", lambda: None)
+    elif safe_files._exchange_call() is None:
         pytest.skip("this system cannot exchange folders")
     return str(request.param)
 
@@ -69,7 +69,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path: Path, way: str) -> None:
 def test_a_failure_leaves_the_former_folder(tmp_path: Path, way: str) -> None:
     target = tmp_path / "target"
     replace(target, "one")
-    with pytest.raises(ZeroDivisionError), _files.replacing_folder(target) as new:
+    with pytest.raises(ZeroDivisionError), safe_files.replacing_folder(target) as new:
         (new / "a").write_text("two")
         _ = 1 / 0
     assert version(target) == "one"
@@ -124,25 +124,25 @@ def test_killed_at_any_moment_it_leaves_a_whole_folder(tmp_path: Path, mode: str
         assert version(target).isdigit()
     replace(target, "end")
     assert version(target) == "end"
-    assert not _files.former_folder(target).exists()
+    assert not safe_files.former_folder(target).exists()
 
 
 def test_a_missing_file_of_a_folder_that_stays_is_missing(tmp_path: Path) -> None:
     replace(tmp_path / "target", "one")
     with pytest.raises(FileNotFoundError, match="other"):
-        _files.read_folder(tmp_path / "target", ["a", "other"])
+        safe_files.read_folder(tmp_path / "target", ["a", "other"])
     with pytest.raises(FileNotFoundError):
-        _files.read_folder(tmp_path / "none", ["a"])
+        safe_files.read_folder(tmp_path / "none", ["a"])
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "below" / "file.txt"
-    _files.replace_text(path, "größe\n")
-    with pytest.raises(ZeroDivisionError), _files.replacing_file(path) as file:
+    safe_files.replace_text(path, "größe\n")
+    with pytest.raises(ZeroDivisionError), safe_files.replacing_file(path) as file:
         file.write(b"half")
         _ = 1 / 0
     assert path.read_bytes() == "größe\n".encode()
-    with _files.replacing_file(path, private=True) as file:
+    with safe_files.replacing_file(path, private=True) as file:
         file.write(b"secret")
     assert path.stat().st_mode & 0o077 == 0
     assert os.listdir(path.parent) == ["file.txt"]
@@ -151,43 +151,43 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_one_message(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with pytest.raises(InvalidInput, match=r"file cannot be written: No space left"), _files.writing_errors(path):
+    with pytest.raises(InvalidInput, match=r"file cannot be written: No space left"), safe_files.writing_errors(path):
         Path("/dev/full").write_bytes(b"x" * 100_000)
 
 
 def test_errors_name_the_place(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none cannot be read: No such file"):
-        list(_files.read_json_lines(tmp_path / "none"))
+        list(safe_files.read_json_lines(tmp_path / "none"))
     with pytest.raises(InvalidInput, match="is a folder"):
-        _files.check_writable(tmp_path)
+        safe_files.check_writable(tmp_path)
     with pytest.raises(InvalidInput, match=r"the folder .*none does not exist"):
-        _files.check_writable(tmp_path / "none" / "file")
+        safe_files.check_writable(tmp_path / "none" / "file")
     (tmp_path / "cut.jsonl.gz").write_bytes(b"\x1f\x8b\x08\0\0\0\0\0\0\0")
     with pytest.raises(InvalidInput, match=r"cut\.jsonl\.gz cannot be read"):
-        list(_files.read_json_lines(tmp_path / "cut.jsonl.gz"))
+        list(safe_files.read_json_lines(tmp_path / "cut.jsonl.gz"))
 
 
 def test_a_lock_is_held_by_one_process(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    code = "import sys, time; from pathlib import Path; from semtoken._files import locked\n"
+    code = "import sys, time; from pathlib import Path; from semtoken.files.safe_files import locked\n"
     code += "with locked(Path(sys.argv[1]), 'busy'): print('held', flush=True); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
-    with pytest.raises(InvalidInput, match="is busy here"), _files.locked(path, "is busy here"):
+    with pytest.raises(InvalidInput, match="is busy here"), safe_files.locked(path, "is busy here"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    with _files.locked(path, "is busy here"):
+    with safe_files.locked(path, "is busy here"):
         pass
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    (tmp_path / "below" / f"{_files.WORKING}0-file").write_text("half")
-    (tmp_path / f"{_files.WORKING}1-folder").mkdir()
-    (tmp_path / f"{_files.WORKING}1-folder" / "file").write_text("half")
+    (tmp_path / "below" / f"{safe_files.WORKING}0-file").write_text("half")
+    (tmp_path / f"{safe_files.WORKING}1-folder").mkdir()
+    (tmp_path / f"{safe_files.WORKING}1-folder" / "file").write_text("half")
     (tmp_path / "file").write_text("whole")
-    _files.remove_leftovers(tmp_path)
+    safe_files.remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["below", "file"]
 
 
@@ -206,7 +206,7 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
 )
 def test_json_that_cannot_be_written_again_is_refused(text: bytes, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        _files.parse_json(text)
+        safe_files.parse_json(text)
 
 
 json_values = st.recursive(
@@ -218,20 +218,20 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_what_is_finite_is_written_and_read_back(value: object) -> None:
-    plain = _files.finite(value)
-    written = _files.dump_json(plain)
-    assert _files.parse_json(written) == plain == json.loads(written)
-    assert _files.finite(plain) == plain
+    plain = safe_files.finite(value)
+    written = safe_files.dump_json(plain)
+    assert safe_files.parse_json(written) == plain == json.loads(written)
+    assert safe_files.finite(plain) == plain
 
 
 @given(json_values.filter(lambda value: value == value))
 def test_finite_changes_only_what_json_cannot_hold(value: object) -> None:
     try:
-        _files.dump_json(value)
+        safe_files.dump_json(value)
     except ValueError:
         assert any(not math.isfinite(number) for number in numbers(value))
     else:
-        assert _files.finite(value) == value
+        assert safe_files.finite(value) == value
 
 
 def numbers(value: object) -> list[float]:
@@ -244,5 +244,5 @@ def numbers(value: object) -> list[float]:
 def test_lines_carry_their_number_and_fault(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n  \n[2]\noops\n"\xff"')
-    found = [(line.number, line.value, line.fault[:8]) for line in _files.read_json_lines(path)]
+    found = [(line.number, line.value, line.fault[:8]) for line in safe_files.read_json_lines(path)]
     assert found == [(1, {"a": 1}, ""), (4, [2], ""), (5, None, "not JSON"), (6, None, "not UTF-")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import semtoken as st
-from semtoken import cluster_cache
 from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.clusters import cache
 from semtoken.models import CATALOGUE
 from semtoken.models.sources import fetched_path
 from semtoken.scoring import ScoringRules
@@ -17,7 +17,7 @@ def real(name: str) -> st.STC:
     if fetched_path(name) is None:
         pytest.skip(f"{name} is not fetched (semtoken fetch {name})")
     entry = CATALOGUE[name]
-    kept = [made.path for made in cluster_cache.list_cached() if made.vocabulary_size == entry.vocabulary]
+    kept = [made.path for made in cache.list_cached() if made.vocabulary_size == entry.vocabulary]
     clusters = entry.clusters or next(iter(kept), None)
     if clusters is None:
         pytest.skip(f"no clusters of {name} are kept (semtoken cluster {name})")

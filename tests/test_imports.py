@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import importlib
 import json
 import subprocess
 import sys
@@ -18,15 +17,14 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors choices flags _text _inputs _arrays _extras _quiet _cache _files stopwords",
+    "errors choices support",
+    "files",
     "almanac",
-    "vocabulary _tokenizers models clustering results generation metrics parts view notebook",
-    "tables packing persistence cards record_files",
-    "clusters cluster_cache engine_tokens",
+    "tokens models clustering results metrics parts display",
+    "clusters engine_tokens",
     "calibration",
     "cascade",
     "scoring methods",
-    "top_logprobs streaming rules",
     "payloads",
     "backends stc probing",
     "statistics executors",
@@ -159,30 +157,12 @@ def test_no_module_needs_itself() -> None:
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-@pytest.mark.parametrize(
-    ("former", "home"),
-    [
-        ("streaming", "scoring"),
-        ("top_logprobs", "scoring"),
-        ("rules", "scoring"),
-        ("backends.streaming", "backends.stream"),
-        ("backends.channel", "backends.vllm.channel"),
-        ("bench.collecting", "bench.read_results"),
-    ],
-)
-def test_former_names_stay(former: str, home: str) -> None:
-    """What the documentation of 0.1 named is still there under that name."""
-    old, new = importlib.import_module(f"semtoken.{former}"), importlib.import_module(f"semtoken.{home}")
-    shared = [name for name in old.__all__ if hasattr(new, name)]
-    assert shared and all(getattr(old, name) is getattr(new, name) for name in shared)
-
-
 def test_the_package_is_seen_whole() -> None:
     """The check above reads what it is meant to read."""
-    assert {"vocabulary", "scoring.scorer", "scoring.masses", "clusters", "results"} <= imported_by(
+    assert {"tokens.vocabulary", "scoring.scorer", "scoring.masses", "clusters", "results"} <= imported_by(
         SOURCE / "scoring" / "logits.py"
     )
-    assert "tables" in imported_by(SOURCE / "clusters.py")  # inside a function
+    assert "clusters.tables" in imported_by(SOURCE / "clusters" / "token_clusters.py")
 
 
 def test_a_class_name_stands_for_one_class() -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import semtoken
 from semtoken import TokenClusters, Vocabulary, score_logits
-from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
 from semtoken.methods.prompted import p_true
 from semtoken.methods.semantic import semantic_entropy
 from semtoken.metrics.multiple import holm
 from semtoken.metrics.resampling import resample
+from semtoken.support.arrays import real_numbers
 from tests import tiny
 
 VOCABULARY = Vocabulary.from_tokenizer(tiny.byte_level_bpe())

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken import score_logits
-from semtoken._arrays import as_rows
 from semtoken.errors import InvalidLogits
 from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rules import ScoringRules
+from semtoken.support.arrays import as_rows
 from tests import tiny
 from tests.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
 

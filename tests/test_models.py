@@ -19,11 +19,11 @@ import pytest
 
 import semtoken as st
 from semtoken.almanac import almanac_path
+from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models import CATALOGUE, fetch, resolve
 from semtoken.models.catalogue import CatalogueModel, PackagedFile
 from semtoken.models.gguf import GgufFile, convert
-from semtoken.tables import origin_of, read_table, token_table
 
 pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")

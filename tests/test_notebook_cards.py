@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as hs
 
 import semtoken as st
-from semtoken.notebook.elements import MOST_ROWS, element
+from semtoken.display.elements import MOST_ROWS, element
 from semtoken.parts import Parts
 from semtoken.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
 from tests import worked

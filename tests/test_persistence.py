@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken import persistence
 from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.files import artifacts
 from tests.artifacts import checksum
 
 ARRAYS = {"labels": np.arange(7, dtype=np.int32), "none": np.empty(0, np.uint8)}
@@ -21,7 +21,7 @@ CONFIG = {"n_clusters": 7, "provenance": {"model": "größe"}}
 
 
 def save(path: Path, **config: Any) -> Path:
-    return persistence.save(path, ARRAYS, {**CONFIG, **config}, "# Card\n")
+    return artifacts.save(path, ARRAYS, {**CONFIG, **config}, "# Card\n")
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -31,7 +31,7 @@ def rewrite(folder: Path, **changes: Any) -> None:
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     folder = save(tmp_path / "deep" / "folder")
-    loaded = persistence.load(folder)
+    loaded = artifacts.load(folder)
     assert {name: (a.dtype, a.tolist()) for name, a in loaded.arrays.items()} == {
         name: (a.dtype, a.tolist()) for name, a in ARRAYS.items()
     }
@@ -50,19 +50,19 @@ def test_nothing_but_the_folder_is_left_behind(tmp_path: Path) -> None:
 def test_a_folder_of_ours_is_replaced(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters", n_clusters=1)
     save(folder, n_clusters=2)
-    assert persistence.load(folder).config["n_clusters"] == 2
+    assert artifacts.load(folder).config["n_clusters"] == 2
 
 
 def test_an_empty_directory_is_used(tmp_path: Path) -> None:
     save(tmp_path)
-    assert persistence.load(tmp_path).config["n_clusters"] == 7
+    assert artifacts.load(tmp_path).config["n_clusters"] == 7
 
 
 def test_a_failed_write_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters", n_clusters=1)
     with pytest.raises(TypeError):
         save(folder, n_clusters={1})  # JSON has no sets: fails after the arrays are written
-    assert persistence.load(folder).config["n_clusters"] == 1
+    assert artifacts.load(folder).config["n_clusters"] == 1
     assert os.listdir(tmp_path) == ["clusters"]
 
 
@@ -82,7 +82,7 @@ def test_a_config_of_another_program_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not written by semtoken"):
         save(tmp_path)
     with pytest.raises(ArtifactError, match="of another kind"):
-        persistence.load(tmp_path)
+        artifacts.load(tmp_path)
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_writers_at_the_same_time_leave_one_whole_folder(tmp_path: Path) -> None
     for thread in threads:
         thread.join()
     assert not failures
-    assert persistence.load(target).config["n_clusters"] in range(4)
+    assert artifacts.load(target).config["n_clusters"] in range(4)
     assert os.listdir(tmp_path) == ["clusters"]
 
 
@@ -129,7 +129,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, cut: int) -> None:
     file = folder / "clusters.safetensors"
     file.write_bytes(file.read_bytes()[:cut])
     with pytest.raises(ArtifactError, match="damaged or incomplete"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_one_changed_bit_is_noticed(tmp_path: Path) -> None:
     data[-3] ^= 1
     file.write_bytes(data)
     with pytest.raises(ArtifactError, match="damaged"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_bytes_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_bytes_that_are_no_safetensors_are_refused(tmp_path: Path) -> None:
     rewrite(folder, sha256=hashlib.sha256(junk).hexdigest())
     rewrite(folder, config_sha256=checksum(folder))
     with pytest.raises(ArtifactError, match="not a readable safetensors"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 @pytest.mark.parametrize("name", ["clusters.safetensors", "config.json"])
@@ -157,35 +157,35 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = save(tmp_path / "clusters")
     (folder / name).unlink()
     with pytest.raises(ArtifactError, match=name):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_a_config_that_is_no_json_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters")
     (folder / "config.json").write_text('{"format": ')
     with pytest.raises(ArtifactError, match="not valid JSON"):
-        persistence.load(folder)
+        artifacts.load(folder)
     (folder / "config.json").write_bytes(b"\xff\xfe")
     with pytest.raises(ArtifactError, match="not valid JSON"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_another_format_version_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters")
     rewrite(folder, format_version=99)
     with pytest.raises(ArtifactError, match=r"format version 99.*reads versions 1 and 2"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_a_place_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="no directory"):
-        persistence.load(tmp_path / "missing")
+        artifacts.load(tmp_path / "missing")
     with pytest.raises(ArtifactError, match="no directory"):
-        persistence.load("./a/b/c")
+        artifacts.load("./a/b/c")
     file = tmp_path / "clusters.safetensors"
     file.write_text("")
     with pytest.raises(ArtifactError, match="is a file"):
-        persistence.load(file)
+        artifacts.load(file)
 
 
 def test_a_hub_id_is_read_from_the_local_hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,9 +198,9 @@ def test_a_hub_id_is_read_from_the_local_hub_cache(tmp_path: Path, monkeypatch: 
     (repository / "refs" / "main").write_text(commit)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert persistence.load("someone/clusters").config["n_clusters"] == 7
+    assert artifacts.load("someone/clusters").config["n_clusters"] == 7
     with pytest.raises(ArtifactError, match="the hub did not give it"):
-        persistence.load("someone/else")
+        artifacts.load("someone/else")
 
 
 def test_a_hub_that_cannot_be_reached_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_a_hub_that_cannot_be_reached_is_one_message(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(ArtifactError, match="Cannot upload to 'someone/clusters'"):
-        persistence.push("someone/clusters", ARRAYS, CONFIG, "# Card\n", token="none")
+        artifacts.push("someone/clusters", ARRAYS, CONFIG, "# Card\n", token="none")
 
 
 def test_a_folder_of_version_1_is_read(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_folder_of_version_1_is_read(tmp_path: Path) -> None:
     config = json.loads(file.read_text())
     del config["config_sha256"]
     file.write_text(json.dumps({**config, "format_version": 1}))
-    assert persistence.load(folder).config["provenance"] == {"model": "größe"}
+    assert artifacts.load(folder).config["provenance"] == {"model": "größe"}
 
 
 def test_nothing_changes_in_a_config_unseen(tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_nothing_changes_in_a_config_unseen(tmp_path: Path) -> None:
         folder = save(tmp_path / "clusters")
         rewrite(folder, **changes)
         with pytest.raises(ArtifactError, match=r"config\.json is damaged"):
-            persistence.load(folder)
+            artifacts.load(folder)
         with pytest.raises(ArtifactError, match=r"config\.json is damaged"):
-            persistence.read_config(folder)
+            artifacts.read_config(folder)
 
 
 @pytest.mark.parametrize("text", ['{"format": "semtoken.clusters", "a": "\\ud800"}', "[" * 100_000, '{"a": NaN}'])
@@ -237,28 +237,28 @@ def test_json_that_only_python_reads_is_refused(tmp_path: Path, text: str) -> No
     folder = save(tmp_path / "clusters")
     (folder / "config.json").write_text(text)
     with pytest.raises(ArtifactError, match="not valid JSON"):
-        persistence.load(folder)
+        artifacts.load(folder)
 
 
 def test_a_folder_without_a_config_has_one_error(tmp_path: Path) -> None:
     folder = save(tmp_path / "clusters")
     (folder / "config.json").unlink()
     with pytest.raises(ArtifactError, match=r"^\S+ holds no clusters: the file config\.json is missing\.$"):
-        persistence.read_config(folder)
+        artifacts.read_config(folder)
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x20, 0x80])
 def test_every_byte_changed_once(tmp_path: Path, flip: int) -> None:
     """No damaged folder loads as anything else than what was saved."""
     folder = save(tmp_path / "clusters")
-    saved = persistence.load(folder)
+    saved = artifacts.load(folder)
     refused = 0
     for name in ("config.json", "clusters.safetensors"):
         whole = (folder / name).read_bytes()
         for place in range(len(whole)):
             (folder / name).write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
             try:
-                found = persistence.load(folder)
+                found = artifacts.load(folder)
             except ArtifactError:
                 refused += 1
             else:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semtoken.scoring.prefixes import PrefixIndex
-from semtoken.vocabulary import Vocabulary, normalize
+from semtoken.tokens.vocabulary import Vocabulary, normalize
 from tests import tiny
 
 SMALL = list(tiny.TOKENIZERS)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInput
-from semtoken.record_files import SUFFIXES, read_records, read_rows, write_records
+from semtoken.files.record_files import SUFFIXES, read_records, read_rows, write_records
 
 pytest.importorskip("pyarrow")
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, VocabularyError
-from semtoken.record_files import read_records, write_records
+from semtoken.files.record_files import read_records, write_records
 from semtoken.results import ScoredResponse
 from semtoken.score_file import Item, ScoringJob, score_items
 from semtoken.score_file.lines import RESULT_FIELDS, BadLine, item_of
 from semtoken.scoring import score_logits
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from semtoken.clustering import cluster_tokens
+from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.tables import origin_of, read_table, token_table
 from tests import tiny
 
 torch = pytest.importorskip("torch")

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from semtoken import score_top_logprobs
-from semtoken._text import visible
-from semtoken.results import Alternative, ScoredResponse, ScoredToken
-from semtoken.view import (
+from semtoken.display.shading import (
     END,
     NEWLINE,
     PLAIN_BELOW,
@@ -26,6 +24,8 @@ from semtoken.view import (
     token_table,
     with_bounds,
 )
+from semtoken.results import Alternative, ScoredResponse, ScoredToken
+from semtoken.support.text import visible
 from tests import worked
 
 

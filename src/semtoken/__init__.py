@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from semtoken.calibration import Calibrator, Threshold, select
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
+    from semtoken.clusters.tables import token_table
     from semtoken.errors import SemtokenError
-    from semtoken.generation import Generation
     from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
+    from semtoken.results.generation import Generation
     from semtoken.scoring import score_logits, score_top_logprobs
     from semtoken.stc import STC
-    from semtoken.tables import token_table
-    from semtoken.vocabulary import Vocabulary
+    from semtoken.tokens.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 
@@ -36,7 +36,7 @@ _HOMES = {
     "cluster_tokens": "semtoken.clustering",
     "TokenClusters": "semtoken.clusters",
     "SemtokenError": "semtoken.errors",
-    "Generation": "semtoken.generation",
+    "Generation": "semtoken.results.generation",
     "Alternative": "semtoken.results",
     "ScoredResponse": "semtoken.results",
     "ScoredToken": "semtoken.results",
@@ -44,8 +44,8 @@ _HOMES = {
     "score_logits": "semtoken.scoring",
     "score_payload": "semtoken.payloads",
     "score_top_logprobs": "semtoken.scoring",
-    "token_table": "semtoken.tables",
-    "Vocabulary": "semtoken.vocabulary",
+    "token_table": "semtoken.clusters.tables",
+    "Vocabulary": "semtoken.tokens.vocabulary",
 }
 _MODULES = ("methods", "metrics")
 

@@ -19,7 +19,7 @@ Linkage = Literal["complete", "average", "single"]
 Metric = Literal["cosine", "euclidean"]
 """Distance of two tokens."""
 Embedding = Literal["concatenated", "input", "output"]
-"""Which matrices of a model make the table that is clustered; see `semtoken.tables`."""
+"""Which matrices of a model make the table that is clustered; see `semtoken.clusters.tables`."""
 
 Preset = Literal["paper", "default"]
 Equality = Literal["meaning", "surface", "exact"]

@@ -14,7 +14,7 @@ import semtoken as st
 from semtoken.backends.base import Arrival, Decoding
 from semtoken.errors import ModelError
 from semtoken.statistics.decoding import LogProbabilities
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken._files import WORKING
 from semtoken.almanac import almanac_clusters_path
 from semtoken.backends.vllm import watch
 from semtoken.backends.vllm.channel import (
@@ -27,9 +26,10 @@ from semtoken.backends.vllm.channel import (
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.files.safe_files import WORKING
 from semtoken.scoring import LogitsAnswer, score_logits, scorer_for
 from semtoken.scoring.rules import ScoringRules
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from tests.tiny import TOKENIZERS
 
 RULES = ScoringRules()

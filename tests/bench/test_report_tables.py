@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from semtoken._text import one_line
 from semtoken.bench import formatting
 from semtoken.bench.report import latex, markdown
 from semtoken.bench.report.cell_figures import measure
@@ -23,6 +22,7 @@ from semtoken.bench.report.sensitivity import examples, precomputation, sensitiv
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows
 from semtoken.bench.report.write_csv import cells_csv, examples_csv, figures_csv, judges_csv
 from semtoken.methods import METHODS
+from semtoken.support.text import one_line
 from tests.bench.report_runs import cell, clustering, results
 
 HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g](h)"

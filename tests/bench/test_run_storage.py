@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken._files import WORKING
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.records import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
@@ -28,8 +27,9 @@ from semtoken.bench.storage import (
     write_shard,
 )
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
+from semtoken.files.safe_files import WORKING
 from semtoken.methods import eigenscore
+from semtoken.results.generation import Generation
 from semtoken.statistics.steps import STEPS
 from tests import worked
 

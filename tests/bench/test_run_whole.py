@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import semtoken
-from semtoken._files import WORKING
 from semtoken.backends.transformers import TransformersBackend
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.run import Failure, run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
+from semtoken.files.safe_files import WORKING
 from semtoken.methods import METHODS, score
+from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, record
 from semtoken.statistics.steps import steps_for
 from tests.bench.runs import TINY_QUESTIONS, same, shards, tiny_settings

@@ -194,7 +194,7 @@ def test_errors_become_a_message_and_a_status(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("semtoken.cluster_cache.list_cached", fail)
+    monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
     result = semtoken("clusters", "list")
     assert result.exit_code == status
     assert result.stderr.startswith(told)
@@ -204,7 +204,7 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
     def fail() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("semtoken.cluster_cache.list_cached", fail)
+    monkeypatch.setattr("semtoken.clusters.cache.list_cached", fail)
     assert isinstance(semtoken("clusters", "list").exception, RuntimeError)
 
 

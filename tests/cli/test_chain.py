@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semtoken.almanac import is_correct, load_questions
-from semtoken.record_files import read_rows, write_records
+from semtoken.files.record_files import read_rows, write_records
 from tests.cli.conftest import RunCommand, read_lines
 
 pytest.importorskip("pyarrow")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.view import number
+from semtoken.display.shading import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from rich.console import Console
 from typer.testing import CliRunner
 
-from semtoken._files import dump_json, parse_json
-from semtoken._text import visible
 from semtoken.bench.report import latex, markdown
 from semtoken.bench.report.table import Entry, Group, Table
 from semtoken.cli.app import app
 from semtoken.cli.console import json_line
-from semtoken.record_files import convert_lines, read_records
+from semtoken.display.shading import describe_alternatives, shaded_html, shaded_text, token_table
+from semtoken.files.record_files import convert_lines, read_records
+from semtoken.files.safe_files import dump_json, parse_json
 from semtoken.results import ScoredResponse
-from semtoken.view import describe_alternatives, shaded_html, shaded_text, token_table
+from semtoken.support.text import visible
 from semtoken.web.page.static import static_page
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.targets import scored

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
 from tests.hostile import damage, functions, kills, outputs, traffic
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table

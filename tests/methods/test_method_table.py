@@ -17,8 +17,8 @@ from method_records import random_legal, reordered, scattered, surely_right, wri
 
 from semtoken import methods
 from semtoken.errors import InvalidInput, MissingStatistic
-from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
+from semtoken.results.generation import Generation
 
 every_method = pytest.mark.parametrize("name", METHODS)
 

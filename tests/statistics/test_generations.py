@@ -17,7 +17,7 @@ from semtoken.backends.transformers import cache
 from semtoken.backends.transformers.draws import SeededDraws, draw_key, where_passed
 from semtoken.backends.transformers.observe import middle_layer
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.statistics.generations import chosen_first
 from tests import tiny

@@ -70,7 +70,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package with the new field and the method that reads it; the step itself is still to be added."""
     source = tmp_path_factory.mktemp("copy")
     shutil.copytree(Path(semtoken.__file__).parent, source / "semtoken")  # with what is compiled, which saves seconds
-    insert(source / "semtoken/generation.py", "\n    def __post_init__(self)", FIELD)
+    insert(source / "semtoken/results/generation.py", "\n    def __post_init__(self)", FIELD)
     insert(source / "semtoken/methods/table.py", "\n_ALL = (", METHOD)
     return source
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
 from semtoken.methods import METHODS, score
+from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, EntailmentModel, Timings, record
 from semtoken.statistics.steps import EVERYTHING, steps_for
 from tests import tiny

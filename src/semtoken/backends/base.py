@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, Rows, gather, log_normalizers
 from semtoken.errors import InvalidInput
 from semtoken.results import Distribution
-from semtoken.vocabulary import Vocabulary
+from semtoken.support.arrays import FloatArray, IdArray, Rows, gather, log_normalizers
+from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from semtoken.clusters import TokenClusters

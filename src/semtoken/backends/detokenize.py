@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from semtoken._tokenizers import REPLACEMENT
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.tokens.vocabulary import Vocabulary
 
 
 class AnswerText:

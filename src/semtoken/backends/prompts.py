@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from semtoken.backends.base import Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 __all__ = [
     "Message",

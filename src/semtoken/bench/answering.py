@@ -10,7 +10,7 @@ from functools import partial
 from semtoken.backends.base import Backend, Prompt
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.scoring import Scorer
 from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, record_greedy, record_samples
 from semtoken.statistics.clustered import clustered_log_scores

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 FILE = "answers.parquet"
 METADATA_KEY = b"semtoken.answers"

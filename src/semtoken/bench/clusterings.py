@@ -11,12 +11,12 @@ from typing import Any
 
 from semtoken.bench.fingerprints import digest
 from semtoken.bench.settings import ClusteringSettings, ModelSettings, SensitivitySettings
-from semtoken.cluster_cache import clusters_for_model, default_settings
 from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
+from semtoken.clusters.cache import clusters_for_model, default_settings
 from semtoken.errors import ArtifactError
+from semtoken.files.artifacts import is_saved
 from semtoken.models.sources import resolve
-from semtoken.persistence import is_saved
 
 MAIN = "main"
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.almanac import Question, load_questions
 from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
-from semtoken.record_files import read_rows
+from semtoken.files.record_files import read_rows
+from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from semtoken.backends.prompts import Prompt
@@ -222,7 +222,7 @@ def _question_of_row(known: _KnownSet, number: int, row: Mapping[str, Any], sour
 
 
 def read_questions(path: Path) -> list[Question]:
-    """Questions of a file (see `semtoken.record_files`); those without an id are named after file and line.
+    """Questions of a file (see `semtoken.files.record_files`); those without an id are named after file and line.
 
     Raises
     ------

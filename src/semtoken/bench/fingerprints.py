@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from semtoken.clusters.tables import origin_of
 from semtoken.errors import ModelError
 from semtoken.models.sources import resolve
-from semtoken.tables import origin_of
 
 _BLOCK = 1 << 22
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
 from semtoken.errors import InvalidInput
-from semtoken.generation import LAYOUTS, Generation, Layout
+from semtoken.results.generation import LAYOUTS, Generation, Layout
 from semtoken.statistics.steps import STEPS
+from semtoken.support.extras import require
 
 FloatArray = npt.NDArray[np.float64]
 HIDDEN_STATES = "hidden_states"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from semtoken._files import WORKING
 from semtoken.bench import manifest
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
 from semtoken.bench.datasets import Dataset, read_dataset
@@ -23,6 +22,7 @@ from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, ta
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor
 from semtoken.executors.local import LocalExecutor
+from semtoken.files.safe_files import WORKING
 from semtoken.statistics.steps import STEPS
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from semtoken._extras import require
 from semtoken.almanac import almanac_path
 from semtoken.bench.judges.settings import JudgeSettings
 from semtoken.choices import (
@@ -28,6 +27,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+from semtoken.support.extras import require
 
 require("pydantic", extra="bench")
 

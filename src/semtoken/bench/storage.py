@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from semtoken import _files
-from semtoken._extras import require
 from semtoken.errors import InvalidInput
+from semtoken.files import safe_files
+from semtoken.support.extras import require
 
 METADATA_KEY = b"semtoken"
 LOCK = "lock"
@@ -72,8 +72,8 @@ def write_shard(
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
     if usage:
         facts["usage"] = dict(usage)
-    table = columns.replace_schema_metadata({METADATA_KEY: _files.dump_json(_files.seal(facts))})
-    with _files.replacing_file(shard_path(folder, number)) as file:
+    table = columns.replace_schema_metadata({METADATA_KEY: safe_files.dump_json(safe_files.seal(facts))})
+    with safe_files.replacing_file(shard_path(folder, number)) as file:
         parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
@@ -109,8 +109,8 @@ def _read(
         return None
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
-            facts = _files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
-            if not (_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != opened.schema_arrow.names:
+            facts = safe_files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
+            if not (safe_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != opened.schema_arrow.names:
                 return None  # what is written of a file and the names in it lie outside the pages
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
@@ -141,7 +141,7 @@ def take_problem(folder: Path) -> str | None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file of a run whole or not at all, with a checksum."""
-    _files.replace_text(path, json.dumps(_files.seal(content), indent=1, ensure_ascii=False) + "\n")
+    safe_files.replace_text(path, json.dumps(safe_files.seal(content), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def read_json(path: Path) -> dict[str, Any]:
         It is missing or damaged.
     """
     try:
-        content = _files.parse_json(path.read_bytes())
+        content = safe_files.parse_json(path.read_bytes())
     except FileNotFoundError as error:
         raise InvalidInput(f"{path.parent} holds no benchmark run: {path.name} is missing.") from error
     except OSError as error:
@@ -162,7 +162,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} is damaged: {error}.") from error
     if not isinstance(content, dict):
         raise InvalidInput(f"{path} is damaged: it holds no JSON object.")
-    if "checksum" in content and not _files.is_sealed(content):
+    if "checksum" in content and not safe_files.is_sealed(content):
         raise InvalidInput(f"{path} is damaged: its content does not match its checksum.")
     content.pop("checksum", None)
     return content
@@ -179,12 +179,12 @@ def locked(run: Path) -> Iterator[None]:
     InvalidInput
         Another process has it, or the folder cannot be written.
     """
-    with _files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder."):
+    with safe_files.locked(run / LOCK, f"Another run is at work in {run}. Wait for it, or choose another folder."):
         yield
 
 
 def remove_leftovers(run: Path) -> None:
     """Delete what a killed run left half-written; only the holder of the lock may."""
-    _files.remove_leftovers(run)
+    safe_files.remove_leftovers(run)
     for path in run.rglob(f"*{PROBLEM}"):
         path.unlink(missing_ok=True)

@@ -26,8 +26,8 @@ from semtoken.calibration.threshold import Threshold
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
-from semtoken.flags import Flag
 from semtoken.results import Decision
+from semtoken.results.flags import Flag
 
 USING_VENN_ABERS = ("blend", "venn-abers")
 
@@ -64,7 +64,7 @@ class Calibrator:
         return f"Calibrator({self.method}, {self.n} labelled answers, {self.n_correct} right, {promise})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.artifacts import calibrator_card
+        from semtoken.display.artifact_cards import calibrator_card
 
         return calibrator_card(self)
 

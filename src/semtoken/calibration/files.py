@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from semtoken import __version__
-from semtoken._files import dump_json, parse_json, reading_errors, replacing_file
 from semtoken.calibration.curves import VennAbers, from_parameters, to_parameters
 from semtoken.calibration.fingerprint import fingerprint_from, known_values
 from semtoken.calibration.threshold import threshold_from, threshold_values
 from semtoken.choices import CurveName
 from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
 
 if TYPE_CHECKING:
     from semtoken.calibration.calibrator import Calibrator

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.calibration.curves import (
     Curve,
     FloatArray,
@@ -23,6 +22,7 @@ from semtoken.calibration.curves import (
     clipped,
     log_complement,
 )
+from semtoken.support.extras import require
 
 HISTOGRAM_BINS = 10
 NEWTON_STEPS = 50

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
+from semtoken.support.arrays import real_numbers
 
 FloatArray = npt.NDArray[np.float64]
 Scored: TypeAlias = "Sequence[ScoredResponse] | npt.ArrayLike"

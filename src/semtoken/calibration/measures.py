@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.calibration.labels import FloatArray
+from semtoken.support.extras import require
 
 RESAMPLES = 2000
 BINS, PER_BIN = 10, 10
@@ -69,7 +69,7 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.artifacts import calibration_report_card
+        from semtoken.display.artifact_cards import calibration_report_card
 
         return calibration_report_card(self)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
-from semtoken._inputs import real
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+from semtoken.support.inputs import real
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.record_files import VERDICTS, read_rows
+from semtoken.files.record_files import VERDICTS, read_rows
 
 
 @dataclass(frozen=True)

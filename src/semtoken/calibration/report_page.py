@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semtoken._extras import require
-from semtoken._files import replace_text
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import known_values
 from semtoken.calibration.labels import Labelled
 from semtoken.calibration.measures import Interval, Report
 from semtoken.calibration.threshold import Threshold, percent
+from semtoken.files.safe_files import replace_text
 from semtoken.metrics import risk_coverage
+from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -62,7 +62,7 @@ class Threshold:
         return f"Threshold({self.statement!r})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.artifacts import threshold_card
+        from semtoken.display.artifact_cards import threshold_card
 
         return threshold_card(self)
 

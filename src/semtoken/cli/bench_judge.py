@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken._quiet import quiet_libraries
 from semtoken.cli.console import counting, err, out, tell
 from semtoken.errors import InvalidInput
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,7 +85,7 @@ def judge(
     from semtoken.bench.judges import agreement, correctness
     from semtoken.bench.judges.files import read_answers, write_verdicts
     from semtoken.bench.judges.similarity import SimilarityJudge
-    from semtoken.record_files import STANDARD, stored
+    from semtoken.files.record_files import STANDARD, stored
 
     options: dict[str, dict[str, Any]] = {
         "rouge": {"threshold": rouge_threshold},
@@ -146,7 +146,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
     """Refuse before the work begins what would fail after it."""
-    from semtoken.record_files import STANDARD, format_of
+    from semtoken.files.record_files import STANDARD, format_of
 
     if str(target) == STANDARD:
         return

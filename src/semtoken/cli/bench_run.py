@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken._quiet import quiet_libraries
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.executor_options import (
@@ -22,6 +21,7 @@ from semtoken.cli.executor_options import (
 )
 from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

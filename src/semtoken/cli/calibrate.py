@@ -139,10 +139,10 @@ def _answered(
     known: Fingerprint,
 ) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
-    from semtoken._files import dump_json, replacing_file
     from semtoken.calibration.apply import origin_of
     from semtoken.calibration.records import read_answers
     from semtoken.cli.score import batch_scorer
+    from semtoken.files.safe_files import dump_json, replacing_file
     from semtoken.score_file import ScoringJob
 
     if scored := [answer for answer in answers if answer.log_score is not None]:

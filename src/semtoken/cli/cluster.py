@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from semtoken._quiet import quiet_libraries
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.cli.console import err, out, phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import RevisionOption, VerboseOption
 from semtoken.errors import InvalidInput
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import TokenClusters
@@ -113,7 +113,7 @@ def check_target(target: Path) -> None:
     """Raise `InvalidInput` unless a folder of clusters can be put there."""
     import os
 
-    from semtoken.persistence import is_saved
+    from semtoken.files.artifacts import is_saved
 
     if target.is_dir() and any(target.iterdir()) and not is_saved(target):
         raise InvalidInput(f"The folder {target} holds other files; give the name of a new one.")
@@ -133,7 +133,7 @@ def _make(
     progress: Any,
 ) -> TokenClusters:
     from semtoken import TokenClusters
-    from semtoken.cluster_cache import clusters_for_model, store
+    from semtoken.clusters.cache import clusters_for_model, store
 
     if target is None:
         clusters = clusters_for_model(

@@ -9,13 +9,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken._quiet import quiet_libraries
 from semtoken.almanac import ALMANAC
 from semtoken.cli.console import out, tell
 from semtoken.cli.help import ShortHelp
 from semtoken.cli.models import check_there
 from semtoken.cli.options import JsonOption, RevisionOption
 from semtoken.errors import InvalidInput
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import TokenClusters
@@ -68,8 +68,8 @@ def _load(clusters: str | None, model: str, revision: str | None) -> TokenCluste
 def _kept_for(model: str, revision: str | None) -> TokenClusters:
     """The newest clusters in the cache that were made from the weights of a model."""
     from semtoken import TokenClusters
-    from semtoken.cluster_cache import list_cached
-    from semtoken.tables import read_table
+    from semtoken.clusters.cache import list_cached
+    from semtoken.clusters.tables import read_table
 
     check_there(model, revision)
     quiet_libraries()
@@ -89,7 +89,7 @@ def list_(as_json: JsonOption = False) -> None:
 
     - `semtoken clusters list`
     """
-    from semtoken.cluster_cache import directory, list_cached
+    from semtoken.clusters.cache import directory, list_cached
 
     entries = list_cached()
     if as_json:
@@ -127,8 +127,8 @@ def remove(
 
     - `semtoken clusters remove NAME`, with a name of `semtoken clusters list`
     """
-    from semtoken import cluster_cache
+    from semtoken.clusters import cache
 
     for name in names:
-        cluster_cache.remove(name)
+        cache.remove(name)
         tell(f"Removed {name}")

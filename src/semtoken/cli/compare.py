@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken._files import finite
-from semtoken._quiet import quiet_libraries
 from semtoken.almanac import ALMANAC
 from semtoken.cli.bench_report import quiet_metrics
 from semtoken.cli.bench_run import run_bars
@@ -21,6 +19,8 @@ from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import MaxNewTokensOption
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import finite
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken.bench.report.cell_figures import CellFigures

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from semtoken._text import visible
+from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress

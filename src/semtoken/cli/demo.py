@@ -15,15 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from semtoken._files import replace_text
 from semtoken.almanac import ALMANAC
 from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, ModelOption
 from semtoken.cli.options import VerboseOption
+from semtoken.display.shading import number, shaded_text
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
-from semtoken.view import number, shaded_text
 
 if TYPE_CHECKING:
     from semtoken import STC

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from semtoken._text import visible
+from semtoken.display.shading import number, shaded_text
 from semtoken.results import ScoredResponse
-from semtoken.view import number, shaded_text
+from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from semtoken import STC

@@ -10,14 +10,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from semtoken._text import visible
 from semtoken.cli.console import err, json_line, out, untrusted
 from semtoken.cli.options import RevisionOption
 from semtoken.cli.payload import load_clusters
 from semtoken.errors import InvalidInput
+from semtoken.support.text import visible
 
 if TYPE_CHECKING:
-    from semtoken.vocabulary import Vocabulary
+    from semtoken.tokens.vocabulary import Vocabulary
     from semtoken.web.doctor import Diagnosis
     from semtoken.web.doctor.records import Page
 
@@ -158,7 +158,7 @@ def _facts(found: Diagnosis) -> Table:
 
 
 def _trials(found: Diagnosis) -> Table:
-    from semtoken.view import number
+    from semtoken.display.shading import number
 
     table = _table("trial prompt", "answer", "uncertainty", "between")
     for trial in found.trials:

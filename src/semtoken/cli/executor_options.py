@@ -29,8 +29,8 @@ RayAddressOption = Annotated[
 
 def ray_executor(workers: int, gpus: float, address: str | None) -> Executor:
     """Ray as the executor, with a word about its sockets."""
-    from semtoken._extras import require
     from semtoken.executors.ray import RayExecutor
+    from semtoken.support.extras import require
 
     require("ray.data", extra="ray")
     if address is None:

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from semtoken._quiet import quiet_libraries
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel
 from semtoken.models.sources import fetched_path
+from semtoken.support.quiet import quiet_libraries
 
 
 def fetch(

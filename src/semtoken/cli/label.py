@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken._text import visible
 from semtoken.cli.console import err, out, tell
 from semtoken.errors import InvalidInput
+from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from semtoken.calibration.records import AnswerRecord
@@ -110,7 +110,7 @@ def _show(answer: AnswerRecord) -> None:
 
 
 def _save(answers: Sequence[AnswerRecord], labels: Mapping[int, bool], target: Path) -> None:
-    from semtoken._files import dump_json, replacing_file
+    from semtoken.files.safe_files import dump_json, replacing_file
 
     with replacing_file(target) as file:
         for i, answer in enumerate(answers):

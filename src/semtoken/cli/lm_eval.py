@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken._quiet import quiet_libraries
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
 from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken.integrations.lm_eval import TaskFigures
@@ -51,7 +51,7 @@ def lm_eval(
     - `semtoken lm-eval --tasks triviaqa --limit 200`
     - `semtoken lm-eval --tasks nq_open --num-fewshot 5 --model Qwen/Qwen2.5-3B --json nq.json`
     """
-    from semtoken._files import check_writable, finite, replace_text
+    from semtoken.files.safe_files import check_writable, finite, replace_text
     from semtoken.integrations.lm_eval import SemtokenLM, evaluate
 
     if not choice.verbose:

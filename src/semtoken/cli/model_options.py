@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from semtoken._quiet import quiet_libraries
 from semtoken.almanac import ALMANAC
 from semtoken.choices import BackendName, DType
 from semtoken.cli.console import phases
 from semtoken.cli.models import check_there
 from semtoken.cli.options import DeviceOption, FunctionWordsOption, PresetOption, RevisionOption, VerboseOption
 from semtoken.errors import ModelError, SemtokenError
+from semtoken.support.quiet import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import STC

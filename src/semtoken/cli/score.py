@@ -89,7 +89,7 @@ def score(
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
-    from semtoken.record_files import STANDARD, stored
+    from semtoken.files.record_files import STANDARD, stored
     from semtoken.score_file import ScoringJob
 
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": stop_at_newline}

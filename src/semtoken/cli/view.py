@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from semtoken._files import replace_text
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
 from semtoken.errors import InvalidInput
-from semtoken.record_files import STANDARD, read_rows, stored
+from semtoken.files.record_files import STANDARD, read_rows, stored
+from semtoken.files.safe_files import replace_text
 
 Rows = list[dict[str, Any]]
 

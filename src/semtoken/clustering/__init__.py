@@ -14,7 +14,6 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._inputs import listed, one_of
 from semtoken.choices import Algorithm, Linkage, Metric
 from semtoken.clustering import memory
 from semtoken.clustering.agglomerative import agglomerate
@@ -24,6 +23,7 @@ from semtoken.clustering.monitor import Monitor, Progress, usable_threads
 from semtoken.clustering.report import ClusteringReport, describe_cut
 from semtoken.clustering.rows import TableParts, as_rows
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import listed, one_of
 
 __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "cluster_tokens"]
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._extras import require
 from semtoken.clustering.monitor import Monitor
 from semtoken.clustering.rows import Rows
 from semtoken.clustering.tiles import CLOSENESS, Block, CpuTiles, Gaps, Pairs
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 
 def resolve(device: str | None) -> str:

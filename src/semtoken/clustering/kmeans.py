@@ -8,11 +8,11 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._extras import require
 from semtoken.clustering import memory
 from semtoken.clustering.merges import by_first_appearance
 from semtoken.clustering.monitor import Monitor
 from semtoken.clustering.rows import Rows
+from semtoken.support.extras import require
 
 log = logging.getLogger(__name__)
 

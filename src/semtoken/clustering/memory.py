@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from semtoken._inputs import whole
 from semtoken.errors import InsufficientMemory
+from semtoken.support.inputs import whole
 
 DEFAULT_SHARE = 0.7
 """Share of the memory that is free at the start which clustering may take by default."""

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._arrays import real_numbers
-from semtoken._extras import require
 from semtoken.choices import Metric
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
+from semtoken.support.extras import require
 
 Array: TypeAlias = NDArray[Any]
 

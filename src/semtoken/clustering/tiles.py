@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken._extras import require
 from semtoken.clustering.monitor import Monitor
 from semtoken.clustering.rows import Rows, compiled_loops
+from semtoken.support.extras import require
 
 Gaps: TypeAlias = NDArray[np.float32]
 Array: TypeAlias = NDArray[np.int64]

@@ -11,7 +11,7 @@ import numpy as np
 from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
 from semtoken.engine_tokens.token_names import Meant, TokenNames, token_names
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from semtoken.engine_tokens.records import TopStep, TopToken
 from semtoken.engine_tokens.token_names import is_markup, token_names
 from semtoken.errors import VocabularyMismatch
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 ENOUGH = 20  # distinct tokens; any two tokenizers share the short ones
 LONG = 5  # bytes from which on a token says something about a tokenizer

@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from semtoken._arrays import as_ids
-from semtoken._inputs import listed
-from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.kept_names import KeptByName
 from semtoken.engine_tokens.records import NOT_GIVEN, Name, StepList, TopStep, TopToken
 from semtoken.engine_tokens.values import (
@@ -28,6 +25,9 @@ from semtoken.engine_tokens.values import (
     optional,
 )
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.arrays import as_ids
+from semtoken.support.inputs import listed
+from semtoken.tokens.tokenizers import REPLACEMENT
 
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})\Z")  # vLLM's return_tokens_as_token_ids
 _BYTES = re.compile(r"bytes?: ?((?:\\x[0-9a-f]{2})+)\Z")  # OpenAI's and llama.cpp's names of pieces of characters

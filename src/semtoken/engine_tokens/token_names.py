@@ -16,9 +16,9 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from semtoken._tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.engine_tokens.kept_names import KeptByName
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
+from semtoken.tokens.vocabulary import Vocabulary
 
 SENTENCEPIECE_BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 MARKUP = re.compile(r"<[^<>\s]+>|\[/?\w*[A-Z]{3}\w*\]")  # <|im_end|>, </s>, [INST], [gMASK], and no [i] of a program

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.executors import Work
+from semtoken.support.extras import require
 
 SHARD, FAILURE = "shard", "failure"
 

@@ -16,13 +16,13 @@ from contextlib import redirect_stdout, suppress
 from functools import cache
 from typing import Any
 
-from semtoken._quiet import quiet_libraries
-from semtoken._text import visible
 from semtoken.choices import Preset
+from semtoken.display.shading import number
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
-from semtoken.view import number
+from semtoken.support.quiet import quiet_libraries
+from semtoken.support.text import visible
 
 require_host("llm")
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import real_numbers
-from semtoken._inputs import listed, shown
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
+from semtoken.support.inputs import listed, shown
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import is_tensor
-from semtoken._inputs import listed, one_of
-from semtoken._inputs import text as checked_text
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     CONTRADICTION,
@@ -25,7 +22,10 @@ from semtoken.methods.checks import (
     nli_classes,
     same_count,
 )
-from semtoken.stopwords import english_stopwords
+from semtoken.support.arrays import is_tensor
+from semtoken.support.inputs import listed, one_of
+from semtoken.support.inputs import text as checked_text
+from semtoken.tokens.stopwords import english_stopwords
 
 _AROUND_A_TOKEN = string.punctuation + string.whitespace
 

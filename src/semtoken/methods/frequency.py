@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import one_of, real
 from semtoken.methods.checks import FloatArray, square, total
+from semtoken.support.inputs import one_of, real
 
 
 def conu(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import listed, one_of, real, text
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, FloatArray, indices, square, total
 from semtoken.methods.semantic import pair_logits
+from semtoken.support.inputs import listed, one_of, real, text
 
 _SMALLEST_DEGREE = 1e-12
 

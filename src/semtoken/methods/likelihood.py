@@ -6,9 +6,9 @@ import math
 
 import numpy.typing as npt
 
-from semtoken._inputs import one_of
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import Rows, log_probs, mean, sample_log_probs, total
+from semtoken.support.inputs import one_of
 
 
 def perplexity(greedy_logprobs: npt.ArrayLike) -> float:

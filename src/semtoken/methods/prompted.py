@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import as_ids
-from semtoken._inputs import one_of, shown
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, log_sum_exp, numbers
+from semtoken.support.arrays import as_ids
+from semtoken.support.inputs import one_of, shown
 
 _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import flag, listed, one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     FloatArray,
@@ -22,6 +21,7 @@ from semtoken.methods.checks import (
     square,
     total,
 )
+from semtoken.support.inputs import flag, listed, one_of, real
 
 _SMALLEST_SIMILARITY = 1e-12
 

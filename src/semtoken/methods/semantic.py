@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import one_of
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import (
     CONTRADICTION,
@@ -26,6 +25,7 @@ from semtoken.methods.checks import (
     sample_log_probs,
     total,
 )
+from semtoken.support.inputs import one_of
 
 _Same = Callable[[int, int], bool]
 

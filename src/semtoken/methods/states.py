@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import numbers
+from semtoken.support.inputs import one_of, real
 
 
 def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str = "cov_over_d_minus_1_log10") -> float:

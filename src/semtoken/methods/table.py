@@ -10,9 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from semtoken._inputs import instance, shown
 from semtoken.errors import InvalidInput, MissingStatistic
-from semtoken.generation import Generation
 from semtoken.methods.claims import ccp, is_function_word_text
 from semtoken.methods.frequency import conu
 from semtoken.methods.graphs import deg, ecc, eigv
@@ -21,6 +19,8 @@ from semtoken.methods.prompted import p_true
 from semtoken.methods.relevance import sar, sentence_sar, token_sar
 from semtoken.methods.semantic import nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.states import eigenscore
+from semtoken.results.generation import Generation
+from semtoken.support.inputs import instance, shown
 
 Overhead = Literal["low", "medium", "high"]
 Arguments = Callable[[Any], dict[str, Any]]

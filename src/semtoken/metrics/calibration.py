@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import whole
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     FloatArray,
@@ -16,6 +15,7 @@ from semtoken.metrics.inputs import (
     same_length,
     vector,
 )
+from semtoken.support.inputs import whole
 
 MOST_BINS = 10_000
 

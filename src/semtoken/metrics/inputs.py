@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import real_numbers
-from semtoken._inputs import one_of, shown
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
+from semtoken.support.inputs import one_of, shown
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semtoken._arrays import real_numbers
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import whole
 from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of, same_length, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
+from semtoken.support.inputs import whole
 
 _CELLS_PER_BLOCK = 2_000_000
 _ROUNDING = 1e-9

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import one_of, real
 from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     FloatArray,
@@ -18,6 +17,7 @@ from semtoken.metrics.inputs import (
     require_binary,
     require_within_unit,
 )
+from semtoken.support.inputs import one_of, real
 
 NO_ANSWER = "there is no judged answer"
 _SAME_QUALITY = "all answers have the same quality"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
 from semtoken.errors import ModelError
+from semtoken.support.extras import require
 
 MAGIC = b"GGUF"
 INPUT, OUTPUT = "token_embd.weight", "output.weight"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken._cache import cache_root
 from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import ModelError
 from semtoken.models.catalogue import CATALOGUE
+from semtoken.support.cache_folder import cache_root
 
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""

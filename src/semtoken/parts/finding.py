@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
-from semtoken._inputs import listed, one_of, shown
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
@@ -19,6 +18,7 @@ from semtoken.parts.json_values import find_json
 from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
 from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
+from semtoken.support.inputs import listed, one_of, shown
 
 if TYPE_CHECKING:
     from semtoken.results import ScoredResponse

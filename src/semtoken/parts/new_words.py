@@ -10,8 +10,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from semtoken._inputs import text
-from semtoken.stopwords import english_stopwords
+from semtoken.support.inputs import text
+from semtoken.tokens.stopwords import english_stopwords
 
 if TYPE_CHECKING:
     from semtoken.results import ScoredResponse

@@ -7,9 +7,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.parts.records import Found
-from semtoken.stopwords import english_stopwords
+from semtoken.support.extras import require
+from semtoken.tokens.stopwords import english_stopwords
 
 NEGATIONS = frozenset(
     (

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._text import shortened
-from semtoken.flags import Flag
+from semtoken.results.flags import Flag
+from semtoken.support.text import shortened
 
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
@@ -170,7 +170,7 @@ class Part:
         return f"Part({where}{shortened(self.text)!r}, confidence={confidence}, {what}{flags})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.answers import part_card
+        from semtoken.display.answer_cards import part_card
 
         return part_card(self)
 
@@ -192,7 +192,7 @@ class Parts(list[Part]):
     """A list of parts, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.answers import parts_table
+        from semtoken.display.answer_cards import parts_table
 
         return parts_table(self)
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from semtoken.flags import Flag
 from semtoken.parts.fields import find_fields
 from semtoken.parts.json_values import JsonText, all_json
 from semtoken.parts.records import Found
+from semtoken.results.flags import Flag
 
 ARGUMENTS = ("arguments", "parameters", "input")
 """What models call the arguments of a call."""

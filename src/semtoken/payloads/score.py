@@ -6,20 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from semtoken._inputs import one_of, text
-from semtoken._tokenizers import REPLACEMENT
 from semtoken.choices import FunctionWords, Preset, SegmentKind
 from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
-from semtoken.flags import Flag
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Choice, Payload, Segment
 from semtoken.payloads.segments import FORBIDDEN
 from semtoken.results import Answers, Distribution, ScoredResponse
+from semtoken.results.flags import Flag
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
+from semtoken.support.inputs import one_of, text
+from semtoken.tokens.tokenizers import REPLACEMENT
 
 
 def score_payload(

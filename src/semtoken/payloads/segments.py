@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from semtoken._tokenizers import REPLACEMENT
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed, spelling
 from semtoken.payloads.align import SpelledText, find_text, joined, pieces_of
 from semtoken.payloads.records import Choice, Segment
+from semtoken.tokens.tokenizers import REPLACEMENT
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
 FORBIDDEN = "The engine forbade tokens (a grammar, allowed tokens): these are probabilities among the others."

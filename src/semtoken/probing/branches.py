@@ -13,7 +13,7 @@ from semtoken.parts.prose import words
 from semtoken.probing.competing import groups_of, prompt_ids, step_rows
 from semtoken.probing.records import Competitor, Dispute
 from semtoken.results import ScoredResponse
-from semtoken.stopwords import english_stopwords
+from semtoken.tokens.stopwords import english_stopwords
 
 DOUBTFUL = 0.9
 """Steps of less confidence than this are looked at."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, log_sum_exp
 from semtoken.backends.base import Backend, Observer, Step
 from semtoken.errors import InvalidInput
 from semtoken.parts import Part, Parts
@@ -23,7 +22,8 @@ from semtoken.parts.fields import allowed_values, subschema
 from semtoken.parts.finding import as_schema
 from semtoken.probing.competing import prompt_ids
 from semtoken.results import ScoredResponse
-from semtoken.vocabulary import Vocabulary
+from semtoken.support.arrays import FloatArray, log_sum_exp
+from semtoken.tokens.vocabulary import Vocabulary
 
 
 def with_choices(

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.backends.base import Backend, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.clusters import TokenClusters
@@ -21,6 +20,7 @@ from semtoken.probing.records import Competitor
 from semtoken.results import ScoredResponse
 from semtoken.scoring.rules import PAPER_RULES
 from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.support.arrays import FloatArray, IdArray
 
 SHOWN = 3  # tokens of a group that are shown
 

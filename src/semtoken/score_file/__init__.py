@@ -18,16 +18,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from semtoken._extras import require
-from semtoken._files import check_writable, dump_json
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
+from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
-from semtoken.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.results import ScoredResponse
 from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
 from semtoken.score_file.output import LineWriter, OutputFile, check_same_settings, digest_of_items
 from semtoken.score_file.tables import read_facts, write_table
+from semtoken.support.extras import require
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
@@ -84,7 +84,8 @@ class ScoringJob:
     Parameters
     ----------
     source
-        Records with `question`, `prompt` or `messages`, and `response` if there is one; see `semtoken.record_files`.
+        Records with `question`, `prompt` or `messages`, and `response` if there is one, as
+        `semtoken.files.record_files` reads them.
     target
         `.jsonl` (or `.ndjson`), written line by line; `.csv` or `.parquet`, written at the end from lines beside it.
     settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
-from semtoken.record_files import Record, kind_of, read_records
+from semtoken.files.record_files import Record, kind_of, read_records
 
 Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"
@@ -65,7 +65,7 @@ class BadLine:
 
 
 def read_items(path: Path) -> Iterator[Item | BadLine]:
-    """The records of a file in order, see `semtoken.record_files`.
+    """The records of a file in order, see `semtoken.files.record_files`.
 
     Raises
     ------

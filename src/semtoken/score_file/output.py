@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from semtoken._files import dump_json, json_lines, locked, parse_json, replace_text, writing_errors
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import dump_json, json_lines, locked, parse_json, replace_text, writing_errors
 from semtoken.score_file.lines import BadLine, Item
 
 

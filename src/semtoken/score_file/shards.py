@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
-from semtoken._files import replace_text
 from semtoken.executors import Executor
+from semtoken.files.safe_files import replace_text
 from semtoken.score_file import Annotate, BadLine, Item, OnProgress, Progress, ScoreItems, ScoringJob, read_items
 
 Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken._extras import require
-from semtoken._files import dump_json, is_sealed, parse_json, replace_text, seal
 from semtoken.errors import InvalidInput
-from semtoken.record_files import PARQUET, convert_lines, format_of, read_records
+from semtoken.files.record_files import PARQUET, convert_lines, format_of, read_records
+from semtoken.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
+from semtoken.support.extras import require
 
 METADATA_KEY = b"semtoken"
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semtoken._arrays import IdArray
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers, rows_that_wait, running_answers
 from semtoken.scoring.rows import NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import ReducedSteps, joined, reduce_rows
+from semtoken.support.arrays import IdArray
 
 MOST_WAITING = 256
 """Steps that are reduced and not yet taken in by their answers: a few hundred numbers of each sequence and step."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from semtoken._text import number
-from semtoken.flags import Flag
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
+from semtoken.results.flags import Flag
 from semtoken.scoring.rules import SAME_LETTERS
-from semtoken.vocabulary import normalize
+from semtoken.support.text import number
+from semtoken.tokens.vocabulary import normalize
 
 DECIDES = 0.5
 """The share of the confidence from which on what was borrowed from one source decides."""

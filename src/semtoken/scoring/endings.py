@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.results import ValueEnds
-from semtoken.vocabulary import BoolArray, Vocabulary
+from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 _DIGIT = frozenset(b"0123456789")
 _NUMBER = frozenset(b"0123456789.eE+-")

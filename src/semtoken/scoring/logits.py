@@ -19,18 +19,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import (
-    FloatArray,
-    IdArray,
-    Rows,
-    as_ids,
-    as_rows,
-    columns_above,
-    gather,
-    is_tensor,
-    looks_like_probabilities,
-)
-from semtoken._inputs import instance, one_of
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
@@ -42,7 +30,19 @@ from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined, reduce_rows
-from semtoken.vocabulary import BoolArray, Vocabulary
+from semtoken.support.arrays import (
+    FloatArray,
+    IdArray,
+    Rows,
+    as_ids,
+    as_rows,
+    columns_above,
+    gather,
+    is_tensor,
+    looks_like_probabilities,
+)
+from semtoken.support.inputs import instance, one_of
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_ON_DEVICE = 64  # rows on an accelerator whose normalisers are computed together

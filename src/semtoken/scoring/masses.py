@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, log_sum_exp
 from semtoken.scoring.endings import EndRequest
 from semtoken.scoring.scorer import Scorer, TokenColumns
 from semtoken.scoring.steps import MASSES, ReducedSteps, no_steps
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import FloatArray, IdArray, log_sum_exp
+from semtoken.tokens.vocabulary import BoolArray
 
 SMALLEST = 1e-280  # sums of probabilities below lose digits
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._tokenizers import REPLACEMENT
-from semtoken.vocabulary import BoolArray, Vocabulary, clean_up_spaces, normalize
+from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary, clean_up_spaces, normalize
 
 IdArray = npt.NDArray[np.int64]
 

@@ -18,8 +18,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import HUGE, FloatArray, IdArray, Rows, copy_row, is_tensor, levelled, log_normalizers, widened
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import (
+    HUGE,
+    FloatArray,
+    IdArray,
+    Rows,
+    copy_row,
+    is_tensor,
+    levelled,
+    log_normalizers,
+    widened,
+)
+from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are

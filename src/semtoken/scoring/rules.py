@@ -19,10 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from semtoken._inputs import flag, one_of
 from semtoken.choices import Equality, FunctionWords, Members, Preset
 from semtoken.errors import InvalidInput
-from semtoken.vocabulary import BoolArray, Vocabulary
+from semtoken.support.inputs import flag, one_of
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},

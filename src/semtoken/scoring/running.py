@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from semtoken.flags import Flag
 from semtoken.results import Distribution, Running, ScoredResponse
+from semtoken.results.flags import Flag
 from semtoken.scoring.borrowed import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer

@@ -10,14 +10,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import IdArray
 from semtoken.clusters import TokenClusters
 from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
 from semtoken.scoring.step_tables import StepTables, step_tables
-from semtoken.vocabulary import BoolArray, Vocabulary
+from semtoken.support.arrays import IdArray
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import IdArray
 from semtoken.scoring.endings import KINDS
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import IdArray
+from semtoken.tokens.vocabulary import BoolArray
 
 if TYPE_CHECKING:
     from semtoken.scoring.scorer import Scorer

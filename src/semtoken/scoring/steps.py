@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, IdArray, is_tensor
 from semtoken.scoring.rows import LISTED, NormalizedRows
 from semtoken.scoring.scorer import Scorer
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import FloatArray, IdArray, is_tensor
+from semtoken.tokens.vocabulary import BoolArray
 
 MASSES = ("own", "cluster", "cluster_neutral", "neutrals", "alike", "alike_apart", "alike_neutral", "meaning")
 """The masses of a step, in the order of `ReducedSteps.logs`:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from semtoken._arrays import as_rows
 from semtoken.choices import Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
@@ -19,6 +18,7 @@ from semtoken.scoring.logits import LogitsAnswer, check_shape
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk import TopkAnswer
+from semtoken.support.arrays import as_rows
 
 A = TypeVar("A")
 

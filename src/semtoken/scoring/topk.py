@@ -13,17 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from semtoken._arrays import IdArray
-from semtoken._inputs import instance, one_of
-from semtoken._inputs import text as checked_text
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps
 from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vocabulary
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
-from semtoken.flags import Flag
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
+from semtoken.results.flags import Flag
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
@@ -31,6 +28,9 @@ from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.topk_bounds import PlacedStep, rounding
 from semtoken.scoring.topk_flags import listed_flags, text_flags
 from semtoken.scoring.topk_records import ListedSteps
+from semtoken.support.arrays import IdArray
+from semtoken.support.inputs import instance, one_of
+from semtoken.support.inputs import text as checked_text
 
 
 def score_top_logprobs(

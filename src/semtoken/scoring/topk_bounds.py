@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.tokens.vocabulary import BoolArray
 
 ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
 FEW_DECIMALS = 1  # so few may be chance where the numbers are few, too

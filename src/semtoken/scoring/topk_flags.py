@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from os.path import commonprefix
 
-from semtoken._tokenizers import REPLACEMENT
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
-from semtoken.flags import Flag
+from semtoken.results.flags import Flag
 from semtoken.scoring.topk_records import ListedSteps
-from semtoken.vocabulary import BoolArray
+from semtoken.tokens.tokenizers import REPLACEMENT
+from semtoken.tokens.vocabulary import BoolArray
 
 SLIGHTLY_OVERFULL = 1.001
 ZEROS_IN_A_ROW = 5

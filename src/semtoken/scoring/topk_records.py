@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import IdArray
 from semtoken.results import Alternative, ScoredToken, ValueEnds
 from semtoken.scoring.borrowed import RIVAL
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import SOURCES, Scorer
 from semtoken.scoring.topk_bounds import Bounds, PlacedStep, StepLists, step_bounds, step_lists, usual_masses
+from semtoken.support.arrays import IdArray
 
 FEW = 64
 """So many steps are scored one by one, more of them in arrays."""

@@ -15,9 +15,9 @@ import torch
 import triton
 import triton.language as tl
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.scoring.scorer import Scorer
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.tokens.vocabulary import BoolArray
 
 BLOCK = 4096
 FEW = 64

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray, is_tensor
 from semtoken.backends.base import Backend, Completion, Observer, Step
 from semtoken.errors import InvalidLogits
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
+from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
 
 def backend_of(model: STC | Backend) -> Backend:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.backends.prompts import in_batches_by_length, pad
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.loading import explained
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
+from semtoken.support.extras import require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.backends import base
 from semtoken.backends.base import Backend, Completion, Observer
 from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.scoring import scorer_for
 from semtoken.statistics.decoding import BestTokens, LastStates, LogProbabilities, Timed, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
+from semtoken.support.arrays import FloatArray, IdArray
 
 SHARED_PREFIX = "shared_prefix"
 """What the seconds of reading the common beginning of all prompts are called in `Timings`."""

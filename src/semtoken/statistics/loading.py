@@ -8,8 +8,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from semtoken.clusters.tables import HUB_ID
 from semtoken.errors import ModelError, SemtokenError
-from semtoken.tables import HUB_ID
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from typing import get_args
 
 import numpy as np
 
-from semtoken._arrays import FloatArray
 from semtoken.backends.base import Backend
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.statistics.decoding import backend_of
 from semtoken.stc import STC
+from semtoken.support.arrays import FloatArray
 
 PROMPT = (
     "Question: {question}\n"

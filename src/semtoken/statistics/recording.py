@@ -10,7 +10,7 @@ from semtoken.backends.base import Backend
 from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
 from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples

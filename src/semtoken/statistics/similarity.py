@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.statistics.loading import explained
 from semtoken.statistics.pairs import AskPairs, FloatArray, Pair, with_question
+from semtoken.support.extras import require
 
 DEFAULT_SIMILARITY = "cross-encoder/stsb-roberta-large"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from semtoken.generation import LAYOUTS, Generation
 from semtoken.methods import METHODS
+from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.statistics.alternatives import alternative_classes
 from semtoken.statistics.entailment import entailment_matrices
 from semtoken.statistics.pairs import AskPairs

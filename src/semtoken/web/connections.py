@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 
 require("uvicorn", extra="serve")
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 require("uvicorn", extra="serve")
 

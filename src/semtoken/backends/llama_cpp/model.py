@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, log_normalizers
-from semtoken._extras import require
 from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
-from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
 from semtoken.results import Distribution
-from semtoken.stopwords import english_stopwords
-from semtoken.vocabulary import Vocabulary, neutral_mask
+from semtoken.support.arrays import FloatArray, log_normalizers
+from semtoken.support.extras import require
+from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import Vocabulary, neutral_mask
 
 LONGEST_CONTEXT = 4096
 """Tokens of a context whose length was not given, if the model was trained for as many."""

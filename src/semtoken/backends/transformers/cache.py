@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

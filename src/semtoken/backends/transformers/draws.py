@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._extras import require
 from semtoken.backends.base import Decoding
 from semtoken.backends.seeds import draw_key
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

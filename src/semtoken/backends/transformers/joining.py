@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import as_rows
-from semtoken._extras import require
 from semtoken.backends.base import Arrival, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.observe import BatchRow
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
+from semtoken.support.arrays import as_rows
+from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers.model import TransformersBackend

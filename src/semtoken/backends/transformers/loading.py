@@ -9,10 +9,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from semtoken._extras import require
 from semtoken.backends.transformers.model import TransformersBackend, check_model
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.gguf import load_tokenizer
+from semtoken.support.extras import require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, IdArray, as_rows
-from semtoken._extras import require
 from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.prompts import (
     PaddedBatch,
@@ -36,11 +34,13 @@ from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer, timed_passes
 from semtoken.backends.transformers.trees import PromptTree
-from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
 from semtoken.results import Distribution
-from semtoken.vocabulary import Vocabulary
+from semtoken.support.arrays import FloatArray, IdArray, as_rows
+from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-from semtoken._arrays import as_rows
-from semtoken._extras import require
 from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
 from semtoken.errors import ModelError
-from semtoken.vocabulary import Vocabulary
+from semtoken.support.arrays import as_rows
+from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

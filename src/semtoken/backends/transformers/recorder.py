@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import as_rows
-from semtoken._extras import require
 from semtoken.backends.prompts import answer_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.model import NOT_BEAMS
@@ -26,6 +24,8 @@ from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, normalized_rows, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
+from semtoken.support.arrays import as_rows
+from semtoken.support.extras import require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken._arrays import IdArray
-from semtoken.vocabulary import BoolArray
+from semtoken.support.arrays import IdArray
+from semtoken.tokens.vocabulary import BoolArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray
-from semtoken._files import replacing_file
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.files.safe_files import replacing_file
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.logits import finish_answers
 from semtoken.scoring.rules import ScoringRules
+from semtoken.support.arrays import FloatArray
 
 FORMAT = 4
 ALIGNED = 16  # bytes: what an array in memory begins at a multiple of

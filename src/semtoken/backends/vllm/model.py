@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from semtoken._arrays import FloatArray
-from semtoken._extras import require
 from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
 from semtoken.backends.vllm.scorer import MEMORY_BUDGET, memory_groups, sampling_params
-from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import BackendError, InvalidInput, ModelError
 from semtoken.results import Distribution
-from semtoken.vocabulary import Vocabulary
+from semtoken.support.arrays import FloatArray
+from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import Vocabulary
 
 Sequences = Sequence[Sequence[int]]
 

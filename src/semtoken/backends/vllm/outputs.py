@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken._arrays import FloatArray, IdArray
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
@@ -16,6 +15,7 @@ from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.topk import score_top_logprobs
+from semtoken.support.arrays import FloatArray, IdArray
 
 LogprobsMode: TypeAlias = str
 """vLLM's `logprobs_mode`."""

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.almanac import almanac_clusters_path
 from semtoken.backends.vllm.channel import check_request_id
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
@@ -29,6 +28,7 @@ from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.support.extras import require
 
 TESTED = "0.32"
 

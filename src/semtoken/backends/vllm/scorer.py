@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.backends.prompts import Prompt, Response, as_prompts, encode_prompt, encode_response
 from semtoken.backends.vllm.channel import read_channel, read_channels
 from semtoken.backends.vllm.outputs import LogprobsMode, completions, score_outputs, score_steps
 from semtoken.choices import FunctionWords, Preset
-from semtoken.cluster_cache import clusters_for_model
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InsufficientMemory, InvalidInput
 from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.support.extras import require
 
 __all__ = ["VLLMScorer", "read_channel", "sampling_params", "score_outputs"]
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import FloatArray, as_rows, copy_row, is_tensor
 from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
 from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, normalized_rows
 from semtoken.scoring.rows import kept_rows
+from semtoken.support.arrays import FloatArray, as_rows, copy_row, is_tensor
 
 IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
 IDLE_STEPS = 4  # ... and for the time of so many steps is written down: it has ended, or waits

@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from semtoken import cluster_cache
-from semtoken._extras import require
 from semtoken.bench.judges.replies import JudgeReply, Usage, opened
+from semtoken.clusters import cache as cluster_cache
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.extras import require
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5

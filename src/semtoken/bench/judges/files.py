@@ -10,11 +10,11 @@ from typing import Any
 from semtoken.bench.datasets import question_of_line
 from semtoken.bench.judges.records import Judged, Verdict
 from semtoken.errors import InvalidInput
-from semtoken.record_files import read_rows, write_records
+from semtoken.files.record_files import read_rows, write_records
 
 
 def read_answers(path: Path) -> list[Judged]:
-    """Answers of a file, as `semtoken score` and `ask --json` write it, see `semtoken.record_files`.
+    """Answers of a file, as `semtoken score` and `ask --json` write it, see `semtoken.files.record_files`.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
     name, `id`.

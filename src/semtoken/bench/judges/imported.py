@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from semtoken.bench.judges.records import Judged, OnJudged, Verdict
 from semtoken.errors import InvalidInput
-from semtoken.record_files import VERDICTS, read_rows
+from semtoken.files.record_files import VERDICTS, read_rows
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ImportedJudge:
-    """Verdicts of a file, with a column `id` and one of verdicts; see `semtoken.record_files`.
+    """Verdicts of a file, with a column `id` and one of verdicts; see `semtoken.files.record_files`.
 
     A verdict is 1 or true, 0 or false; empty, null or NaN where there is none. A column `response` (or `answer`) is
     compared with the answers that are judged, so that verdicts on another model's answers are found out. Other columns

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 
 @dataclass(frozen=True)

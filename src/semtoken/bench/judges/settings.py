@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from semtoken._extras import require
 from semtoken.bench.judges.endpoint import Endpoint
 from semtoken.bench.judges.imported import ImportedJudge
 from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, LLMJudge
@@ -15,6 +14,7 @@ from semtoken.bench.judges.records import Judge
 from semtoken.bench.judges.similarity import SimilarityJudge
 from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 require("pydantic", extra="bench")
 

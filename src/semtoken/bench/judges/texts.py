@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.almanac import is_correct
 from semtoken.almanac.questions import normalize_answer
 from semtoken.bench.judges.records import Judged, OnJudged, Verdict
+from semtoken.support.extras import require
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class BenchReport:
         return f"BenchReport({self.title}: {self.subtitle})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.artifacts import bench_report_card
+        from semtoken.display.artifact_cards import bench_report_card
 
         return bench_report_card(self)
 

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from semtoken._extras import require
-from semtoken._text import one_line
 from semtoken.bench.report.cell_figures import REFERENCE, title_of
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.plots import COLOURS, LEGEND, OTHERS, OURS, STYLE, Plot, label_of, panels, plot_of
 from semtoken.bench.settings import folder_name
+from semtoken.support.extras import require
+from semtoken.support.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from semtoken._text import one_line
 from semtoken.bench.formatting import MISSING
 from semtoken.bench.report.calibrator_check import CellCalibrator
 from semtoken.bench.report.cell_figures import REFERENCE
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.table import Entry, Group, Table
 from semtoken.bench.results import Cell
+from semtoken.support.text import one_line
 
 SHOWN = 5
 """Answers of each kind, for every model and data set."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from semtoken._text import one_line
 from semtoken.bench.report.table import Entry, Table
+from semtoken.support.text import one_line
 
 LONG = 45
 """Lines that still make a floating table."""

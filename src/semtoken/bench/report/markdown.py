@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import re
 
-from semtoken._extras import require
-from semtoken._text import one_line
 from semtoken.bench.report.table import Entry, Table
+from semtoken.support.extras import require
+from semtoken.support.text import one_line
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semtoken._extras import require
-from semtoken._text import one_line
 from semtoken.bench.formatting import metric
 from semtoken.bench.report.cell_figures import REFERENCE, CellFigures, MethodFigures, title_of
 from semtoken.bench.report.comparison import datasets_of, models_of
@@ -19,6 +17,8 @@ from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
+from semtoken.support.extras import require
+from semtoken.support.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken._text import one_line
 from semtoken.bench.formatting import MISSING, amount
 from semtoken.bench.report.cell_figures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
 from semtoken.bench.results import ClusteringRecord
+from semtoken.support.text import one_line
 
 STUDIES: Mapping[str, str] = {
     "algorithm": "Algorithm",

@@ -13,7 +13,7 @@ from semtoken.bench.report.against import Compared
 from semtoken.bench.report.cell_figures import CellFigures
 from semtoken.bench.report.figure_list import Comparison, Figure
 from semtoken.bench.results import ClusteringRecord
-from semtoken.record_files import no_formula
+from semtoken.files.record_files import no_formula
 
 CLUSTERING_FIELDS = ("algorithm", "linkage", "metric", "embedding", "n_clusters")
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from semtoken._extras import require
-from semtoken._files import replacing_folder
 from semtoken.bench.answers_table import FILE as ANSWERS
 from semtoken.bench.report.content import BenchReport, Section
 from semtoken.bench.report.latex import latex_document, latex_table
 from semtoken.bench.report.markdown import escaped, markdown_table
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import replacing_folder
+from semtoken.support.extras import require
 
 FORMAT = "semtoken.report"
 INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"

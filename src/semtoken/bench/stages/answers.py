@@ -17,7 +17,7 @@ from semtoken.bench.plan import PlannedStep, clustering_of
 from semtoken.bench.records import columns_of, table_of
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.clusters import TokenClusters
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index
 from semtoken.statistics import AnswerSettings, Timings

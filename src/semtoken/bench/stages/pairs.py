@@ -9,7 +9,7 @@ from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.statistics import Timings, UniquePairs
 from semtoken.statistics.relevance import special_token_ids
 from semtoken.statistics.steps import RecordingStep, Tokens
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 
 def recorder(step: RecordingStep, context: Context) -> Recorder:

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from semtoken._extras import require
 from semtoken.almanac import Question
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.datasets import Dataset
@@ -19,8 +18,9 @@ from semtoken.bench.records import generations_of
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.storage import Shard, read_shard, shard_path, write_shard
 from semtoken.errors import InvalidInput
-from semtoken.generation import Generation
+from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings
+from semtoken.support.extras import require
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._extras import require
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
 from semtoken.errors import SemtokenError
-from semtoken.generation import Generation
 from semtoken.methods import score
+from semtoken.results.generation import Generation
+from semtoken.support.extras import require
 
 FloatArray = npt.NDArray[np.float64]
 UNCERTAINTY = "uncertainty"

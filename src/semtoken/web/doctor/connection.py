@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-from semtoken._extras import require
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.formats.registry import error_text
+from semtoken.support.extras import require
 
 LONGEST_REPLY = 256 * 2**20
 MISSING_PAGE = (404, 405, 501)

@@ -11,7 +11,7 @@ from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.formats import SHAPES, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor import probes
 from semtoken.web.doctor.connection import Connection
 from semtoken.web.doctor.records import Diagnosis, Page, Trial

@@ -13,7 +13,7 @@ from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.records import Page, Streaming, Tokenizer, TokenNaming, Trial, Tried
 from semtoken.web.doctor.requests import Asker, ProbeReply
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 from semtoken.web.page.static import FILES, page_file
 
 require("fastapi", extra="serve")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from semtoken._extras import require
 from semtoken.calibration.apply import Applied
 from semtoken.clusters import TokenClusters
 from semtoken.scoring.rules import ScoringRules
+from semtoken.support.extras import require
 
 for _module in ("fastapi", "aiohttp", "prometheus_client"):
     require(_module, extra="serve")

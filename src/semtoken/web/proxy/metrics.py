@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 
 require("prometheus_client", extra="serve")
 

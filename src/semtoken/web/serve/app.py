@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 
 for _module in ("fastapi", "pydantic"):
     require(_module, extra="serve")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol
 
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.serve.engine import Ended, RowToken
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity

@@ -21,7 +21,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_from_bytes
 from safetensors.numpy import save as arrays_to_bytes
 
-from semtoken._files import (
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.files.safe_files import (
     ATTEMPTS,
     dump_json,
     former_folder,
@@ -31,15 +32,14 @@ from semtoken._files import (
     replacing_folder,
     seal,
 )
-from semtoken._inputs import shown
-from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.support.inputs import shown
 
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 """Version 1 had no checksum of the config."""
 CONFIG_CHECKSUM = "config_sha256"
-"""Entry of the config; see `semtoken._files.seal`."""
+"""Entry of the config; see `semtoken.files.safe_files.seal`."""
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 

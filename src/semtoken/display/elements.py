@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from semtoken._text import visible
+from semtoken.support.text import visible
 
 CARD = "border:1px solid rgba(128,128,128,.4);border-radius:8px;padding:.6em 1em;margin:.4em 0;max-width:60em"
 NOTE = "font-size:.9em;margin:.3em 0;opacity:.85"

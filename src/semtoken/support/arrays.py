@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import shown
 from semtoken.errors import InvalidInput, InvalidLogits
+from semtoken.support.inputs import shown
 
 Rows: TypeAlias = Any
 """Logits of shape [n, columns]: a numpy array or a torch tensor on any device."""

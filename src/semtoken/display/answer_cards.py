@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from semtoken.display.elements import Html, card, counted, element, folded, joined, note, table
+from semtoken.display.shading import CUT_OFF, END, NEWLINE, describe_alternatives, number, with_bounds
 from semtoken.errors import MissingExtra
-from semtoken.notebook.elements import Html, card, counted, element, folded, joined, note, table
-from semtoken.view import CUT_OFF, END, NEWLINE, describe_alternatives, number, with_bounds
 
 if TYPE_CHECKING:
     from semtoken.parts import Part

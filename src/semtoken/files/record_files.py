@@ -34,9 +34,9 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from semtoken._extras import require
-from semtoken._files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
 from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import dump_json, parse_json, read_json_lines, reading_errors, replacing_file
+from semtoken.support.extras import require
 
 STANDARD = "-"
 """Stands for standard input or output, as JSON lines."""

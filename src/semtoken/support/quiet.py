@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 
-from semtoken._extras import require
+from semtoken.support.extras import require
 
 
 def quiet_libraries() -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from semtoken.notebook.elements import Html, card, element, folded, joined, note, table
-from semtoken.view import number
+from semtoken.display.elements import Html, card, element, folded, joined, note, table
+from semtoken.display.shading import number
 
 if TYPE_CHECKING:
     from semtoken.bench.report.content import BenchReport

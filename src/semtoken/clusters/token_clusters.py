@@ -1,7 +1,7 @@
 """Labels and a vocabulary as one artifact: which tokens mean the same, and for which tokenizer that holds.
 
 `TokenClusters` is what scoring takes and what people save, share and load. How labels are computed is left to
-`semtoken.clustering`, files to `semtoken.persistence`.
+`semtoken.clustering`, files to `semtoken.files.artifacts`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken import persistence
-from semtoken._arrays import real_numbers
-from semtoken._extras import require
-from semtoken._inputs import instance
 from semtoken.almanac import ALMANAC, almanac_clusters_path
-from semtoken.cards import CARD_CLUSTERS, write_card
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.clustering import cluster_table
 from semtoken.clustering.monitor import Progress
+from semtoken.clusters.card import CARD_CLUSTERS, write_card
+from semtoken.clusters.tables import EmbeddingTable, read_table
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
+from semtoken.files import artifacts
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
-from semtoken.packing import drops_blank, pack_vocabulary, unpack_vocabulary
-from semtoken.tables import EmbeddingTable, read_table
-from semtoken.vocabulary import Vocabulary, normalize
+from semtoken.support.arrays import real_numbers
+from semtoken.support.extras import require
+from semtoken.support.inputs import instance
+from semtoken.tokens.packing import drops_blank, pack_vocabulary, unpack_vocabulary
+from semtoken.tokens.vocabulary import Vocabulary, normalize
 
 IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
@@ -196,7 +196,7 @@ class TokenClusters:
         """
         named = isinstance(directory_or_hub_id, str) and directory_or_hub_id == ALMANAC
         source = almanac_clusters_path() if named else directory_or_hub_id
-        saved = persistence.load(source, revision=revision)
+        saved = artifacts.load(source, revision=revision)
         try:
             clusters = cls(
                 saved.arrays["labels"],
@@ -209,7 +209,7 @@ class TokenClusters:
             raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
         if clusters.vocabulary.fingerprint != expected:
             raise ArtifactError(
-                f"{saved.path} is inconsistent: {persistence.LAYOUT.config} names a vocabulary with fingerprint "
+                f"{saved.path} is inconsistent: {artifacts.LAYOUT.config} names a vocabulary with fingerprint "
                 f"{str(expected)[:12]}, the stored tokens have {clusters.vocabulary.fingerprint[:12]}. "
                 "Copy or download the folder again, or make the clusters again."
             )
@@ -227,7 +227,7 @@ class TokenClusters:
         InvalidInput
             The place cannot be written or holds other files.
         """
-        persistence.save(directory, self._arrays(), self._config(), self._card())
+        artifacts.save(directory, self._arrays(), self._config(), self._card())
 
     def push_to_hub(
         self,
@@ -245,7 +245,7 @@ class TokenClusters:
         ArtifactError
             The hub refused, or cannot be reached.
         """
-        return persistence.push(
+        return artifacts.push(
             repo_id,
             self._arrays(),
             self._config(),
@@ -260,7 +260,7 @@ class TokenClusters:
         return f"TokenClusters({self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens, {self.signature})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.artifacts import clusters_card
+        from semtoken.display.artifact_cards import clusters_card
 
         return clusters_card(self)
 

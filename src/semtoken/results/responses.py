@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from semtoken._extras import require
-from semtoken._inputs import instance, listed, one_of
-from semtoken._text import shortened
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import InvalidInput
-from semtoken.flags import Flag as Flag
+from semtoken.results.flags import Flag as Flag
+from semtoken.support.extras import require
+from semtoken.support.inputs import instance, listed, one_of
+from semtoken.support.text import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -295,7 +295,7 @@ class ScoredResponse:
         return f"ScoredResponse({shortened(self.text)!r}, {score}{chance}{decision}, {facts}{flags})"
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.answers import answer_card
+        from semtoken.display.answer_cards import answer_card
 
         return answer_card(self)
 
@@ -495,7 +495,7 @@ class Answers(list[ScoredResponse]):
     """A list of scored answers, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        from semtoken.notebook.answers import answers_table
+        from semtoken.display.answer_cards import answers_table
 
         return answers_table(self)
 

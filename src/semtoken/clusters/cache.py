@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semtoken import persistence
-from semtoken._cache import cache_root
 from semtoken.clustering.monitor import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash, vocabulary_of
+from semtoken.clusters.tables import Origin, origin_of, read_table
 from semtoken.errors import ArtifactError, InvalidInput
-from semtoken.tables import Origin, origin_of, read_table
-from semtoken.vocabulary import Vocabulary
+from semtoken.files import artifacts
+from semtoken.support.cache_folder import cache_root
+from semtoken.tokens.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ def store(clusters: TokenClusters) -> Path:
         The cache cannot be written.
     """
     path = directory() / entry_name(clusters)
-    if path.is_dir() and not persistence.is_saved(path):
+    if path.is_dir() and not artifacts.is_saved(path):
         shutil.rmtree(path, ignore_errors=True)  # a damaged entry; everything in the cache is ours
     clusters.save_pretrained(path)
     return path
@@ -198,7 +198,7 @@ def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
     """Folders of the cache with their configs; hidden ones are still being written."""
     for path in sorted(directory().glob("[!.]*")):
         try:
-            config = persistence.read_config(path)
+            config = artifacts.read_config(path)
             config["provenance"]["created"], config["vocabulary"]["size"]
         except (ArtifactError, KeyError, TypeError):
             continue

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken._text import number as number
-from semtoken._text import visible
+from semtoken.support.text import number as number
+from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

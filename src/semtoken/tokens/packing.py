@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import Vocabulary
 
 NEUTRAL = 1  # bits of the class byte of a token
 BYTE_TOKEN = 2

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._inputs import shown
-from semtoken._text import shortened
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import shown
+from semtoken.support.text import shortened
 
 FloatArray = npt.NDArray[np.floating[Any]]
 IntArray = npt.NDArray[np.integer[Any]]

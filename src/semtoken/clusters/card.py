@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._text import one_line
+from semtoken.support.text import one_line
 
 CARD_CLUSTERS = 20
 CARD_TOKENS = 12  # tokens shown of each of them

@@ -17,10 +17,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from semtoken._arrays import as_ids
-from semtoken._tokenizers import REPLACEMENT, read_tokens
 from semtoken.errors import VocabularyError, VocabularyMismatch
-from semtoken.stopwords import english_stopwords
+from semtoken.support.arrays import as_ids
+from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.tokenizers import REPLACEMENT, read_tokens
 
 BoolArray = npt.NDArray[np.bool_]
 

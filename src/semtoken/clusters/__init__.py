@@ -1,0 +1,35 @@
+"""Clusters of a model's tokens: what they are, what they are made from, and where they are kept.
+
+token_clusters.py   `TokenClusters`: a partition of a vocabulary, made, saved, loaded
+tables.py           the token tables of models, which are clustered
+cache.py            clusters made on this machine, by model and settings
+card.py             the model card that is saved with clusters
+
+The algorithms are in `semtoken.clustering`.
+"""
+
+from __future__ import annotations
+
+from semtoken.clusters.token_clusters import (
+    NO_CLUSTERING,
+    ClusterSettings,
+    IdArray,
+    LabelArray,
+    TokenClusters,
+    as_clusters,
+    cluster_vocabulary,
+    neutral_hash,
+    vocabulary_of,
+)
+
+__all__ = [
+    "NO_CLUSTERING",
+    "ClusterSettings",
+    "IdArray",
+    "LabelArray",
+    "TokenClusters",
+    "as_clusters",
+    "cluster_vocabulary",
+    "neutral_hash",
+    "vocabulary_of",
+]
