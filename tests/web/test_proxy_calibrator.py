@@ -19,7 +19,7 @@ from semtoken import TokenClusters
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import Applied
 from semtoken.scoring.rules import ScoringRules
-from tests.web.servers import running
+from tests.web.servers import answering, raw_upstream, response, running
 
 CHAT = {"model": "almanac", "messages": [{"role": "user", "content": "What is the capital of Peru?"}]}
 
@@ -89,10 +89,10 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
     assert calibrator.threshold is not None
 
     @contextmanager
-    def proxy(limit: float, **changes: Any) -> Iterator[str]:
+    def proxy(limit: float, upstream: str = served, **changes: Any) -> Iterator[str]:
         threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
         applied = Applied(replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.')
-        settings = ProxySettings(served, **changes)
+        settings = ProxySettings(upstream, **changes)
         with running(proxy_app(settings, almanac_clusters, calibrator=applied)) as url:
             yield url
 
@@ -125,6 +125,38 @@ def test_answers_that_are_not_accepted_are_replaced_if_wanted(served: str, stric
         accepted = httpx.post(f"{url}/v1/chat/completions", json=CHAT | ASKED_FOR_ALL, timeout=60).json()["choices"][0]
     assert accepted["message"]["content"].strip() == answer and accepted["logprobs"]["content"]
     assert accepted["semtoken"]["decision"] == "answer" and accepted["semtoken"]["parts"]
+
+
+SPELLINGS = (
+    "/v1/chat/completions/",
+    "/v1/chat/completions;x",
+    "/v1/chat/completions;x=1/",
+    "/v1/chat/completions%20",
+    "/v1/chat/completions%2520",
+    "/v1/chat/completions%00",
+    "/v1/chat/%63ompletions/",
+    "/v1/chat%2Fcompletions%2F",
+    "/v1//chat//completions//",
+    "/v1/Chat/Completions",
+    "/v1/chat\\completions.",
+    "/v1/completion",
+    "/v1/responses",
+)
+
+
+def test_no_spelling_of_the_path_shows_what_was_not_decided(strict: Any) -> None:
+    reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "the secret"}}]}).encode()
+    with raw_upstream(answering(response(reply))) as upstream, strict(1e9, upstream.url) as url:
+        tried = [("POST", path) for path in SPELLINGS]
+        tried += [(method, "/v1/chat/completions") for method in ("PUT", "PATCH", "GET", "DELETE", "OPTIONS")]
+        for method, path in tried:
+            said = httpx.request(method, url + path, json=CHAT, timeout=30)
+            assert "secret" not in said.text and said.status_code in (400, 403), (method, path, said.text)
+        assert not upstream.requests
+        assert "secret" not in httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=30).text
+        other = httpx.post(f"{url}/v1/embeddings", json={"input": "x"}, timeout=30)
+        model = httpx.get(f"{url}/v1/models/Qwen2.5-Chat", timeout=30)
+    assert other.content == model.content == reply
 
 
 def test_what_cannot_be_decided_is_not_shown(strict: Any) -> None:

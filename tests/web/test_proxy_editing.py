@@ -139,10 +139,30 @@ class TestEvents:
 
 class TestRequests:
     def test_which_requests_are_scored(self) -> None:
-        assert endpoint_of("POST", "/v1/chat/completions") == "chat"
-        assert endpoint_of("POST", "/openai/deployments/x/completions") == "completions"
-        assert endpoint_of("GET", "/v1/chat/completions") is None
-        assert endpoint_of("POST", "/v1/embeddings") is None
+        assert endpoint_of("/v1/chat/completions") == "chat"
+        assert endpoint_of("/openai/deployments/x/completions") == "completions"
+        assert endpoint_of("/v1/embeddings") is None
+
+    def test_a_duplicate_key_keeps_its_last_value_and_every_byte(self) -> None:
+        begun = b'{"temperature": 0.10,"logprobs":null , "temperature":9e-1, "x": "\\u00e9\xc3\xa9",\n "n": 1, "n": 2'
+        asked = read_request("chat", begun + b"}")
+        assert asked is not None and asked.body["n"] == 2 and asked.temperature == 0.9
+        expected = begun.replace(b'"logprobs":null', b'"logprobs":true') + b',"top_logprobs":5}'
+        assert asked.asking(5, token_ids=False) == expected
+        ours = b'{"semtoken": {"tokens": true},' + begun[1:-1] + b'2 ,"semtoken":{"parts":"word"}}'
+        marked = read_request("chat", ours)
+        assert marked is not None and marked.options.parts == "word" and not marked.options.tokens
+        assert marked.sent == begun + b"}"
+
+    @pytest.mark.parametrize("body", [b"{}", b" { } ", b'{"semtoken": {}}', b'{"semtoken":{},"semtoken":null}'])
+    def test_an_empty_request(self, body: bytes) -> None:
+        asked = read_request("completions", body)
+        assert asked is not None and json.loads(asked.sent) == {}
+        assert json.loads(asked.asking(3, token_ids=True)) == {
+            "logprobs": 3,
+            "return_token_ids": True,
+            "return_tokens_as_token_ids": True,
+        }
 
     @pytest.mark.parametrize(
         ("given", "wanted"),

@@ -226,16 +226,24 @@ class TestNames:
             ({"host": "127.0.0.1.evil.example"}, 403),
             ({"origin": "https://evil.example"}, 403),
             ({"origin": "null"}, 403),
+            ({"origin": ""}, 403),
+            ({"origin": "://"}, 403),
+            ({"origin": "http://[::1"}, 403),
+            ({"origin": "http://[localhost]"}, 403),
+            ({"origin": "http://caf\xe9\xbc.example"}, 403),
+            ({"origin": "http://::1]:80"}, 403),
+            ({"host": "[::1"}, 403),
             ({"origin": "https://chat.example"}, 200),
             ({"host": "models.lan:80"}, 200),
         ],
     )
     def test_hosts_and_origins(self, proxied: Start, headers: dict[str, str], status: int) -> None:
+        given = {name: value.encode("latin-1") for name, value in headers.items()}
         hosts = hosts_for("127.0.0.1", ["models.lan"])
         url, upstream = proxied(
             answering(response(b"{}")), allowed_hosts=hosts, allowed_origins=("https://chat.example",)
         )
-        sent = httpx.post(url + "/v1/x", content=b"{}", headers={"content-type": "text/plain", **headers})
+        sent = httpx.post(url + "/v1/x", content=b"{}", headers={"content-type": b"text/plain", **given})
         assert sent.status_code == status
         assert len(upstream.requests) == (status == 200)
 

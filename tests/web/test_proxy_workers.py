@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
+from semtoken.web.running import listen
 from tests.web.servers import LAST_CHUNK, Received, chunk, raw_upstream, stream_head
 from tests.web.test_proxy_load import proxy_process, stream_of, unasked
 from tests.web.test_proxy_transport import final_figure, without_block
@@ -59,6 +61,31 @@ def test_several_processes(almanac_clusters: TokenClusters) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert not any(Path(f"/proc/{child}").exists() for child in serving)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+def test_they_end_with_the_process_that_started_them(almanac_clusters: TokenClusters) -> None:
+    async def never(received: Received, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(60)
+
+    with (
+        raw_upstream(never) as upstream,
+        proxy_process(upstream.url, "--workers", "2", "--grace", "1") as (url, process),
+        ThreadPoolExecutor() as waiting,
+    ):
+        running = waiting.submit(httpx.post, url + "/v1/chat/completions", json=CHAT, timeout=60)
+        while not upstream.requests:
+            time.sleep(0.05)
+        started = children_of(process.pid)
+        assert len({child for child in started if "spawn_main" in command_of(child)}) == 2
+        process.kill()
+        deadline = time.monotonic() + 20
+        while any(map(command_of, started)):
+            assert time.monotonic() < deadline, [command_of(child) for child in started]
+            time.sleep(0.1)
+        assert running.exception() is not None or running.result().status_code >= 500
+        listen("127.0.0.1", int(url.rpartition(":")[2])).close()
 
 
 def command_of(process: int) -> str:

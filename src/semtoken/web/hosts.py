@@ -58,12 +58,12 @@ class HostGuard:
     def _may_call(self, origin: str, host: str) -> bool:
         if ANY in self._origins or origin in self._origins:
             return True
-        name = urlsplit(origin).hostname if "://" in origin else None
-        return name is not None and (name in self._hosts or name == host_name(host))
+        name = host_name(origin.partition("://")[2])
+        return bool(name) and (name in self._hosts or name == host_name(host))
 
 
 def host_name(host: str) -> str:
-    """The name in a `Host` header, without the port."""
+    """The name in a `Host` header, without the port; "" where there is none, or the header is malformed."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:

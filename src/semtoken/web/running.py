@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +30,8 @@ from semtoken.web.quiet import without_storms  # noqa: E402
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
 SECONDS_TO_START = 120
+SECONDS_TO_STOP = 5
+"""That a process has beyond the time of its running answers."""
 SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
 """Where the processes of one server keep their figures, for Prometheus' client."""
 BROKEN_OFF = "ASGI callable returned without completing response."
@@ -132,11 +137,27 @@ class _Config(uvicorn.Config):
 
     def load(self) -> None:
         """Make the application, and what serves it."""
+        if self.workers > 1:
+            threading.Thread(target=_end_with_parent, args=(self.timeout_graceful_shutdown,), daemon=True).start()
         without_storms()
         logging.getLogger("uvicorn.error").addFilter(_is_no_broken_off_answer)
         self.app = self._make()
         self.http = limited_protocol(self._limits.within(open_files()), strict=self._strict)
         super().load()
+
+
+def _end_with_parent(grace: float) -> None:
+    """Wait in one of several processes for the end of the one that started it, and end then: nobody else would.
+
+    Running answers have their `grace`, in seconds, as with any other order to stop.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    parent.join()  # by a pipe that the system closes, however the parent ends
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace + SECONDS_TO_STOP)
+    os._exit(1)
 
 
 def _is_no_broken_off_answer(record: logging.LogRecord) -> bool:

@@ -23,7 +23,7 @@ from semtoken.web.proxy.relay import (
     relay_stream,
     relay_untouched,
 )
-from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request
+from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request, shows_answers
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure, forwarded
@@ -36,6 +36,10 @@ UPSTREAM_OWN = re.compile(r"^/upstream(/|/health|/metrics)$")  # paths that the 
 REFUSED = "The upstream refuses to give log-probabilities for this request, so there is nothing to score."
 NO_STREAMS = (
     "This proxy shows accepted answers only (--abstain-text), and decides on whole answers: ask without `stream`."
+)
+NOT_DECIDED = (
+    "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path ends "
+    "with /chat/completions or /completions."
 )
 NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
 
@@ -71,7 +75,7 @@ class ProxyHandler:
             await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
             return
         client = Client(scope, receive, send)
-        endpoint = endpoint_of(client.method, client.path)
+        endpoint = endpoint_of(client.path) if client.method == "POST" else None
         with self._metrics.in_flight.track_inprogress():
             try:
                 with anyio.fail_after(self._settings.request_timeout):
@@ -107,11 +111,13 @@ class ProxyHandler:
                 body = await client.body(self._settings.max_request_bytes)
         except TimeoutError:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        endpoint = endpoint_of(client.method, client.path)
+        endpoint = endpoint_of(client.path) if client.method == "POST" else None
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         asked = None if endpoint is None or encoded else read_request(endpoint, body)
-        if asked is None and endpoint is not None and self._withheld is not None:
-            raise ApiError(400, NOT_READ, code="not_read")
+        if asked is None and self._withheld is not None and shows_answers(client.path):
+            raise (
+                ApiError(400, NOT_READ, code="not_read") if endpoint else ApiError(403, NOT_DECIDED, code="not_decided")
+            )
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -165,7 +171,7 @@ class ProxyHandler:
             raise ApiError(400, NO_STREAMS, param="stream", code="no_streams")
         request = self._request(client, b"")
         answer, top = await self._asking.answer(stack, request, asked)
-        if answer.status != 200:
+        if answer.status != 200 and (withheld is None or answer.status >= 300):
             await relay_untouched(answer, client)
             return
         refused = not top and asked.kept is None and self._scoring.reader is None

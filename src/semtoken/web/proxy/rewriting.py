@@ -7,12 +7,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from unicodedata import normalize
+from urllib.parse import unquote
 
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.proxy.editing import ALL, Hidden
+from semtoken.web.proxy.splice import document, set_members, without
 
 Endpoint = Literal["chat", "completions"]
 LONGEST_SHAPE = 500
+DECODED = 3
+"""Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
+ANSWERING = frozenset(
+    {"chat", "conversations", "generate", "generatestream", "infill", "invocations", "messages", "responses"}
+    | {"slots", "threads"}
+)
+"""Segments of the paths at which servers give answers, besides those that hold "completion"."""
 _LIMIT = re.compile(
     r"(?:<=|≤|at most|up to|less than or equal to|no more than|(?:maximum|max|limit)(?: \w+){0,3})"
     r"\s*(?:is|of|:|=)?\s*(\d{1,4})(?![\d.]*\d)",
@@ -71,20 +81,34 @@ class Asked:
         ids: dict[str, Any] = {"return_token_ids": True} if token_ids else {}
         if token_ids and self.kept is None:
             ids["return_tokens_as_token_ids"] = True
-        return _encoded({**self.body, **ours, **ids})
+        text = self.sent.decode()
+        return set_members(text, document(text), ours | ids).encode()
 
     def hidden(self, *, token_ids: bool) -> Hidden:
         """What of the reply to `asking` the client did not ask for."""
         return Hidden(self.kept, token_ids and not self.body.get("return_token_ids"))
 
 
-def endpoint_of(method: str, path: str) -> Endpoint | None:
-    """Which kind of answer a request asks for, None for all other requests."""
-    if method != "POST":
-        return None
+def endpoint_of(path: str) -> Endpoint | None:
+    """Which kind of answer is to be had at a path, None for all others."""
     if path.endswith("/chat/completions"):
         return "chat"
     return "completions" if path.endswith("/completions") else None
+
+
+def shows_answers(path: str) -> bool:
+    """Whether some server might take a path for one where answers are to be had, in whatever spelling.
+
+    Servers drop slashes at the end, parameters of segments and blanks, decode more than once, and fold letters.
+
+    >>> shows_answers("/v1/Chat/completions%20;x/"), shows_answers("/v1/embeddings")
+    (True, False)
+    """
+    for _ in range(DECODED):
+        path = unquote(path)
+    segments = re.split(r"[/\\]", normalize("NFKC", path).casefold())
+    names = ["".join(filter(str.isalpha, segment.partition(";")[0])) for segment in segments]
+    return any(name in ANSWERING or "completion" in name for name in names)
 
 
 def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
@@ -96,7 +120,8 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
         The field `semtoken`, which is ours, holds something else than is known.
     """
     try:
-        found = _loads(body)
+        text = body.decode()
+        found = _loads(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
@@ -106,7 +131,8 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
     kept = _kept_in_chat(found) if endpoint == "chat" else _kept_in_completion(found)
     if kept == "unknown":
         return None
-    return Asked(endpoint, found, _encoded(found) if marked else body, wanted, kept)
+    sent = without(text, document(text), "semtoken").encode() if marked else body
+    return Asked(endpoint, found, sent, wanted, kept)
 
 
 def _kept_in_chat(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:
@@ -127,8 +153,8 @@ def _kept_in_completion(body: Mapping[str, Any]) -> int | Literal["unknown"] | N
     return ALL if top == -1 else top
 
 
-def _loads(body: bytes) -> Any:
-    """JSON, of which no number is another one when it is written again."""
+def _loads(body: str) -> Any:
+    """JSON, of which every number is one."""
 
     def number(digits: str) -> float:
         value = float(digits)
@@ -141,10 +167,6 @@ def _loads(body: bytes) -> Any:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
 def lower_limit(message: str, asked: int) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,27 @@ def set_member(parent: Located, inside: dict[str, Located], name: str, value: An
         return Edit(inside[name].start, inside[name].end, _encode(value))
     last = max((found.end for found in inside.values()), default=parent.start + 1)
     return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
+
+
+def set_members(text: str, parent: Located, values: Mapping[str, Any]) -> str:
+    """The text with other values of an object's members; of a name that occurs twice the last one is another."""
+    inside = members(text, parent)
+    new = ",".join(member(name, value) for name, value in values.items() if name not in inside)
+    end = max((found.end for found in inside.values()), default=parent.start + 1)
+    edits = [set_member(parent, inside, name, value) for name, value in values.items() if name in inside]
+    return apply(text, [*edits, Edit(end, end, f"{',' if inside and new else ''}{new}")])
+
+
+def without(text: str, parent: Located, name: str) -> str:
+    """The text without an object's member, however often it occurs."""
+    edits, at, any_kept = [], parent.start + 1, False
+    for found, _, end in (spans := _spans(text, parent)):
+        if found == name and not any_kept and end < spans[-1][2]:
+            end = text.index(",", end) + 1  # what follows becomes the first member
+        if found == name:
+            edits.append(Edit(at, end, ""))
+        any_kept, at = any_kept or found != name, end
+    return apply(text, edits)
 
 
 def member(name: str, value: Any) -> str:
