@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.payloads import Choice, read_payload
+from semtoken.payloads import PayloadChoice, read_payload
 
 Token = tuple[bytes, str | None]
 WORDS = st.text(st.sampled_from("ab é東🙂.\n<>"), min_size=1, max_size=12)
@@ -20,13 +20,15 @@ def item(spelled: bytes, *, with_bytes: bool = True) -> dict[str, Any]:
     return {"token": text, "logprob": -0.5, "bytes": list(spelled) if with_bytes else None, "top_logprobs": []}
 
 
-def choice(message: dict[str, Any], tokens: list[bytes], *, with_bytes: bool = True, finish: str = "stop") -> Choice:
+def choice(
+    message: dict[str, Any], tokens: list[bytes], *, with_bytes: bool = True, finish: str = "stop"
+) -> PayloadChoice:
     logprobs = {"content": [item(token, with_bytes=with_bytes) for token in tokens]}
     raw = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": finish}
     return read_payload({"object": "chat.completion", "choices": [raw]}).choices[0]
 
 
-def spelled(found: Choice, kind: Any) -> list[bytes | None] | None:
+def spelled(found: PayloadChoice, kind: Any) -> list[bytes | None] | None:
     segment = found.segment(kind)
     return None if segment is None else [step.chosen.bytes for step in segment.steps]
 

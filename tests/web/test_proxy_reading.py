@@ -19,7 +19,7 @@ from semtoken import STC, TokenClusters
 from semtoken.almanac.questions import PROMPT, Question, load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import Applied
-from semtoken.payloads import Choice, Segment
+from semtoken.payloads import PayloadChoice, Segment
 from semtoken.scoring.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
@@ -259,7 +259,7 @@ def test_the_end_of_an_answer_counts_where_the_model_chose_it(
 ) -> None:
     prompt = PROMPT.format(question=PERU)
     asked = Asked("completions", {"prompt": prompt} | fields, b"", BlockOptions(), None)
-    found = Reader(almanac, "almanac").read(asked, Choice(0, (Segment("answer", text, ()),), finish))
+    found = Reader(almanac, "almanac").read(asked, PayloadChoice(0, (Segment("answer", text, ()),), finish))
     assert almanac.tokenizer.eos_token_id == END
     assert found.token_ids == almanac.tokenizer(text, add_special_tokens=False)["input_ids"] + end
     [scored] = almanac.score([prompt], [found.token_ids])
@@ -291,7 +291,7 @@ def test_the_whole_conversation_is_read(almanac: STC, monkeypatch: pytest.Monkey
     monkeypatch.setattr(almanac.tokenizer, "chat_template", template)
     user = {"role": "user", "content": [{"type": "text", "text": PERU}]}
     asked = Asked("chat", {"messages": [{"role": "system", "content": "Be brief."}, user]}, b"", BlockOptions(), None)
-    found = Reader(almanac, "almanac").read(asked, Choice(0, (Segment("answer", " Lima", ()),)))
+    found = Reader(almanac, "almanac").read(asked, PayloadChoice(0, (Segment("answer", " Lima", ()),)))
     written = f"system: Be brief.\nuser: {PERU}\nassistant:"
     prompt = almanac.tokenizer(written, add_special_tokens=False)["input_ids"]
     [scored] = almanac.score([prompt], [found.token_ids])

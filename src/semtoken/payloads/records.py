@@ -24,7 +24,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PayloadChoice:
     """One of the answers of a payload."""
 
     index: int
@@ -53,7 +53,7 @@ class Payload:
     """The model's name in the reply, if it has one."""
     distribution: Distribution
     """What the log-probabilities are: `raw`, `processed` or `unknown`."""
-    choices: tuple[Choice, ...]
+    choices: tuple[PayloadChoice, ...]
     """In the order of their index."""
 
 

@@ -11,7 +11,7 @@ from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads.reading import read_payload
-from semtoken.payloads.records import Choice, Payload, Segment
+from semtoken.payloads.records import Payload, PayloadChoice, Segment
 from semtoken.payloads.segments import FORBIDDEN
 from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.results.flags import Flag
@@ -99,7 +99,7 @@ def score_payload(
 
 
 def score_choice(
-    choice: Choice,
+    choice: PayloadChoice,
     clusters: TokenClusters,
     rules: ScoringRules,
     distribution: Distribution,
@@ -137,7 +137,7 @@ def score_choice(
     return replace(result, flags=(*result.flags, *notes)) if notes else result
 
 
-def _scorable(choice: Choice, kind: SegmentKind) -> Segment:
+def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:
     part = choice.segment(kind)
     if part is None:
         raise InvalidInput(f"The choice {_lacking(choice, kind)}")
@@ -148,7 +148,7 @@ def _scorable(choice: Choice, kind: SegmentKind) -> Segment:
     return part
 
 
-def _lacking(choice: Choice, kind: SegmentKind) -> str:
+def _lacking(choice: PayloadChoice, kind: SegmentKind) -> str:
     parts = " and ".join(segment.kind for segment in choice.segments) or "nothing"
     return f"has no {kind} to score: it holds {parts}. Name another segment."
 

@@ -14,7 +14,7 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed, spelling
 from semtoken.payloads.align import SpelledText, find_text, joined, pieces_of
-from semtoken.payloads.records import Choice, Segment
+from semtoken.payloads.records import PayloadChoice, Segment
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")
@@ -48,7 +48,7 @@ class Division:
     """Why the steps of the answer cannot be trusted."""
 
 
-def assemble(raw: RawChoice, ask: str) -> Choice:
+def assemble(raw: RawChoice, ask: str) -> PayloadChoice:
     """The choice in segments; `ask` names the request fields that bring log-probabilities."""
     main = main_segment(raw.texts)
     named = BorrowedNames().without(raw.steps.steps)
@@ -64,7 +64,7 @@ def assemble(raw: RawChoice, ask: str) -> Choice:
         segments.append(Segment(kind, text, steps, problem or _silence(kind, steps, raw, ask)))
     if not segments:
         segments.append(Segment("answer", "", (), _silence("answer", (), raw, ask)))
-    return Choice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
+    return PayloadChoice(raw.index, tuple(segments), raw.finish_reason, tuple(flags))
 
 
 def _noticed(steps: Sequence[TopStep]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from semtoken.payloads.formats.openai_choices import Choices
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
 from semtoken.payloads.going_on import Continuation, GoingOn
 from semtoken.payloads.inline import parsed, plain
-from semtoken.payloads.records import Choice, Payload, StreamEvent
+from semtoken.payloads.records import Payload, PayloadChoice, StreamEvent
 from semtoken.payloads.segments import FORBIDDEN, assemble
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution
@@ -105,7 +105,7 @@ class PayloadStream:
         payload = payload_of(self._shape, self._format, self._temperature)
         return replace(payload, choices=tuple(map(self._marked, payload.choices)))
 
-    def choice(self, index: int) -> tuple[Choice, Distribution]:
+    def choice(self, index: int) -> tuple[PayloadChoice, Distribution]:
         """One of the choices so far, and the distribution of its log-probabilities.
 
         Raises
@@ -120,7 +120,7 @@ class PayloadStream:
         choice = self._marked(assemble(self._shape.raw_choice(index), self._shape.ask))
         return choice, distribution_of(self._shape, self._format, self._temperature, (choice,))
 
-    def _marked(self, choice: Choice) -> Choice:
+    def _marked(self, choice: PayloadChoice) -> PayloadChoice:
         if self._done or choice.index not in self._keepers or self._keepers[choice.index].ended:
             return choice
         return replace(choice, flags=(*choice.flags, CUT), complete=False)
@@ -192,7 +192,7 @@ def payload_of(shape: Shape, format: Format | None, temperature: float | None) -
 
 
 def distribution_of(
-    shape: Shape, format: Format | None, temperature: float | None, choices: Sequence[Choice]
+    shape: Shape, format: Format | None, temperature: float | None, choices: Sequence[PayloadChoice]
 ) -> Distribution:
     """What the log-probabilities of some choices are."""
     engine = shape.engine if format is None else format.engine

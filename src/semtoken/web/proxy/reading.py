@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from semtoken.backends.prompts import Prompt, encode_prompt, encode_response, end_ids, is_ids, prompt_text
 from semtoken.errors import InvalidInput
-from semtoken.payloads import Choice
+from semtoken.payloads import PayloadChoice
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.proxy.rewriting import Asked
@@ -38,7 +38,7 @@ OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
 not."""
 
 
-def is_silent(choice: Choice) -> bool:
+def is_silent(choice: PayloadChoice) -> bool:
     """Whether a choice came without any log-probabilities."""
     return not any(segment.steps for segment in choice.segments)
 
@@ -77,7 +77,7 @@ class Reader:
         self._ends = end_ids(stc.model, stc.tokenizer)
         self._one_at_a_time = threading.Lock()
 
-    def read(self, asked: Asked, choice: Choice) -> ScoredResponse:
+    def read(self, asked: Asked, choice: PayloadChoice) -> ScoredResponse:
         """The score of a complete choice, from the model's whole distributions.
 
         Raises
@@ -100,7 +100,7 @@ class Reader:
         [found] = self._stc.score([text.prompt], [text.answer + end])
         return found
 
-    def _text(self, asked: Asked, choice: Choice) -> _Text:
+    def _text(self, asked: Asked, choice: PayloadChoice) -> _Text:
         """A choice as its model saw it. What is too long in any case is not tokenised."""
         tokenizer = self._stc.tokenizer
         prompt = _prompt_of_chat(asked.body) if asked.endpoint == "chat" else _prompt_of(asked.body, choice.index)
@@ -153,7 +153,7 @@ def _prompt_of(body: Mapping[str, Any], index: int) -> Prompt:
     raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
-def _answer(choice: Choice) -> str:
+def _answer(choice: PayloadChoice) -> str:
     """The text of a choice that is nothing but an answer."""
     kinds = [segment.kind for segment in choice.segments]
     if kinds != ["answer"]:

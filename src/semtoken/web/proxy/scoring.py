@@ -13,7 +13,7 @@ from semtoken.calibration.apply import Applied
 from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
-from semtoken.payloads import Choice, PayloadStream, StreamEvent, read_payload
+from semtoken.payloads import PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.score import score_choice
 from semtoken.results import Distribution, ScoredResponse
@@ -95,7 +95,7 @@ class ReplyScorer:
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
         self._choices: dict[int, _Written] = {}
-        self._unread: dict[int, Choice] = {}
+        self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
         """Of the stream so far."""
         self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
@@ -227,7 +227,7 @@ class ReplyScorer:
         same = answer is not None and answer.steps == tuple(written.steps)
         return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
-    def _final(self, choice: Choice, distribution: Distribution, answer: TopkAnswer | None) -> Block:
+    def _final(self, choice: PayloadChoice, distribution: Distribution, answer: TopkAnswer | None) -> Block:
         try:
             if choice.segment("answer") is None:
                 kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
@@ -251,7 +251,7 @@ class ReplyScorer:
             return self._unscored(failed)
         return self._block(result)
 
-    def _read(self, choice: Choice) -> Block:
+    def _read(self, choice: PayloadChoice) -> Block:
         """The block of a choice that came without log-probabilities."""
         reader = self._scoring.reader
         assert reader is not None
