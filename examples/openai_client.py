@@ -12,7 +12,7 @@ import sys
 
 from openai import OpenAI
 
-from semtoken.display.shading import number
+from semtoken.support.text import number
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000/v1"
 client = OpenAI(base_url=url, api_key="none")

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.display.shading import number
+from semtoken.support.text import number
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(almanac_path())
 clusters_at = sys.argv[2] if len(sys.argv) > 2 else str(almanac_clusters_path())

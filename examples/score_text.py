@@ -13,7 +13,8 @@ from pathlib import Path
 import rich
 
 import semtoken as st
-from semtoken.display.shading import number, shaded_html, shaded_text, token_table
+from semtoken.display import shaded_html, shaded_text, token_table
+from semtoken.support.text import number
 
 model, clusters, page = (*sys.argv[1:], *("almanac", None, None)[len(sys.argv) - 1 :])
 

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as hs
 
 import semtoken as st
-from semtoken.display.elements import MOST_ROWS, element
 from semtoken.parts import Parts
 from semtoken.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
+from semtoken.support.html_elements import MOST_ROWS, element
 from tests import worked
 
 NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"

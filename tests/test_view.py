@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from semtoken import score_top_logprobs
-from semtoken.display.shading import (
+from semtoken.display import (
     END,
     NEWLINE,
     PLAIN_BELOW,

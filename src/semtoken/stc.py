@@ -169,6 +169,11 @@ class STC:
         """The clusters in use."""
         return load_clusters(None, self.backend, self._progress)
 
+    def fingerprint(self, name: str | None = None) -> Fingerprint:
+        """Where its scores come from, for a calibrator to compare; `name` is that of the model, as you gave it."""
+        signature = f"{self.clusters.signature}|{self.rules.signature}"
+        return Fingerprint(signature=signature, scores="exact", **origin_of(self.model, name or self._name))
+
     @property
     def model(self) -> Any:
         """The engine's own model: of transformers, `vllm.LLM`, or `llama_cpp.Llama`."""

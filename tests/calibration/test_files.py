@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.calibration.files import _digest, _dumped, from_bytes, to_bytes
+from semtoken.calibration.calibrator import _digest, _dumped, from_bytes, to_bytes
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch
@@ -46,12 +46,12 @@ def test_accepting_everything_comes_back(tmp_path: Path) -> None:
 
 def test_every_changed_byte_is_found(saved: Path) -> None:
     data = saved.read_bytes()
-    assert from_bytes(data, st.Calibrator) == st.Calibrator.load(saved.parent)
+    assert from_bytes(data) == st.Calibrator.load(saved.parent)
     generator = np.random.default_rng(0)
     for i, byte in enumerate(data):
         for changed in {byte ^ 1, byte ^ 32, int(generator.integers(256))} - {byte}:
             with pytest.raises(ArtifactError):
-                from_bytes(data[:i] + bytes([changed]) + data[i + 1 :], st.Calibrator)
+                from_bytes(data[:i] + bytes([changed]) + data[i + 1 :])
 
 
 @pytest.mark.parametrize("change", [lambda d: d[:-1], lambda d: d + b"\n", lambda d: b"", lambda d: d[: len(d) // 2]])
@@ -82,7 +82,7 @@ def test_contents_that_no_calibrator_has_are_refused_with_a_valid_checksum(saved
     values = json.loads(saved.read_bytes()) | change
     values.pop("sha256")
     with pytest.raises(ArtifactError):
-        from_bytes(_dumped({"sha256": _digest(values), **values}), st.Calibrator)
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
 def test_steps_that_fall_are_refused(saved: Path) -> None:
@@ -90,7 +90,7 @@ def test_steps_that_fall_are_refused(saved: Path) -> None:
     values.pop("sha256")
     values["venn_abers"]["p0_values"].reverse()
     with pytest.raises(ArtifactError, match="fall"):
-        from_bytes(_dumped({"sha256": _digest(values), **values}), st.Calibrator)
+        from_bytes(_dumped({"sha256": _digest(values), **values}))
 
 
 def test_a_failed_save_leaves_the_old_file(saved: Path) -> None:

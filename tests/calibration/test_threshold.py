@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ def test_decisions() -> None:
     calibrator = st.Calibrator.fit(scores, correct)
     threshold = st.Threshold.fit(scores, correct, alpha=0.2, unlabelled=drawn(300, "good model", 1)[0])
     assert threshold.uncertainty is not None
-    sure, doubtful, blank = (threshold.decide(score, calibrator) for score in (-1e-4, -9.0, -math.inf))
+    calibrator = replace(calibrator, threshold=threshold)
+    sure, doubtful, blank = (calibrator.decide(score) for score in (-1e-4, -9.0, -math.inf))
     assert (sure.action, sure.reason, sure.chance) == ("answer", "accepted", calibrator.chance(-1e-4))
     assert (doubtful.action, doubtful.reason) == ("abstain", "uncertain")
     assert (blank.action, blank.reason, blank.chance) == ("abstain", "empty", None)

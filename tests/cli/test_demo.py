@@ -78,7 +78,7 @@ def test_a_real_demo_names_what_else_was_considered(model: str, clusters: str) -
     questions = [demo_real.DemoQuestion("What is the capital of Peru?", ("no such place",))]
     [answer] = demo_real.run(stc, "tiny", Console(file=shown, width=2000), questions)
     assert "wrong: no such place" in shown.getvalue()
-    disputes = answer.disputed(stc, "Question: What is the capital of Peru?\nAnswer:", max_steps=demo_real.MAX_STEPS)
+    disputes = stc.disputed("Question: What is the capital of Peru?\nAnswer:", answer, max_steps=demo_real.MAX_STEPS)
     told = shown.getvalue()
     assert [d for d in map(demo_real.considered, disputes[:1]) if d not in told] == []
 

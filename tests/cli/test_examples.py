@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.display.shading import number
+from semtoken.support.text import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

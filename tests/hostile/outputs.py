@@ -19,7 +19,7 @@ from semtoken.bench.report import latex, markdown
 from semtoken.bench.report.table import Entry, Group, Table
 from semtoken.cli.app import app
 from semtoken.cli.console import json_line
-from semtoken.display.shading import describe_alternatives, shaded_html, shaded_text, token_table
+from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
 from semtoken.files.record_files import convert_lines, read_records
 from semtoken.files.safe_files import dump_json, parse_json
 from semtoken.results import ScoredResponse

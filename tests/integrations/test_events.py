@@ -31,7 +31,7 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
         "semtoken.lower": 0.2,
         "semtoken.upper": 0.3,
         "semtoken.chance": 0.7,
-        "semtoken.results.flags": ["top_k"],
+        "semtoken.flags": ["top_k"],
     }
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
-from semtoken.display.shading import number
 from semtoken.parts.new_words import LONG, new_words
+from semtoken.support.text import number
 from tests import tiny
 
 QUESTION = "What is the capital of Peru?"

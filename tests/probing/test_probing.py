@@ -86,7 +86,7 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
 def test_disputes_follow_each_meaning_greedily() -> None:
     answer = stc().generate(PROMPT, max_new_tokens=5)[0]
     found = disputed(stc(), PROMPT, answer, n=3, branch_tokens=4)
-    assert found == answer.disputed(stc(), PROMPT, n=3, branch_tokens=4)
+    assert found == stc().disputed(PROMPT, answer, n=3, branch_tokens=4)
     assert found and found == sorted(found, key=lambda one: (-one.disagreement, one.step))
     vocabulary = stc().clusters.vocabulary
     for dispute in found:

@@ -3,9 +3,9 @@
     labels.py       scored answers and their labels -> checked arrays, or a refusal with the number that is missing
     curves.py       maps from log_score to a chance (numpy alone); fitting.py finds their parameters
     promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
-    calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load
+    calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
     measures.py     Brier score, log loss, reliability; drift.py how far recent scores are from the labelled ones
-    fingerprint.py  where the labelled answers came from, and what does not belong; files.py calibrator.json
+    fingerprint.py  where the labelled answers came from, and what does not belong
 
 Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.
 """

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.results import ScoredResponse
-
-if TYPE_CHECKING:
-    from semtoken.stc import STC
 
 
 def origin_of(model: Any, name: str | None) -> dict[str, Any]:
@@ -65,7 +62,7 @@ def decided(
         if not answer.empty:
             found |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
     if threshold is not None:
-        found["decision"] = threshold.decide(answer, calibrator)
+        found["decision"] = threshold.decide(answer, found.get("chance"))
     return replace(answer, **found)
 
 
@@ -107,13 +104,6 @@ class Applied:
         if abstain_text is not None and calibrator.threshold is None:
             raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")
         return cls(calibrator, known, abstain_text)
-
-    @classmethod
-    def to_model(cls, stc: STC, directory: str | Path, name: str | None, abstain_text: str | None = None) -> Applied:
-        """Load a calibrator for a model that is loaded, `name` as the user gave it; raises what `load` raises."""
-        signature = f"{stc.clusters.signature}|{stc.rules.signature}"
-        known = Fingerprint(signature=signature, scores="exact", **origin_of(stc.model, name))
-        return cls.load(directory, stc.clusters, known, abstain_text)
 
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
         """Chance, bounds, number of labels, decision and promise of an answer, as plain values.

@@ -1,8 +1,13 @@
-"""From a score to a chance of being right."""
+"""From a score to a chance of being right, and the file of a calibrator, `calibrator.json`.
+
+The file holds plain values only, no code and nothing pickled, and is read with numpy alone. It must be, byte for byte,
+what `save` writes: it holds the SHA-256 of its other contents, so that any byte that was changed is found.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,25 +15,32 @@ from typing import Any, get_args
 
 import numpy as np
 
-from semtoken.calibration import files, measures
-from semtoken.calibration.curves import Curve, VennAbers
+from semtoken import __version__
+from semtoken.calibration import measures
+from semtoken.calibration.curves import Curve, VennAbers, from_parameters, to_parameters
 from semtoken.calibration.drift import Drift, drift
 from semtoken.calibration.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
     clusters_hash,
+    fingerprint_from,
     fingerprint_of,
+    known_values,
     require_clusters,
 )
 from semtoken.calibration.fitting import FITS, fit_venn_abers
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores, require_enough
-from semtoken.calibration.threshold import Threshold
+from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
 from semtoken.results import Decision
-from semtoken.results.flags import Flag
+from semtoken.support.html_elements import card, heading, note
+from semtoken.tokens.scored import Flag
 
+NAME = "calibrator.json"
+FORMAT, FORMAT_VERSION = "semtoken.calibrator", 1
 USING_VENN_ABERS = ("blend", "venn-abers")
 
 
@@ -64,9 +76,13 @@ class Calibrator:
         return f"Calibrator({self.method}, {self.n} labelled answers, {self.n_correct} right, {promise})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.artifact_cards import calibrator_card
-
-        return calibrator_card(self)
+        promise = "It holds no threshold yet." if self.threshold is None else self.threshold.statement
+        return card(
+            heading("From a score to the chance that an answer is right"),
+            note(f"Fitted on {self.n:,} labelled answers, {self.n_correct:,} of them right."),
+            note(promise),
+            note(f"Method: {self.method}."),
+        )
 
     @classmethod
     def fit(
@@ -161,7 +177,7 @@ class Calibrator:
         """
         if self.threshold is None:
             raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
-        return self.threshold.decide(answer, self)
+        return self.threshold.decide(answer, float(self.chance(answer)))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
         """Why its chances may not hold for an answer, as far as one can tell.
@@ -204,7 +220,10 @@ class Calibrator:
         Path
             The file.
         """
-        return files.save(replace(self, threshold=threshold or self.threshold), Path(directory))
+        path, data = Path(directory) / NAME, to_bytes(replace(self, threshold=threshold or self.threshold))
+        with replacing_file(path) as file:
+            file.write(data)
+        return path
 
     @classmethod
     def load(cls, directory: str | Path, clusters: TokenClusters | None = None) -> Calibrator:
@@ -224,7 +243,7 @@ class Calibrator:
         CalibratorMismatch
             It belongs to other clusters.
         """
-        found = files.load(Path(directory), cls)
+        found = _read(Path(directory))
         if clusters is not None:
             require_clusters(found.fingerprint, clusters)
         return found
@@ -284,3 +303,92 @@ def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArra
     found = np.mean([one(safe) for one in maps], axis=0)
     chances: FloatArray = np.clip(found, 1 / (n + 2), (n + 1) / (n + 2))
     return chances
+
+
+def _read(path: Path) -> Calibrator:
+    """A calibrator from its directory or its file, with errors that name it."""
+    path = path / NAME if path.is_dir() else path
+    try:
+        with reading_errors(path):
+            return from_bytes(path.read_bytes())
+    except InvalidInput as error:
+        raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
+    except ArtifactError as error:
+        raise ArtifactError(f"{path} cannot be used. {error}") from error
+
+
+def to_bytes(calibrator: Calibrator) -> bytes:
+    """The file of a calibrator: plain values with the SHA-256 of the others, in one fixed layout."""
+    values = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "semtoken": __version__,
+        "created": calibrator.created,
+        "method": calibrator.method,
+        "n": calibrator.n,
+        "n_correct": calibrator.n_correct,
+        "curve": None if calibrator.curve is None else to_parameters(calibrator.curve),
+        "venn_abers": to_parameters(calibrator.venn_abers),
+        "fingerprint": known_values(calibrator.fingerprint),
+        "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
+        "scores": list(calibrator.scores),
+    }
+    return _dumped({"sha256": _digest(values), **values})
+
+
+def from_bytes(data: bytes) -> Calibrator:
+    """A calibrator from the bytes of its file, which must be, byte for byte, what `save` writes.
+
+    Raises
+    ------
+    ArtifactError
+        It was changed, is of another version, or holds what no calibrator can hold.
+    """
+    try:
+        values = parse_json(data)
+    except ValueError as error:
+        raise ArtifactError(f"It is {error}. Copy the file again.") from error
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ArtifactError("It holds no calibrator. Make one with `semtoken calibrate`.")
+    if values.get("format_version") != FORMAT_VERSION:
+        raise ArtifactError(
+            f"Its format version is {values.get('format_version')!r}; this release reads version {FORMAT_VERSION}. Use "
+            "the release that wrote it, or calibrate again."
+        )
+    if not _unchanged(values, data):
+        raise ArtifactError("It was changed after it was written: its checksum does not match. Copy the file again.")
+    return _calibrator(values)
+
+
+def _unchanged(values: Mapping[str, Any], data: bytes) -> bool:
+    rest = {name: value for name, value in values.items() if name != "sha256"}
+    return values.get("sha256") == _digest(rest) and _dumped(values) == data
+
+
+def _calibrator(values: Mapping[str, Any]) -> Calibrator:
+    try:
+        curve = None if values["curve"] is None else from_parameters(values["curve"])
+        venn_abers = from_parameters(values["venn_abers"])
+        n, right, method, scores = values["n"], values["n_correct"], values["method"], values["scores"]
+        fingerprint = fingerprint_from(values["fingerprint"])
+        threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
+        created = str(values["created"])
+        ascending = np.asarray(scores, dtype=np.float64)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        raise ArtifactError("It lacks a field that a calibrator has.") from error
+    counts = type(n) is int and type(right) is int and 0 < right < n == ascending.size
+    ordered = ascending.ndim == 1 and bool((np.diff(ascending) >= 0).all()) and bool((ascending <= 0).all())
+    known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
+    if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
+        raise ArtifactError("It holds numbers outside their ranges.")
+    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created)
+
+
+def _dumped(values: Mapping[str, Any]) -> bytes:
+    return dump_json(values, indent=1) + b"\n"
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_dumped(values)).hexdigest()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
-from semtoken.results.flags import Flag
+from semtoken.tokens.scored import Flag
 
 ELSEWHERE = "calibrated_elsewhere"
 """Code of the flags that say that answers may not be of the kind that was labelled."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from semtoken.calibration.labels import FloatArray
 from semtoken.support.extras import require
+from semtoken.support.html_elements import card, folded, heading, note, table
+from semtoken.support.text import number
 
 RESAMPLES = 2000
 BINS, PER_BIN = 10, 10
@@ -21,6 +23,9 @@ class Interval:
     value: float
     low: float
     high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,28 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        from semtoken.display.artifact_cards import calibration_report_card
-
-        return calibration_report_card(self)
+        answers = "that the calibrator did not see (cross-validation)" if self.cross_validated else "given"
+        losses = [
+            ("Brier score", str(self.brier), str(self.brier_gain)),
+            ("log loss", str(self.log_loss), str(self.log_loss_gain)),
+        ]
+        bins = [
+            (f"{b.n:,}", number(b.chance), f"{number(b.right)} ({number(b.low)} to {number(b.high)})")
+            for b in self.bins
+        ]
+        return card(
+            heading(f"How good the chances are on {self.n:,} answers {answers}"),
+            note(
+                f"{number(self.base_rate)} of them are right; chance and share of right answers are "
+                f"{number(self.calibration_error)} apart on average. Lower losses are better; a difference below 0 is "
+                "better than the base rate."
+            ),
+            table(["loss", "value (95 % interval)", "minus that of the base rate"], losses, numbers=[1, 2]),
+            folded(
+                f"Reliability in {len(bins)} bins",
+                table(["answers", "mean chance", "share right (95 % interval)"], bins, numbers=[0, 1, 2]),
+            ),
+        )
 
 
 def brier_scores(chances: FloatArray, correct: FloatArray) -> FloatArray:

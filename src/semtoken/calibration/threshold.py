@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,7 @@ from semtoken.calibration.promises import Test
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
-
-if TYPE_CHECKING:
-    from semtoken.calibration.calibrator import Calibrator
+from semtoken.support.html_elements import card, heading, note
 
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""
@@ -62,9 +60,11 @@ class Threshold:
         return f"Threshold({self.statement!r})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.artifact_cards import threshold_card
-
-        return threshold_card(self)
+        place = "No answer is accepted."
+        if self.uncertainty is not None:
+            place = f"Accepted {'below' if self.strict else 'up to'} {self.uncertainty:.4g} of -log_score."
+        source = f"From {self.n:,} labelled answers, {self.n_wrong:,} of them wrong."
+        return card(heading(self.statement), note(place), note(source))
 
     @classmethod
     def fit(
@@ -134,15 +134,15 @@ class Threshold:
         accepted: npt.NDArray[np.bool_] = inside & np.isfinite(uncertainty)
         return accepted
 
-    def decide(self, answer: Any, calibrator: Calibrator | None = None) -> Decision:
+    def decide(self, answer: Any, chance: float | None = None) -> Decision:
         """Whether to give an answer.
 
         Parameters
         ----------
         answer
             A scored answer, or its log score.
-        calibrator
-            Adds the chance.
+        chance
+            The calibrated chance that it is right, for the decision to hold; see `Calibrator.chance`.
 
         Raises
         ------
@@ -157,7 +157,7 @@ class Threshold:
         return Decision(
             action="answer" if accepted else "abstain",
             reason="accepted" if accepted else "empty" if blank else doubt,
-            chance=None if blank or calibrator is None else float(calibrator.chance(answer)),
+            chance=None if blank else chance,
             statement=self.statement,
         )
 

@@ -105,7 +105,7 @@ def ask(
             disputes=stc.disputed(prompt, answer, max_steps=4),
         )
     if not as_json:
-        from semtoken.display.shading import legend
+        from semtoken.display import legend
 
         out.print(legend())
         if applied is not None and applied.calibrator.threshold is not None:
@@ -139,7 +139,7 @@ def _print(
     from rich.text import Text
 
     from semtoken.cli.demo_real import considered
-    from semtoken.display.shading import parts_table, shaded_text, token_table
+    from semtoken.display import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
     first, _, rest = summary(result, question).partition(" · ")
@@ -164,8 +164,8 @@ def _print(
 
 def summary(result: ScoredResponse, question: str = "") -> str:
     """The numbers of an answer in one line; of a long one first how sure the model was of a typical new word."""
-    from semtoken.display.shading import CUT_OFF, number
     from semtoken.parts.new_words import LONG, new_words
+    from semtoken.support.text import CUT_OFF, number
 
     notes = [
         f"uncertainty {number(result.uncertainty)}",

@@ -120,7 +120,7 @@ def _embedded(source: Path) -> Path:
 
 
 def _check_target(output: Path, *, overwrite: bool) -> None:
-    from semtoken.calibration.files import NAME
+    from semtoken.calibration.calibrator import NAME
 
     if (output / NAME).exists() and not overwrite:
         raise InvalidInput(f"{output / NAME} exists. Choose another directory, or replace it with --overwrite.")

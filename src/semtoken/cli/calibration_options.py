@@ -40,7 +40,7 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import Applied
 
-    return Applied.to_model(stc, directory, model, abstain_text)
+    return Applied.load(directory, stc.clusters, stc.fingerprint(model), abstain_text)
 
 
 def applied(
@@ -98,6 +98,6 @@ def calibrator_settings(directory: Path | None) -> dict[str, str | None]:
     if directory is None:
         return {"calibrator": None}
     from semtoken.calibration import Calibrator
-    from semtoken.calibration.files import to_bytes
+    from semtoken.calibration.calibrator import to_bytes
 
     return {"calibrator": hashlib.sha256(to_bytes(Calibrator.load(directory))).hexdigest()}

@@ -20,10 +20,11 @@ from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, ModelOption
 from semtoken.cli.options import VerboseOption
-from semtoken.display.shading import number, shaded_text
+from semtoken.display import shaded_text
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
 from semtoken.results import ScoredResponse
+from semtoken.support.text import number
 
 if TYPE_CHECKING:
     from semtoken import STC

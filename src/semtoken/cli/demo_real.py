@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from semtoken.display.shading import number, shaded_text
+from semtoken.display import shaded_text
 from semtoken.results import ScoredResponse
-from semtoken.support.text import visible
+from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
     from semtoken import STC
@@ -49,7 +49,7 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
         if not getattr(stc.tokenizer, "chat_template", None):
             prompt = f"Question: {asked.question}\nAnswer:"  # type: ignore[assignment]
         [answer] = stc.generate([prompt], MAX_NEW_TOKENS, stop_at_newline=True)
-        disputes = answer.disputed(stc, prompt, max_steps=MAX_STEPS)
+        disputes = stc.disputed(prompt, answer, max_steps=MAX_STEPS)
         answers.append(answer)
         show(asked, answer, disputes, console)
     console.print()

@@ -158,7 +158,7 @@ def _facts(found: Diagnosis) -> Table:
 
 
 def _trials(found: Diagnosis) -> Table:
-    from semtoken.display.shading import number
+    from semtoken.support.text import number
 
     table = _table("trial prompt", "answer", "uncertainty", "between")
     for trial in found.trials:

@@ -85,7 +85,7 @@ def score_payload(
             else:
                 _print(payload, result, tokens=tokens)
     if not as_json:
-        from semtoken.display.shading import legend
+        from semtoken.display import legend
 
         out.print(legend())
 
@@ -130,7 +130,8 @@ def _is_json(text: str) -> bool:
 def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     from rich.text import Text
 
-    from semtoken.display.shading import CUT_OFF, number, shaded_text, token_table
+    from semtoken.display import shaded_text, token_table
+    from semtoken.support.text import CUT_OFF, number
 
     low, high = result.uncertainty_bounds
     out.print(shaded_text(result))

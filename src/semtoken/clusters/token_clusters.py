@@ -33,6 +33,7 @@ from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
+from semtoken.support.html_elements import card, folded, heading, note, table
 from semtoken.support.inputs import instance
 from semtoken.tokens.packing import drops_blank, pack_vocabulary, unpack_vocabulary
 from semtoken.tokens.vocabulary import Vocabulary, normalize
@@ -40,6 +41,8 @@ from semtoken.tokens.vocabulary import Vocabulary, normalize
 IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]
 
+CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
+"""How many of the largest clusters a notebook shows, and how many tokens of each."""
 NO_CLUSTERING = "none"
 """In place of a folder of clusters: every token alone, as `TokenClusters.without_clustering` makes them."""
 
@@ -260,9 +263,26 @@ class TokenClusters:
         return f"TokenClusters({self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens, {self.signature})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.artifact_cards import clusters_card
+        _, firsts = np.unique(self.labels, return_index=True)
+        largest = firsts[np.argsort(-self.sizes, kind="stable")[:CLUSTERS_SHOWN]]
+        rows = [self._shown(int(token)) for token in largest]
+        return card(
+            heading(f"{self.n_clusters:,} clusters of {self.vocabulary.size:,} tokens"),
+            note(f"Made for {self.provenance.get('model', 'a model that was not recorded')}."),
+            note(
+                f"{np.mean(self.sizes == 1):.1%} of the clusters hold one token; "
+                f"the largest holds {int(self.sizes.max()):,}."
+            ),
+            folded(f"The {len(rows)} largest", table(["tokens", "some of them"], rows, numbers=[0])),
+            note(f"Signature: {self.signature}"),
+        )
 
-        return clusters_card(self)
+    def _shown(self, token: int) -> tuple[str, str]:
+        """How many tokens the cluster of a token holds, and some of them."""
+        members = self.members(token)
+        texts = list(dict.fromkeys(stripped for text in members if (stripped := text.strip())))
+        shown = " · ".join(texts[:MEMBERS_SHOWN]) or "(blank)"
+        return f"{len(members):,}", f"{shown} · …" if len(texts) > MEMBERS_SHOWN else shown
 
     @cached_property
     def n_clusters(self) -> int:

@@ -53,7 +53,7 @@ def evaluation(block: Mapping[str, Any], **more: Any) -> Attributes:
         found["gen_ai.evaluation.explanation"] = block["reason"]
     codes = [flag["code"] for flag in block.get("flags") or ()]
     if codes:
-        found["semtoken.results.flags"] = codes
+        found["semtoken.flags"] = codes
     names = {
         "response_id": "gen_ai.response.id",
         "model": "gen_ai.response.model",

@@ -17,12 +17,11 @@ from functools import cache
 from typing import Any
 
 from semtoken.choices import Preset
-from semtoken.display.shading import number
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
 from semtoken.support.quiet import quiet_libraries
-from semtoken.support.text import visible
+from semtoken.support.text import number, visible
 
 require_host("llm")
 

@@ -40,7 +40,9 @@ class LocalChat:
     def load(cls, model: str = "almanac", *, calibrator: str | Path | None = None, **options: Any) -> LocalChat:
         """Load a model; options as for `STC.from_pretrained`, `calibrator` is a directory."""
         stc = STC.from_pretrained(model, **options)
-        return cls(stc, model, None if calibrator is None else Applied.to_model(stc, calibrator, model))
+        if calibrator is None:
+            return cls(stc, model)
+        return cls(stc, model, Applied.load(calibrator, stc.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The whole reply to a chat request.

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from semtoken.parts.records import AnswerTokens, Equality, FloatArray, Found, IdArray, Part
-from semtoken.results.flags import Flag
+from semtoken.tokens.scored import Flag
 
 NO_TOKENS = Flag("no_tokens", "No token spells this part: its confidence is that of its end, or 1.")
 NEUTRAL_ONLY = Flag("neutral_only", "The part holds function words only: they are scored by their spelling here.")

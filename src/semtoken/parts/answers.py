@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from semtoken.parts.records import AnswerTokens, Ending, Equality, FloatArray
-
-if TYPE_CHECKING:
-    from semtoken.results import ScoredResponse, ScoredToken
+from semtoken.tokens.scored import Flag, ScoredToken
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""
@@ -19,7 +17,27 @@ CONSTRAINED = "constrained"
 _ENDS: tuple[Ending, ...] = ("number", "digits", "quote", "array")
 
 
-def answer_tokens(answer: ScoredResponse, *, constrained: bool | None = None) -> AnswerTokens:
+class AnswerWithTokens(Protocol):
+    """What parts are computed from; `ScoredResponse`, which is made of more, is one."""
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+
+    @property
+    def tokens(self) -> Sequence[ScoredToken]:
+        """Its tokens in order."""
+
+    @property
+    def flags(self) -> Sequence[Flag]:
+        """What a reader of its score should know."""
+
+    @property
+    def signature(self) -> str:
+        """Clusters and settings of its score in one line."""
+
+
+def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) -> AnswerTokens:
     """The log masses and character ranges of a scored answer.
 
     Parameters

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
-from semtoken.parts.answers import answer_tokens
+from semtoken.parts.answers import AnswerWithTokens, answer_tokens
 from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import find_fields, missing_fields, subschema
 from semtoken.parts.figures import find_figures, find_references
@@ -20,15 +20,12 @@ from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
 from semtoken.support.inputs import listed, one_of, shown
 
-if TYPE_CHECKING:
-    from semtoken.results import ScoredResponse
-
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
 
 
 def parts_of(
-    answer: ScoredResponse | AnswerTokens,
+    answer: AnswerWithTokens | AnswerTokens,
     by: PartKind | Finder = "phrase",
     *,
     equality: Equality | None = None,

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
+from semtoken.parts.answers import AnswerWithTokens
 from semtoken.support.inputs import text
 from semtoken.tokens.stopwords import english_stopwords
-
-if TYPE_CHECKING:
-    from semtoken.results import ScoredResponse
 
 LONG = 12
 """Tokens from which on an answer is long: the mean new word then leads."""
 _WORD = re.compile(r"\w[\w'’-]*")
 
 
-def new_words(answer: ScoredResponse, question: str = "") -> list[tuple[int, int]]:
+def new_words(answer: AnswerWithTokens, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the words that are no English function words and do not stand in the question."""
     asked = {word.lower() for word in _WORD.findall(text(question, "question"))}
     leave_out = asked | set(english_stopwords())
     return [match.span() for match in _WORD.finditer(answer.text) if match[0].lower() not in leave_out]
 
 
-def new_word_confidence(answer: ScoredResponse, question: str = "") -> float | None:
+def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:
     """Geometric mean of the confidences of the new words of an answer.
 
     Parameters

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.results.flags import Flag
-from semtoken.support.text import shortened
+from semtoken.support.html_elements import card, counted, element, note, table
+from semtoken.support.text import number, shortened, with_bounds
+from semtoken.tokens.scored import Flag
 
 FloatArray = npt.NDArray[np.float64]
 IdArray = npt.NDArray[np.int64]
@@ -24,6 +25,9 @@ Aggregate = Literal["product", "weakest"]
 Ending = Literal["number", "digits", "quote", "array", "literal"]
 """What ends: a JSON number, a number in prose, a JSON string, a JSON array (these are the fields of `ValueEnds`); true,
 false or null, of which no going on is known."""
+
+WEAK, SOME_DOUBT = 0.5, 0.85
+"""Parts of less confidence are marked as weak, or as of some doubt."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +174,15 @@ class Part:
         return f"Part({where}{shortened(self.text)!r}, confidence={confidence}, {what}{flags})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.answer_cards import part_card
-
-        return part_card(self)
+        facts = [_what(self), f"counted by {self.equality}"]
+        if self.closing is not None:
+            facts.append(f"ends here with probability {number(self.closing)}")
+        return card(
+            element("p", _text(self), dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
+            element("p", element("b", f"Confidence {confidence_text(self)}"), style="margin:.3em 0"),
+            note(" · ".join(facts)),
+            *(note(flag.message) for flag in self.flags),
+        )
 
     @property
     def uncertainty(self) -> float | None:
@@ -192,9 +202,41 @@ class Parts(list[Part]):
     """A list of parts, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        from semtoken.display.answer_cards import parts_table
+        rows = [
+            (
+                _text(part),
+                _what(part),
+                element("b", confidence_text(part)) if level_of(part.confidence) else confidence_text(part),
+                "" if part.closing is None else number(part.closing),
+                ", ".join(flag.code for flag in part.flags),
+            )
+            for part in self
+        ]
+        header = ["text", "what", "confidence", "ends here", "notes"]
+        return card(table(header, rows, numbers=[2, 3], title=counted(len(rows), "part")))
 
-        return parts_table(self)
+
+def confidence_text(part: Part) -> str:
+    """The confidence of a part for people, with its bounds where it is not known exactly."""
+    if part.confidence is None:
+        return "unknown"
+    return with_bounds(part.confidence, part.bounds or (part.confidence, part.confidence))
+
+
+def level_of(confidence: float | None) -> Literal["", "weak", "some doubt"]:
+    """How doubtful a confidence is: `weak`, `some doubt`, or nothing. The web page has the same levels."""
+    if confidence is None or confidence >= SOME_DOUBT:
+        return ""
+    return "weak" if confidence < WEAK else "some doubt"
+
+
+def _text(part: Part) -> str:
+    return part.text if part.present else "(missing)"
+
+
+def _what(part: Part) -> str:
+    """The kind of a part; of a field, where it stands."""
+    return part.kind if part.path is None else part.path or "(whole)"
 
 
 def character_ranges(pieces: Sequence[bytes]) -> tuple[IdArray, IdArray]:

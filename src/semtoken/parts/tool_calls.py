@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from semtoken.parts.fields import find_fields
 from semtoken.parts.json_values import JsonText, all_json
 from semtoken.parts.records import Found
-from semtoken.results.flags import Flag
+from semtoken.tokens.scored import Flag
 
 ARGUMENTS = ("arguments", "parameters", "input")
 """What models call the arguments of a call."""

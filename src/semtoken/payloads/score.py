@@ -14,11 +14,11 @@ from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Payload, PayloadChoice, Segment
 from semtoken.payloads.segments import FORBIDDEN
 from semtoken.results import Answers, Distribution, ScoredResponse
-from semtoken.results.flags import Flag
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.support.inputs import one_of, text
+from semtoken.tokens.scored import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 

@@ -1,28 +1,25 @@
-"""What scoring returns: frozen records of a scored answer and its tokens. They know no model, widget or file format.
+"""What scoring returns: frozen records of a scored answer and its tokens.
 
-responses.py    a scored answer and its tokens, and an answer in progress
-flags.py        what the reader of a score should know about it
+They know no model and no file format; in a notebook they show themselves.
+
+responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored)
+cards.py        pieces of the card that an answer shows in a notebook
 generation.py   everything recorded of one answer for the methods
 """
 
 from __future__ import annotations
 
-from semtoken.results.flags import Flag
 from semtoken.results.responses import (
     SLACK,
-    Alternative,
     Answers,
-    Borrowed,
     Decision,
     Distribution,
     Running,
     ScoredResponse,
-    ScoredToken,
-    Source,
     TokensLater,
-    ValueEnds,
     to_frame,
 )
+from semtoken.tokens.scored import Alternative, Borrowed, Flag, ScoredToken, Source, ValueEnds
 
 __all__ = [
     "SLACK",

@@ -4,48 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Equality, PartKind
-from semtoken.errors import InvalidInput
-from semtoken.results.flags import Flag as Flag
+from semtoken.errors import MissingExtra
+from semtoken.parts import Finder, Part, parts_of
+from semtoken.parts.new_words import LONG, new_word_confidence
+from semtoken.parts.records import confidence_text, level_of
+from semtoken.results import cards
 from semtoken.support.extras import require
+from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of
-from semtoken.support.text import shortened
+from semtoken.support.text import CUT_OFF, number, shortened, with_bounds
+from semtoken.tokens.scored import Borrowed, Flag, ScoredToken, shared_out
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from semtoken.parts import Finder, Part
-    from semtoken.probing import Dispute
-    from semtoken.stc import STC
 
 Distribution = Literal["raw", "processed", "unknown"]
 """What was scored: the model's own distribution at temperature 1, one after penalties, masks or temperature, or
 one of an engine that does not say."""
-Source = Literal["cluster", "prefix", "neutral", "other"]
 SLACK = 1e-6
 """An answer in progress exceeds a limit only this far above it: sums of its steps are rounded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """Another token that was likely where one was chosen, counted as agreeing with it or not."""
-
-    id: int
-    """Token id."""
-    text: str
-    """Text of the token decoded alone."""
-    probability: float
-    """Its next-token probability, in [0, 1]."""
-    source: Source
-    """What it is to the chosen token: in the same cluster, spells the beginning of what follows, says nothing
-    (neutral: function words, white space, special tokens), or none of these (other)."""
-    counted: bool = True
-    """Whether its probability is part of the chosen token's clustered probability."""
 
 
 @dataclass(frozen=True)
@@ -76,138 +59,6 @@ class Running:
             In units of -log_score, such as `Threshold.uncertainty`.
         """
         return -self.log_score_bounds[1] > limit + SLACK
-
-
-@dataclass(frozen=True)
-class Borrowed:
-    """What a clustered probability or a confidence is made of: four probabilities whose sum it is.
-
-    A token's clustered probability is such a sum as it stands. The confidence of an answer is a product; what it gains
-    over the plain sequence probability is shared out by how much each source raises the logs of the steps.
-    """
-
-    own: float
-    """Of the chosen tokens themselves."""
-    cluster: float
-    """Lent by other tokens of their clusters."""
-    prefix: float
-    """Lent by tokens that spell the beginning of what follows."""
-    function_words: float
-    """Lent by function words, white space and special tokens; all that a token lacks which counts as certain."""
-
-
-@dataclass(frozen=True)
-class ValueEnds:
-    """How probable it was that a value which comes before a token ends there, in [0, 1]: lower and upper bound.
-
-    Both are the same where all tokens were known. None where no such value can end.
-    """
-
-    number: tuple[float, float] | None = None
-    """Of a number in JSON: no digit and none of . e E + - follows."""
-    digits: tuple[float, float] | None = None
-    """Of a number in prose: no digit follows."""
-    quote: tuple[float, float] | None = None
-    """Of a string: a quotation mark follows."""
-    array: tuple[float, float] | None = None
-    """Of an array: a bracket follows, not a comma."""
-
-
-@dataclass(frozen=True, repr=False, slots=True)
-class ScoredToken:
-    """One token of an answer."""
-
-    id: int
-    """Token id."""
-    text: str
-    """Text of the token decoded alone."""
-    start: int
-    """First character of the token in the answer's text."""
-    end: int
-    """One past its last character; tokens that share a character share its range."""
-    log_probability: float
-    """Natural log of its next-token probability, <= 0."""
-    log_clustered_probability: float
-    """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
-    log_surface_probability: float
-    """The same under the equality `surface`: tokens of the same spelling up to case and blanks, and those that spell
-    the beginning of the word (from two characters on, unless one character is all of this token)."""
-    log_meaning_probability: float
-    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words."""
-    neutral: bool
-    """Counted as certain since it is a function word, white space or a special token."""
-    cluster_probability: float
-    """Mass of the token and of those of its cluster that count, in [0, 1]."""
-    prefix_probability: float
-    """Further mass of tokens that spell the beginning of what follows."""
-    neutral_probability: float
-    """Further mass of neutral tokens."""
-    alternatives: tuple[Alternative, ...]
-    """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
-    value_ends: ValueEnds | None = None
-    """Where a number, a string or an array comes before: how probable it was that it ends here."""
-    log_clustered_bounds: tuple[float, float] | None = None
-    """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
-    log_surface_bounds: tuple[float, float] | None = None
-    """The same around the exact `log_surface_probability`."""
-    log_meaning_bounds: tuple[float, float] | None = None
-    """The same around the exact `log_meaning_probability`."""
-    ambiguous_probability: float = 0.0
-    """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
-    unmapped_probability: float = 0.0
-    """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
-    function_word: bool = False
-    """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
-
-    def __repr__(self) -> str:
-        counted = "neutral" if self.neutral else f"counted={self.clustered_probability:.4g}"
-        return f"ScoredToken({self.text!r}, probability={self.probability:.4g}, {counted})"
-
-    @property
-    def probability(self) -> float:
-        """Next-token probability of the token, in [0, 1]."""
-        return math.exp(self.log_probability)
-
-    @property
-    def clustered_probability(self) -> float:
-        """Probability mass consistent with the token, in [0, 1]."""
-        return math.exp(self.log_clustered_probability)
-
-    @property
-    def surface_probability(self) -> float:
-        """Probability mass of the same spelling, in [0, 1]."""
-        return math.exp(self.log_surface_probability)
-
-    @property
-    def meaning_probability(self) -> float:
-        """Probability mass that agrees under the paper's rules, in [0, 1]."""
-        return math.exp(self.log_meaning_probability)
-
-    def log_probability_under(self, equality: Equality) -> float:
-        """Natural log of the probability mass that agrees under an equality, <= 0."""
-        match equality:
-            case "exact":
-                return self.log_probability
-            case "surface":
-                return self.log_surface_probability
-            case "meaning":
-                return self.log_meaning_probability
-        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {equality!r} instead.")
-
-    @property
-    def borrowed(self) -> Borrowed:
-        """How much of the clustered probability is the token's own, and what the rest came from."""
-        own = self.probability
-        if self.neutral:
-            return Borrowed(own, 0.0, 0.0, 1.0 - own)
-        cluster = max(self.cluster_probability - own, 0.0)
-        return Borrowed(own, cluster, self.prefix_probability, self.neutral_probability)
-
-    @property
-    def clustered_bounds(self) -> tuple[float, float]:
-        """An interval that contains the exact `clustered_probability`; a point where that itself is exact."""
-        low, high = self.log_clustered_bounds or (self.log_clustered_probability, self.log_clustered_probability)
-        return math.exp(low), math.exp(high)
 
 
 @dataclass(frozen=True)
@@ -295,9 +146,46 @@ class ScoredResponse:
         return f"ScoredResponse({shortened(self.text)!r}, {score}{chance}{decision}, {facts}{flags})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.answer_cards import answer_card
+        phrases = self._phrases()
+        doubtful = [part for part in phrases or () if level_of(part.confidence)]
+        text = joined([cards.plain(self.text)]) if phrases is None else cards.marked(self.text, doubtful)
+        typical = self.new_word_confidence() if self.n_tokens >= LONG else None
+        notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
+        notes += [flag.message for flag in self.flags]
+        if typical is not None:
+            sentence = f"Confidence of a typical word: {number(typical)}. Long answers are uncertain by length alone."
+            notes.insert(0, sentence)
+        uncertainty = f"Uncertainty {with_bounds(self.uncertainty, self.uncertainty_bounds)}"
+        promise = "" if self.decision is None else self.decision.statement
+        return card(
+            element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
+            *cards.calibrated(self.chance, self.chance_bounds, self._verdict, promise),
+            element("p", element("b", uncertainty), f": {cards.RANKING}.", style="margin:.3em 0"),
+            *map(note, notes),
+            *cards.rivals(self.tokens, doubtful),
+            cards.token_rows(self.tokens),
+        )
 
-        return answer_card(self)
+    def _phrases(self) -> list[Part] | None:
+        """The phrases of the answer in order; None where the library that finds them is missing."""
+        try:
+            return [part for part in self.parts(by="phrase") if part.end > part.start]
+        except MissingExtra:
+            return None
+
+    @property
+    def _verdict(self) -> str:
+        """What the threshold says; nothing without one."""
+        if self.decision is None:
+            return ""
+        return cards.ACCEPTED if self.decision.action == "answer" else cards.CHECK
+
+    @property
+    def _most_doubtful(self) -> str:
+        """The phrase of least confidence, where that is doubtful."""
+        phrases = [part for part in self._phrases() or () if level_of(part.confidence)]
+        worst = min(phrases, key=lambda part: part.confidence or 0.0, default=None)
+        return "" if worst is None else f"{worst.text} ({confidence_text(worst)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"tokens": self.tokens}
@@ -365,7 +253,7 @@ class ScoredResponse:
     @property
     def borrowed(self) -> Borrowed:
         """How much of the confidence is the tokens' own probability, and what the rest came from."""
-        return _shared_out(self.tokens, self.confidence)
+        return shared_out(self.tokens, self.confidence)
 
     @property
     def length_normalized_uncertainty(self) -> float:
@@ -391,8 +279,6 @@ class ScoredResponse:
             `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`; see
             `semtoken.parts.parts_of`.
         """
-        from semtoken.parts import parts_of
-
         return parts_of(self, by, **options)
 
     def new_word_confidence(self, question: str = "") -> float | None:
@@ -412,23 +298,7 @@ class ScoredResponse:
             Geometric mean of the words' confidences, each the product over its tokens. None if the answer has no
             such word.
         """
-        from semtoken.parts.new_words import new_word_confidence
-
         return new_word_confidence(self, question)
-
-    def disputed(self, stc: STC, prompt: Any, **options: Any) -> list[Dispute]:
-        """Where the model could have said something else, the greatest disagreement first; see `semtoken.probing`.
-
-        Parameters
-        ----------
-        stc
-            The `STC` that gave this answer: it is asked to go on in other ways.
-        prompt
-            What it was asked.
-        **options
-            `n`, `max_steps`, `doubtful`, `branch_tokens`; see `semtoken.probing.disputed`.
-        """
-        return stc.disputed(prompt, self, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity.
@@ -495,26 +365,21 @@ class Answers(list[ScoredResponse]):
     """A list of scored answers, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
-        from semtoken.display.answer_cards import answers_table
-
-        return answers_table(self)
-
-
-def _shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:
-    """The parts of a confidence: each step's gain in logs, shared among its sources by their mass."""
-    own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
-    gains = [0.0, 0.0, 0.0]
-    for token in tokens:
-        parts = token.borrowed
-        lent = (parts.cluster, parts.prefix, parts.function_words)
-        total = math.fsum(lent)
-        if total <= 0:
-            continue
-        gain = math.log1p(total / max(parts.own, sys.float_info.min))
-        gains = [so_far + gain * part / total for so_far, part in zip(gains, lent, strict=True)]
-    total = math.fsum(gains)
-    shares = [gain / total * (confidence - own) if total else 0.0 for gain in gains]
-    return Borrowed(own, *shares)
+        calibrated = any(answer.chance is not None or answer.decision is not None for answer in self)
+        header = ["answer", "uncertainty", "most doubtful phrase", "chance of being right", "verdict"]
+        rows = [
+            (
+                cards.plain(answer.text),
+                with_bounds(answer.uncertainty, answer.uncertainty_bounds),
+                answer._most_doubtful,
+                "" if answer.chance is None else f"{answer.chance:.0%}",
+                answer._verdict,
+            )
+            for answer in self
+        ]
+        shown = len(header) if calibrated else 3
+        title = f"{counted(len(rows), 'answer')}; the uncertainty is {cards.RANKING}"
+        return card(table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title))
 
 
 def to_frame(responses: list[ScoredResponse]) -> pd.DataFrame:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semtoken.results import Alternative, ScoredResponse, ScoredToken
-from semtoken.results.flags import Flag
 from semtoken.scoring.rules import SAME_LETTERS
 from semtoken.support.text import number
+from semtoken.tokens.scored import Flag
 from semtoken.tokens.vocabulary import normalize
 
 DECIDES = 0.5

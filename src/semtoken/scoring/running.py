@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.results.flags import Flag
 from semtoken.scoring.borrowed import CONFIDENT, borrowed_flags
 from semtoken.scoring.prefixes import next_look
 from semtoken.scoring.scorer import Scorer
+from semtoken.tokens.scored import Flag
 
 
 class LogMass(NamedTuple):

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from semtoken.clusters import TokenClusters
 from semtoken.results import Alternative, Source
-from semtoken.scoring.endings import Endings, endings_of
+from semtoken.scoring.endings import KINDS, Endings, endings_of
 from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
-from semtoken.scoring.step_tables import StepTables, step_tables
+from semtoken.scoring.step_tables import StepTables, lists_of_equals
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
@@ -91,7 +91,7 @@ class Scorer:
     @cached_property
     def tables(self) -> StepTables:
         """The same as tables for the compiled kernel."""
-        return step_tables(self)
+        return _step_tables(self)
 
     @cached_property
     def first_letters(self) -> IdArray:
@@ -283,3 +283,42 @@ def among(ids: IdArray, ascending: IdArray) -> BoolArray:
         return np.zeros(len(ids), dtype=bool)
     places = np.searchsorted(ascending, ids).clip(max=len(ascending) - 1)
     return np.asarray(ascending[places] == ids)
+
+
+def _step_tables(scorer: Scorer) -> StepTables:
+    """The tables of some clusters and rules."""
+    vocabulary, rules, index = scorer.vocabulary, scorer.rules, scorer.index
+    labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
+    members, cluster_of = lists_of_equals(labels)
+    cluster_of[vocabulary.numeral] = 0
+    spelled, spelling_of = lists_of_equals(index.spellings)
+    candidates = index.candidates
+    lists = np.where(index.tells, index.string_of, len(candidates.longer) - 1)
+    end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
+    end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
+    neutral, neutral_ids = scorer.neutral_masks, scorer.paper.neutral_ids(False)
+    return StepTables(
+        members=members,
+        cluster_of=cluster_of,
+        labels=labels,
+        numeral=vocabulary.numeral,
+        spelled=spelled,
+        spelling_of=spelling_of,
+        letters=scorer.first_letters,
+        neutral=neutral,
+        paper_neutral=scorer.paper.neutral_mask(False),
+        neutral_ids=neutral_ids,
+        neutral_weights=neutral[:, neutral_ids].astype(np.float32),
+        candidates=candidates.ids,
+        candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
+        tells=index.tells,
+        decided=index.tells & ~candidates.longer[lists],
+        end_ids=np.concatenate(end_ids),
+        end_places=np.cumsum([0, *map(len, end_ids)], dtype=np.int64),
+        leaves=scorer.endings.leaves,
+        asks=scorer.endings.asks,
+        end_kinds=np.sum([mask.astype(np.int64) << bit for bit, mask in enumerate(end_masks)], axis=0),
+        clustering=rules.clustering,
+        same_spelling=rules.same_spelling,
+        same_letters=rules.members == "spelling",
+    )

@@ -6,17 +6,13 @@ They are made once for each pair of clusters and rules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.scoring.endings import KINDS
 from semtoken.support.arrays import IdArray
 from semtoken.tokens.vocabulary import BoolArray
-
-if TYPE_CHECKING:
-    from semtoken.scoring.scorer import Scorer
 
 
 class StepTables(NamedTuple):
@@ -68,46 +64,7 @@ class StepTables(NamedTuple):
     """Only members of the same first letters count."""
 
 
-def step_tables(scorer: Scorer) -> StepTables:
-    """The tables of some clusters and rules."""
-    vocabulary, rules, index = scorer.vocabulary, scorer.rules, scorer.index
-    labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
-    members, cluster_of = _lists_of_equals(labels)
-    cluster_of[vocabulary.numeral] = 0
-    spelled, spelling_of = _lists_of_equals(index.spellings)
-    candidates = index.candidates
-    lists = np.where(index.tells, index.string_of, len(candidates.longer) - 1)
-    end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
-    end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
-    neutral, neutral_ids = scorer.neutral_masks, scorer.paper.neutral_ids(False)
-    return StepTables(
-        members=members,
-        cluster_of=cluster_of,
-        labels=labels,
-        numeral=vocabulary.numeral,
-        spelled=spelled,
-        spelling_of=spelling_of,
-        letters=scorer.first_letters,
-        neutral=neutral,
-        paper_neutral=scorer.paper.neutral_mask(False),
-        neutral_ids=neutral_ids,
-        neutral_weights=neutral[:, neutral_ids].astype(np.float32),
-        candidates=candidates.ids,
-        candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
-        tells=index.tells,
-        decided=index.tells & ~candidates.longer[lists],
-        end_ids=np.concatenate(end_ids),
-        end_places=np.cumsum([0, *map(len, end_ids)], dtype=np.int64),
-        leaves=scorer.endings.leaves,
-        asks=scorer.endings.asks,
-        end_kinds=np.sum([mask.astype(np.int64) << bit for bit, mask in enumerate(end_masks)], axis=0),
-        clustering=rules.clustering,
-        same_spelling=rules.same_spelling,
-        same_letters=rules.members == "spelling",
-    )
-
-
-def _lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
+def lists_of_equals(numbers: npt.NDArray[np.integer]) -> tuple[IdArray, IdArray]:
     """Ids sorted by a number of each, and where the list of the ids with the same number begins and ends [V, 2]."""
     order = np.argsort(numbers, kind="stable").astype(np.int64)
     ordered = numbers[order]

@@ -20,7 +20,6 @@ from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vo
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
-from semtoken.results.flags import Flag
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
@@ -31,6 +30,7 @@ from semtoken.scoring.topk_records import ListedSteps
 from semtoken.support.arrays import IdArray
 from semtoken.support.inputs import instance, one_of
 from semtoken.support.inputs import text as checked_text
+from semtoken.tokens.scored import Flag
 
 
 def score_top_logprobs(

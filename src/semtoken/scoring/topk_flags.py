@@ -8,8 +8,8 @@ from os.path import commonprefix
 
 from semtoken.engine_tokens.checked_list import ASK_FOR_IDS, ListedStep
 from semtoken.errors import BackendError
-from semtoken.results.flags import Flag
 from semtoken.scoring.topk_records import ListedSteps
+from semtoken.tokens.scored import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray
 

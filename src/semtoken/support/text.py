@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+NEWLINE, END = "↵", "∎"
+"""Signs for a newline at the end of an answer, and for a token without text."""
+CUT_OFF = "cut off by the token limit"
+"""What is said of an answer that did not come to its end."""
+
 
 def visible(text: str, keep: str = "\n\t") -> str:
     """A text with its unprintable characters as escapes, except those in `keep`.
@@ -33,3 +38,9 @@ def number(value: float, digits: int = 3) -> str:
     if float(text) == 1.0 and value < 1.0:
         return f"> {1.0 - least:.{digits}f}"
     return text
+
+
+def with_bounds(value: float, bounds: tuple[float, float]) -> str:
+    """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
+    low, high = map(number, bounds)
+    return number(value) if low == high else f"{number(value)} ({low} to {high})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,7 @@ from semtoken.backends.transformers.observe import BatchRow
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
-
-if TYPE_CHECKING:
-    from semtoken.backends.transformers.model import TransformersBackend
+from semtoken.tokens.vocabulary import Vocabulary
 
 require("torch", extra="transformers")
 
@@ -62,6 +60,27 @@ class _Together:
     """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
 
 
+class ReadsRows(Protocol):
+    """What rows need of their model; `TransformersBackend` has it."""
+
+    last_prompt: SharedPrefix | None
+    """What was read last, for prompts that begin in the same way."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens."""
+
+    @property
+    def reads_trees(self) -> bool:
+        """Whether it can read prompts as a tree of tokens."""
+
+    def forward(self, part: PaddedBatch, *, mask: Any, cache: Any, keep: int) -> Any:
+        """Read rows of tokens after a cache; gives logits of the last `keep` of them."""
+
+    def forward_tree(self, tree: PromptTree, cache: Any) -> Any:
+        """Read a tree of tokens."""
+
+
 class JoiningRows:
     """The answers that are being written.
 
@@ -73,7 +92,7 @@ class JoiningRows:
         See every step.
     """
 
-    def __init__(self, backend: TransformersBackend, observers: Sequence[Observer]) -> None:
+    def __init__(self, backend: ReadsRows, observers: Sequence[Observer]) -> None:
         self._backend = backend
         self._observers = observers
         self._size = backend.vocabulary.size

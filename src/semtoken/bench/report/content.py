@@ -37,9 +37,10 @@ from semtoken.bench.report.parts_of_stc import controls, parts_in_words
 from semtoken.bench.report.plots import Plot, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.sentences import headline, notes, opening, too_few
-from semtoken.bench.report.table import Table
+from semtoken.bench.report.table import Table, as_html
 from semtoken.bench.results import RunResults
 from semtoken.calibration.calibrator import Calibrator
+from semtoken.support.html_elements import card, folded, heading, note
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,14 @@ class BenchReport:
         return f"BenchReport({self.title}: {self.subtitle})"
 
     def _repr_html_(self) -> str:
-        from semtoken.display.artifact_cards import bench_report_card
-
-        return bench_report_card(self)
+        opening, *others = [section for section in self.sections if section.lines or section.tables]
+        return card(
+            heading(self.title),
+            note(self.subtitle),
+            *map(note, opening.lines),
+            *map(as_html, opening.tables),
+            *(folded(one.title, *map(note, one.lines), *map(as_html, one.tables)) for one in others),
+        )
 
     @property
     def tables(self) -> list[Table]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from semtoken.support.html_elements import Html, element, joined, table
+
 Mark = Literal["", "best", "second"]
 Sign = Literal["", "≈", "*"]
 Alignment = Literal["left", "right"]
@@ -87,3 +89,14 @@ def marked_rows(
             if not math.isnan(row[column].value):
                 row[column] = replace(row[column], mark=places.get(row[column].text, ""))
     return tuple(tuple(row) for row in marked)
+
+
+def as_html(made: Table) -> Html:
+    """A table as a notebook shows it, the best entries in bold."""
+    rows = [[_cell(entry) for entry in row] for group in made.groups for row in group.rows]
+    return table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
+
+
+def _cell(entry: Entry) -> Html:
+    text = element("b", entry.text) if entry.mark == "best" else entry.text
+    return joined([text, entry.sign, f" {entry.detail}" if entry.detail else ""])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from semtoken.display.shading import number
+from semtoken.support.text import number
 from semtoken.web.doctor.records import Diagnosis, Finding, Level, Page
 
 FEW = 20  # log-probabilities a token below which intervals are wide

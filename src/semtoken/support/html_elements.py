@@ -35,6 +35,11 @@ def card(*children: str) -> Html:
     return element("div", *children, class_="semtoken", style=CARD)
 
 
+def heading(text: str) -> Html:
+    """The first line of a card."""
+    return element("p", element("b", text), style="margin:.2em 0")
+
+
 def note(text: str) -> Html:
     """A sentence in smaller type."""
     return element("p", text, style=NOTE)

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from semtoken.support.text import number as number
-from semtoken.support.text import visible
+from semtoken.support.text import CUT_OFF, END, NEWLINE, number, visible, with_bounds
+from semtoken.tokens.scored import describe_alternatives
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from semtoken.parts import Part
-    from semtoken.results import Alternative, ScoredResponse, ScoredToken
+    from semtoken.results import ScoredResponse, ScoredToken
 
 PLAIN_BELOW = 0.02
 """Tokens of less uncertainty are not shaded."""
@@ -29,9 +29,6 @@ STOPS = ((0.0, (255, 243, 205)), (0.5, (253, 174, 97)), (1.0, (205, 50, 45)))
 LIGHT_TEXT_FROM = 0.75
 SOME_DOUBT, WEAK = 0.15, 0.5
 """From here on a token is underlined, and from there on bold too: the same levels as on the page, without colours."""
-NEWLINE, END = "↵", "∎"
-CUT_OFF = "cut off by the token limit"
-"""What is said of an answer that did not come to its end."""
 
 
 @dataclass(frozen=True)
@@ -188,27 +185,6 @@ def parts_table(parts: Sequence[Part]) -> Table:
             Text(", ".join(flag.code for flag in part.flags)),
         )
     return table
-
-
-def with_bounds(value: float, bounds: tuple[float, float]) -> str:
-    """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
-    low, high = map(number, bounds)
-    return number(value) if low == high else f"{number(value)} ({low} to {high})"
-
-
-def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:
-    """The other likely tokens: `' USA' 0.213 (cluster), ' Canada' 0.101 (cluster, not counted), ...`."""
-    return ", ".join(
-        f"{other.text!r} {number(other.probability)} ({_role(other)})"
-        for other in token.alternatives
-        if other.probability >= least
-    )
-
-
-def _role(other: Alternative) -> str:
-    if other.counted:
-        return other.source
-    return "not counted" if other.source == "other" else f"{other.source}, not counted"
 
 
 def shaded_html(response: ScoredResponse) -> str:

@@ -1,0 +1,89 @@
+"""Pieces of the card that a scored answer shows in a notebook: doubtful phrases, what else was likely, every token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from semtoken.parts.records import SOME_DOUBT, Part, confidence_text, level_of
+from semtoken.support.html_elements import Html, element, folded, joined, note, table
+from semtoken.support.text import END, NEWLINE, number, with_bounds
+from semtoken.tokens.scored import ScoredToken, describe_alternatives
+
+MARKS = {
+    "weak": ("under 50 %", "background:rgba(214,69,45,.22);text-decoration:underline wavy"),
+    "some doubt": (
+        "50 to 85 %",
+        "background:rgba(230,170,20,.22);text-decoration:underline dashed",
+    ),
+}
+RANKING = "a ranking, not a chance"
+ACCEPTED, CHECK = "Accepted", "Check this"
+
+
+def plain(text: str) -> str:
+    """The text of an answer, with a sign where there is nothing to see."""
+    return text.rstrip("\n") or (NEWLINE if text else END)
+
+
+def marked(text: str, doubtful: Sequence[Part]) -> Html:
+    """The text with its doubtful phrases marked in three ways: a tint, a line and a word."""
+    pieces: list[str] = []
+    position = 0
+    for part in doubtful:
+        if part.start < position:
+            continue
+        level = level_of(part.confidence)
+        mark = element(
+            "mark",
+            part.text,
+            element("small", number(part.confidence or 0.0, 2), style="display:inline-block;padding-left:.3em"),
+            title=f"{level}: confidence {confidence_text(part)}",
+            style=f"color:inherit;padding:0 .15em;border-radius:3px;{MARKS[level][1]}",
+        )
+        pieces += [text[position : part.start], mark]
+        position = part.end
+    rest = text[position:]
+    pieces.append(rest.rstrip("\n") if rest.strip("\n") or position else plain(text))
+    return joined(pieces)
+
+
+def calibrated(chance: float | None, bounds: tuple[float, float] | None, verdict: str, promise: str) -> Iterator[Html]:
+    """The verdict with its promise, and the chance in a sentence, as far as they are known."""
+    if verdict:
+        yield element("p", element("b", verdict), f": {promise}", style="margin:.3em 0")
+    if chance is not None:
+        low, high = bounds or (chance, chance)
+        sentence = f"Right in about {chance:.0%} of the answers that score like this one ({low:.0%} to {high:.0%})."
+        yield element("p", sentence, style="margin:.3em 0")
+
+
+def rivals(tokens: Sequence[ScoredToken], doubtful: Sequence[Part]) -> Iterator[Html]:
+    """What else was likely at the least certain token of each doubtful phrase."""
+    rows = []
+    for part in doubtful:
+        if part.weakest_token is None:
+            continue
+        token = tokens[part.weakest_token]
+        if others := describe_alternatives(token, least=0.01):
+            rows.append((part.text, f"{token.text!r} {number(token.probability)}", others))
+    if rows:
+        legend = "; ".join(f"{level}: {meaning}" for level, (meaning, _) in MARKS.items())
+        yield folded(
+            f"What else the model considered ({len(rows)})", table(["phrase", "least certain token", "or"], rows)
+        )
+        yield note(f"Marked phrases have a confidence below {SOME_DOUBT} ({legend}).")
+
+
+def token_rows(tokens: Sequence[ScoredToken]) -> Html:
+    """Every token with its own probability, what counted, and what else was likely; opens on a click."""
+    rows = [
+        (
+            repr(token.text),
+            number(token.probability),
+            with_bounds(token.clustered_probability, token.clustered_bounds),
+            "counts as certain" if token.neutral else describe_alternatives(token),
+        )
+        for token in tokens
+    ]
+    made = table(["token", "own probability", "counted", "what else was likely"], rows, numbers=[1, 2])
+    return folded(f"Every token ({len(rows)})", made)

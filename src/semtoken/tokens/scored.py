@@ -1,0 +1,209 @@
+"""The tokens of a scored answer: their probabilities, what counted as agreeing with them, what else was likely.
+
+A `Flag` is what the reader of a score should know about it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from semtoken.choices import Equality
+from semtoken.errors import InvalidInput
+from semtoken.support.text import number
+
+Source = Literal["cluster", "prefix", "neutral", "other"]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something about an answer or its score that its reader should know."""
+
+    code: str
+    """For programs: "no_alternatives", "shared_vocabulary" and so on."""
+    message: str
+    """For people, one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another token that was likely where one was chosen, counted as agreeing with it or not."""
+
+    id: int
+    """Token id."""
+    text: str
+    """Text of the token decoded alone."""
+    probability: float
+    """Its next-token probability, in [0, 1]."""
+    source: Source
+    """What it is to the chosen token: in the same cluster, spells the beginning of what follows, says nothing
+    (neutral: function words, white space, special tokens), or none of these (other)."""
+    counted: bool = True
+    """Whether its probability is part of the chosen token's clustered probability."""
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """What a clustered probability or a confidence is made of: four probabilities whose sum it is.
+
+    A token's clustered probability is such a sum as it stands. The confidence of an answer is a product; what it gains
+    over the plain sequence probability is shared out by how much each source raises the logs of the steps.
+    """
+
+    own: float
+    """Of the chosen tokens themselves."""
+    cluster: float
+    """Lent by other tokens of their clusters."""
+    prefix: float
+    """Lent by tokens that spell the beginning of what follows."""
+    function_words: float
+    """Lent by function words, white space and special tokens; all that a token lacks which counts as certain."""
+
+
+@dataclass(frozen=True)
+class ValueEnds:
+    """How probable it was that a value which comes before a token ends there, in [0, 1]: lower and upper bound.
+
+    Both are the same where all tokens were known. None where no such value can end.
+    """
+
+    number: tuple[float, float] | None = None
+    """Of a number in JSON: no digit and none of . e E + - follows."""
+    digits: tuple[float, float] | None = None
+    """Of a number in prose: no digit follows."""
+    quote: tuple[float, float] | None = None
+    """Of a string: a quotation mark follows."""
+    array: tuple[float, float] | None = None
+    """Of an array: a bracket follows, not a comma."""
+
+
+@dataclass(frozen=True, repr=False, slots=True)
+class ScoredToken:
+    """One token of an answer."""
+
+    id: int
+    """Token id."""
+    text: str
+    """Text of the token decoded alone."""
+    start: int
+    """First character of the token in the answer's text."""
+    end: int
+    """One past its last character; tokens that share a character share its range."""
+    log_probability: float
+    """Natural log of its next-token probability, <= 0."""
+    log_clustered_probability: float
+    """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
+    log_surface_probability: float
+    """The same under the equality `surface`: tokens of the same spelling up to case and blanks, and those that spell
+    the beginning of the word (from two characters on, unless one character is all of this token)."""
+    log_meaning_probability: float
+    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words."""
+    neutral: bool
+    """Counted as certain since it is a function word, white space or a special token."""
+    cluster_probability: float
+    """Mass of the token and of those of its cluster that count, in [0, 1]."""
+    prefix_probability: float
+    """Further mass of tokens that spell the beginning of what follows."""
+    neutral_probability: float
+    """Further mass of neutral tokens."""
+    alternatives: tuple[Alternative, ...]
+    """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
+    value_ends: ValueEnds | None = None
+    """Where a number, a string or an array comes before: how probable it was that it ends here."""
+    log_clustered_bounds: tuple[float, float] | None = None
+    """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
+    log_surface_bounds: tuple[float, float] | None = None
+    """The same around the exact `log_surface_probability`."""
+    log_meaning_bounds: tuple[float, float] | None = None
+    """The same around the exact `log_meaning_probability`."""
+    ambiguous_probability: float = 0.0
+    """Mass of listed tokens whose names fit tokens inside and outside the consistent set: in the upper bound only."""
+    unmapped_probability: float = 0.0
+    """Mass of listed tokens whose names fit no token of the vocabulary: in the upper bound only."""
+    function_word: bool = False
+    """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
+
+    def __repr__(self) -> str:
+        counted = "neutral" if self.neutral else f"counted={self.clustered_probability:.4g}"
+        return f"ScoredToken({self.text!r}, probability={self.probability:.4g}, {counted})"
+
+    @property
+    def probability(self) -> float:
+        """Next-token probability of the token, in [0, 1]."""
+        return math.exp(self.log_probability)
+
+    @property
+    def clustered_probability(self) -> float:
+        """Probability mass consistent with the token, in [0, 1]."""
+        return math.exp(self.log_clustered_probability)
+
+    @property
+    def surface_probability(self) -> float:
+        """Probability mass of the same spelling, in [0, 1]."""
+        return math.exp(self.log_surface_probability)
+
+    @property
+    def meaning_probability(self) -> float:
+        """Probability mass that agrees under the paper's rules, in [0, 1]."""
+        return math.exp(self.log_meaning_probability)
+
+    def log_probability_under(self, equality: Equality) -> float:
+        """Natural log of the probability mass that agrees under an equality, <= 0."""
+        match equality:
+            case "exact":
+                return self.log_probability
+            case "surface":
+                return self.log_surface_probability
+            case "meaning":
+                return self.log_meaning_probability
+        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {equality!r} instead.")
+
+    @property
+    def borrowed(self) -> Borrowed:
+        """How much of the clustered probability is the token's own, and what the rest came from."""
+        own = self.probability
+        if self.neutral:
+            return Borrowed(own, 0.0, 0.0, 1.0 - own)
+        cluster = max(self.cluster_probability - own, 0.0)
+        return Borrowed(own, cluster, self.prefix_probability, self.neutral_probability)
+
+    @property
+    def clustered_bounds(self) -> tuple[float, float]:
+        """An interval that contains the exact `clustered_probability`; a point where that itself is exact."""
+        low, high = self.log_clustered_bounds or (self.log_clustered_probability, self.log_clustered_probability)
+        return math.exp(low), math.exp(high)
+
+
+def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:
+    """The parts of a confidence: each step's gain in logs, shared among its sources by their mass."""
+    own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
+    gains = [0.0, 0.0, 0.0]
+    for token in tokens:
+        parts = token.borrowed
+        lent = (parts.cluster, parts.prefix, parts.function_words)
+        total = math.fsum(lent)
+        if total <= 0:
+            continue
+        gain = math.log1p(total / max(parts.own, sys.float_info.min))
+        gains = [so_far + gain * part / total for so_far, part in zip(gains, lent, strict=True)]
+    total = math.fsum(gains)
+    shares = [gain / total * (confidence - own) if total else 0.0 for gain in gains]
+    return Borrowed(own, *shares)
+
+
+def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:
+    """The other likely tokens: `' USA' 0.213 (cluster), ' Canada' 0.101 (cluster, not counted), ...`."""
+    return ", ".join(
+        f"{other.text!r} {number(other.probability)} ({_role(other)})"
+        for other in token.alternatives
+        if other.probability >= least
+    )
+
+
+def _role(other: Alternative) -> str:
+    if other.counted:
+        return other.source
+    return "not counted" if other.source == "other" else f"{other.source}, not counted"
