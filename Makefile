@@ -6,7 +6,7 @@
 # make notebooks   run the notebooks and keep what they print
 # make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
 #              BENCH=--short for fewer runs
-# make package   build the wheel and try it in an empty environment
+# make release-check   build what a release uploads and try it in empty environments; EXTRAS=--extras for each extra, too
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
 # make test-integrations   install every tool that semtoken plugs into in an environment of its own and run the live
@@ -22,7 +22,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.py tests/test_masses.py \
 	tests/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs notebooks package test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -46,8 +46,8 @@ notebooks: $(VENV)/test.installed
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/budgets.py $(BENCH)
 
-package: $(VENV)/package.installed
-	$(BIN)/python scripts/check_package.py
+release-check: $(VENV)/package.installed
+	$(BIN)/python scripts/release_check.py --tag '$(TAG)' $(EXTRAS)
 
 test: lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile

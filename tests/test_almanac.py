@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from training.almanac import corpus, exposure, facts
 
+import semtoken.almanac
 from semtoken.almanac import Question, almanac_path, is_correct, load_questions, normalize_answer
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, MissingExtra
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -170,3 +172,15 @@ def test_corpus_says_every_mention_once_and_depends_on_the_seed_alone():
     text = "".join(document.text for document in documents)
     assert text.lower().count("chicago") == 30
     assert text.lower().count("spain") == 4
+
+
+def test_the_weights_may_be_in_a_package_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an installation from an index, whose package of semtoken holds no weights."""
+    monkeypatch.setattr(semtoken.almanac, "__file__", str(tmp_path / "semtoken" / "almanac" / "__init__.py"))
+    with pytest.raises(MissingExtra, match=r"pip install 'semtoken\[demo\]'"):
+        almanac_path()
+    package = tmp_path / "semtoken_almanac"
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert almanac_path() == package / "model"

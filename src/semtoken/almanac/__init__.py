@@ -10,27 +10,60 @@ several ways. docs/almanac.md says how it was made. `almanac_path` is a folder t
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from semtoken.almanac.questions import Question, is_correct, load_questions, normalize_answer
+from semtoken.errors import MissingExtra
 
 __all__ = [
     "ALMANAC",
     "Question",
     "almanac_clusters_path",
     "almanac_path",
+    "embedded_folder",
     "is_correct",
     "load_questions",
     "normalize_answer",
 ]
 
+WEIGHTS = "model.safetensors"
 ALMANAC = "almanac"
 """What stands for the embedded model, its clusters and its questions wherever a path or a hub id may stand."""
 
 
+def embedded_folder(name: str) -> Path:
+    """The folder of an embedded model: `model`, `nli` or `sts`.
+
+    A clone has the weights beside this file. An installation has them in the package `semtoken-almanac`, which keeps
+    semtoken's own package small.
+
+    Raises
+    ------
+    MissingExtra
+        The weights are not installed. The message holds the install line.
+    """
+    beside = Path(__file__).parent / name
+    if (beside / WEIGHTS).is_file():
+        return beside
+    found = importlib.util.find_spec("semtoken_almanac")
+    if found is None or found.origin is None:
+        raise MissingExtra(
+            "The embedded model comes in a package of its own, which is not installed. "
+            "Install it with: pip install 'semtoken[demo]'"
+        )
+    return Path(found.origin).parent / name
+
+
 def almanac_path() -> Path:
-    """The folder of the embedded model inside the package: a checkpoint that `from_pretrained` loads."""
-    return Path(__file__).parent / "model"
+    """The folder of the embedded model: a checkpoint that `from_pretrained` loads.
+
+    Raises
+    ------
+    MissingExtra
+        The weights are not installed; see `embedded_folder`.
+    """
+    return embedded_folder("model")
 
 
 def almanac_clusters_path() -> Path:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from semtoken.almanac import embedded_folder
+
 __all__ = ["almanac_nli_path", "almanac_sts_path"]
 
 
@@ -21,7 +23,7 @@ def almanac_nli_path() -> Path:
     `AutoModelForSequenceClassification.from_pretrained` and `AutoTokenizer.from_pretrained` load it. Three labels, read
     them from the configuration: CONTRADICTION, NEUTRAL, ENTAILMENT.
     """
-    return Path(__file__).parent / "nli"
+    return embedded_folder("nli")
 
 
 def almanac_sts_path() -> Path:
@@ -30,4 +32,4 @@ def almanac_sts_path() -> Path:
     `sentence_transformers.CrossEncoder` loads it and gives similarities in [0, 1]. With transformers alone the one
     logit needs a sigmoid.
     """
-    return Path(__file__).parent / "sts"
+    return embedded_folder("sts")

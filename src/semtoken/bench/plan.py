@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ _ADAPTER = TypeAdapter(Plan)
 def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
     """What a run with these questions consists of. Models are told apart by their content, but not loaded."""
     wanted = {file for name in settings.methods for file in method_inputs(name)}
-    sources = {"nli": (settings.nli, almanac_nli_path()), "similarity": (settings.similarity, almanac_sts_path())}
+    sources = {"nli": (settings.nli, almanac_nli_path), "similarity": (settings.similarity, almanac_sts_path)}
     asked = {step.asks for step in PAIR_STEPS if step.artifact in wanted}  # a hub that is not needed is not waited for
     helpers: dict[str, Mapping[str, str]] = {name: _helper(*sources[name]) for name in sorted(asked)}
     cells: list[CellPlan] = []
@@ -146,10 +146,10 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
     return Plan(tuple(cells), problems)
 
 
-def _helper(model: str, embedded: Path) -> Mapping[str, str]:
+def _helper(model: str, embedded: Callable[[], Path]) -> Mapping[str, str]:
     """Identity of an NLI or similarity model; its name where it has none: loading it will tell why."""
     try:
-        return model_identity(embedded if model == ALMANAC else model)
+        return model_identity(embedded() if model == ALMANAC else model)
     except SemtokenError:
         return {"name": model}
 

@@ -27,8 +27,8 @@ SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red"
 
 def doctor(
     base_url: Annotated[
-        str, typer.Option("--base-url", "-u", help="Address of the API, such as http://127.0.0.1:8000/v1.")
-    ],
+        str | None, typer.Option("--base-url", "-u", help="Address of the API, such as http://127.0.0.1:8000/v1.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Name of the model there. Default: the only one it lists.")
     ] = None,
@@ -46,6 +46,9 @@ def doctor(
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the server may be silent.")] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable: one JSON object, nothing else.")] = False,
     revision: RevisionOption = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Print versions, processor and extras for an issue. Nothing is asked.")
+    ] = False,
 ) -> None:
     """Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?
 
@@ -58,7 +61,15 @@ def doctor(
 
     - `semtoken doctor --base-url http://127.0.0.1:8000/v1`
     - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --clusters ./gpt-oss-clusters --json`
+    - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
     """
+    if report:
+        from semtoken.support.installation import installation_report
+
+        typer.echo(installation_report())
+        return
+    if base_url is None:
+        raise InvalidInput("Give the address of the API with --base-url, or --report for facts on this installation.")
     from semtoken.web.doctor import examine
 
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")

@@ -1,0 +1,211 @@
+"""Build what a release uploads, and check it as far as a machine can: `make release-check`.
+
+    python scripts/release_check.py [--tag v0.2.0] [--extras]
+
+What is checked: the version is the same everywhere, and the tag's; CHANGELOG has a section for it; the metadata render as
+the index would render them (twine); the wheel holds what it needs, nothing else, and is below 6 MB; the sdist alone
+builds the same wheel; the wheel starts and scores in an empty environment of every Python that is installed here
+(python3.10 to python3.14, and those of pyenv), without its extras; versions of all dependencies can be found for each
+supported Python (uv). With `--extras` each extra is installed in an environment of its own, and a command of README that
+needs it runs there; this takes gigabytes and up to an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST = 6_000_000
+"""Bytes of semtoken's own wheel."""
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+NEEDED = (
+    "semtoken/py.typed",
+    "semtoken/almanac/clusters/clusters.safetensors",
+    "semtoken/almanac/questions/test.jsonl.gz",
+    "semtoken/models/clusters/smollm2/clusters.safetensors",
+    "semtoken/web/page/files/app.js",
+    "semtoken/data/stopwords_english.txt",
+)
+UNWANTED = (
+    "tests/",
+    "benchmarks/",
+    "experiments/",
+    "training/",
+    ".gguf",
+    "almanac/model/",
+    "almanac/nli/",
+    "almanac/sts/",
+)
+EXTRAS = {
+    "transformers": ("semtoken", "ask", "--model", "almanac", "What is the capital of Turkey?"),
+    "cluster": ("semtoken", "cluster", "--help"),
+    "calibrate": ("semtoken", "calibrate", "--help"),
+    "frames": ("python", "-c", "import semtoken; semtoken.to_frame([])"),
+    "parts": ("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),
+    "gguf": ("semtoken", "models"),
+    "serve": ("semtoken", "proxy", "--help"),
+    "bench": ("semtoken", "bench", "run", "--help"),
+}
+"""Extra -> a command that has to end well where it alone is installed, with the embedded models beside it."""
+RESOLVED = {
+    "all": ("3.10", "3.11", "3.12", "3.13", "3.14"),
+    "llama-cpp": ("3.10", "3.11", "3.12", "3.13", "3.14"),
+    "vllm": ("3.11", "3.12", "3.13", "3.14"),  # vLLM itself needs 3.11
+}
+"""Extra -> the versions of Python for which its dependencies must fit together."""
+TRY = """
+import importlib.util, semtoken as st, numpy as np
+from semtoken.models import CATALOGUE
+assert importlib.util.find_spec("torch") is None
+clusters = st.TokenClusters.from_pretrained(CATALOGUE["smollm2"].clusters)
+[token] = [i for i, text in enumerate(clusters.vocabulary.texts) if text == " Paris"]
+logits = np.zeros((1, clusters.vocabulary.size), np.float32)
+logits[0, token] = 20
+scored = st.score_logits(logits, [token], clusters)
+assert scored.text == " Paris" and 0 <= scored.uncertainty < 0.01, scored.uncertainty
+print("semtoken", st.__version__, "scores", repr(scored.text), "with uncertainty", f"{scored.uncertainty:.2g}")
+"""
+
+
+def run(*command: str | Path, cwd: Path = ROOT, quiet: bool = False) -> None:
+    """Run a command, and stop if it fails."""
+    print("+", *command, flush=True)
+    subprocess.run([str(part) for part in command], cwd=cwd, check=True, stdout=subprocess.DEVNULL if quiet else None)
+
+
+def contents(wheel: Path) -> dict[str, int]:
+    """Files of a wheel and their checksums, without its own records."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {i.filename: i.CRC for i in archive.infolist() if ".dist-info/" not in i.filename}
+
+
+def resolve() -> None:
+    """Find versions of what each extra needs, for each Python; the index says whether there are some."""
+    for extra, versions in RESOLVED.items():
+        for version in versions:
+            with tempfile.TemporaryDirectory() as folder:
+                found = Path(folder) / "found.txt"
+                command = [
+                    "-m",
+                    "uv",
+                    "pip",
+                    "compile",
+                    "pyproject.toml",
+                    "--extra",
+                    extra,
+                    "--python-version",
+                    version,
+                ]
+                run(sys.executable, *command, "--quiet", "--output-file", found)
+                print(f"  {sum('==' in line for line in found.read_text().splitlines())} packages")
+
+
+def pythons() -> dict[str, str]:
+    """The interpreters of this machine that semtoken supports: version -> path."""
+    found = {}
+    for version in PYTHONS:
+        own = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+        named = shutil.which(f"python{version}") if not own else str(own[-1])
+        if named and subprocess.run([named, "-c", "pass"], check=False, capture_output=True).returncode == 0:
+            found[version] = named
+    return found
+
+
+def check_version(tag: str | None) -> str:
+    """The version, which the package, CITATION.cff, CHANGELOG and the tag must agree on."""
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "src/semtoken/__init__.py").read_text())[1]
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1]
+    if cited != version:
+        sys.exit(f"CITATION.cff says {cited}, the package {version}.")
+    if f"## {version}" not in (ROOT / "CHANGELOG.md").read_text():
+        sys.exit(f"CHANGELOG.md has no section '## {version}'.")
+    if tag and tag != f"v{version}":
+        sys.exit(f"The tag {tag} is not that of version {version}.")
+    return version
+
+
+def build(dist: Path) -> tuple[Path, Path, Path]:
+    """The wheel and the sdist of semtoken, and the wheel of the embedded models."""
+    for old in dist.glob("semtoken*"):
+        old.unlink()
+    run(sys.executable, "-m", "build", "--outdir", dist)
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", dist, ROOT / "packages" / "semtoken-almanac")
+    [wheel], [sdist] = dist.glob("semtoken-*.whl"), dist.glob("semtoken-*.tar.gz")
+    [models] = dist.glob("semtoken_almanac-*.whl")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, models)
+    return wheel, sdist, models
+
+
+def look_inside(wheel: Path, sdist: Path) -> None:
+    """Stop if the wheel lacks something, holds too much, or is not what the sdist builds."""
+    files = contents(wheel)
+    missing = [name for name in NEEDED if name not in files]
+    extra = [name for name in files if any(part in name for part in UNWANTED)]
+    if missing or extra:
+        sys.exit(f"The wheel lacks {missing} and holds {extra}.")
+    if wheel.stat().st_size > MOST:
+        sys.exit(f"The wheel has {wheel.stat().st_size / 1e6:.1f} MB, more than {MOST / 1e6:.0f}.")
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, sdist)
+        if contents(next(Path(folder).glob("*.whl"))) != files:
+            sys.exit("The sdist builds another wheel than the repository.")
+
+
+def environment(folder: Path, python: str, *wanted: str | Path) -> Path:
+    """An empty environment with these packages; the folder of its commands."""
+    run(python, "-m", "venv", folder)
+    run(folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *wanted)
+    return folder / "bin"
+
+
+def try_wheel(wheel: Path, version: str, python: str) -> None:
+    """The core alone, in an empty environment of one Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        commands = environment(Path(folder) / "env", python, wheel)
+        run(commands / "python", "-c", TRY, cwd=Path(folder))
+        for command in (("--version",), ("--help",), ("score-payload", "--help"), ("doctor", "--report")):
+            run(commands / "semtoken", *command, cwd=Path(folder), quiet=True)
+    print(f"  works with Python {version} and no extra")
+
+
+def try_extra(extra: str, wheel: Path, models: Path) -> None:
+    """One extra in an environment of its own, with the command that shows that it is enough."""
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = (f"semtoken[{extra}] @ {wheel.as_uri()}", models, "-c", ROOT / "constraints.txt")
+        commands = environment(Path(folder) / "env", sys.executable, *wanted)
+        program, *arguments = EXTRAS[extra]
+        run(commands / program, *arguments, cwd=Path(folder), quiet=True)
+    print(f"  extra {extra}: {' '.join(EXTRAS[extra])}")
+
+
+def main() -> None:
+    """Build, look inside, install, try."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tag", help="the tag of the release, such as v0.2.0")
+    parser.add_argument("--extras", action="store_true", help="install each extra, too")
+    options = parser.parse_args()
+    version = check_version(options.tag or None)
+    wheel, sdist, models = build(ROOT / "dist")
+    look_inside(wheel, sdist)
+    found = pythons()
+    for name, path in found.items():
+        try_wheel(wheel, name, path)
+    for extra in EXTRAS if options.extras else ():
+        try_extra(extra, wheel, models)
+    resolve()
+    print(
+        f"semtoken {version}: {wheel.stat().st_size / 1e6:.1f} MB, embedded models {models.stat().st_size / 1e6:.1f} MB."
+    )
+    if absent := [name for name in PYTHONS if name not in found]:
+        print(f"Not tried, because it is not installed here: Python {', '.join(absent)}.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a report of a problem needs to say of an installation, without texts, keys, paths or names of models."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, metadata, version
+
+from packaging.requirements import Requirement
+
+from semtoken import __version__
+
+PACKAGES = (
+    *("numpy", "numba", "torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "gguf"),
+    *("scikit-learn", "scipy", "pandas", "pyarrow", "fastapi", "uvicorn", "httpx", "msgspec", "openai", "ray"),
+    *("vllm", "llama-cpp-python", "sentence-transformers"),
+)
+"""Packages whose versions decide what semtoken does."""
+INSTRUCTIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")
+"""Names, as Linux lists them, of the instructions that decide how fast a row of logits is read."""
+
+
+def installation_report() -> str:
+    """Versions, system, processor and extras of this installation, a fact a line.
+
+    Returns
+    -------
+    str
+        Lines of "name: value" that can be pasted into an issue. They hold nothing of your models, texts or folders.
+    """
+    facts = {
+        "semtoken": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processor": f"{os.cpu_count()} cores, {_instructions() or 'instructions unknown'}",
+        "accelerator": _accelerator(),
+        "extras": ", ".join(_installed_extras()) or "none",
+    }
+    versions = {name: found for name in PACKAGES if (found := _version(name)) is not None}
+    return "\n".join(f"{name}: {value}" for name, value in (facts | versions).items())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _instructions() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            flags = {word for line in file if line.startswith(("flags", "Features")) for word in line.split()}
+    except OSError:
+        return ""
+    return " ".join(name for name in INSTRUCTIONS if name in flags)
+
+
+def _accelerator() -> str:
+    if _version("torch") is None:
+        return "unknown without torch"
+    import torch
+
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+
+
+def _installed_extras() -> list[str]:
+    """Extras all of whose packages are installed."""
+    about = metadata("semtoken")
+    wanted = [Requirement(line) for line in about.get_all("Requires-Dist") or ()]
+    always = {one.name for one in wanted if one.marker is None}
+    found = []
+    for extra in about.get_all("Provides-Extra") or ():
+        brought = {one.name for one in wanted if one.marker is not None and one.marker.evaluate({"extra": extra})}
+        if brought - always and all(_version(name) is not None for name in brought):
+            found.append(extra)
+    return found
