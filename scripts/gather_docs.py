@@ -3,7 +3,8 @@
     python scripts/gather_docs.py        # writes build/docs; `make docs` then builds the site from it
 
 Files of docs/ go to the root of the site, others keep their place, notebooks become Markdown with their outputs. Links
-are rewritten to the new places, and a link to a file that does not exist stops the build.
+are rewritten to the new places, and a link to a file that does not exist stops the build. `llms.txt` lists the pages
+with a sentence each, in the order of the navigation, for programs that read documentation (llmstxt.org).
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ import re
 import shutil
 import sys
 from pathlib import Path, PurePosixPath
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build" / "docs"
 PAGES = (
-    *("docs/**/*.md", "notebooks/*.ipynb", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
+    *("docs/**/*.md", "notebooks/*.ipynb", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md", "CHANGELOG.md"),
     *(
         "benchmarks/*.md",
         "examples/README.md",
@@ -52,6 +59,35 @@ def main() -> None:
         target = OUT / place(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+    project = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+    write(OUT / "llms.txt", llms_txt(project, {place(name): path for name, path in pages.items()}))
+
+
+def llms_txt(project: dict[str, Any], pages: dict[str, Path]) -> str:
+    """The list of pages that llmstxt.org describes: a title, a quotation, and a section of links for each group."""
+    lines = [f"# {project['site_name']}", "", f"> {project['site_description']}"]
+    for item in project["nav"]:
+        for section, inside in item.items():
+            entries = inside if isinstance(inside, list) else [{section: inside}]
+            lines += ["", f"## {section}", ""]
+            for entry in entries:
+                lines += [f"- [{title}]({page}): {first_sentence(pages[page])}" for title, page in entry.items()]
+    return "\n".join(lines) + "\n"
+
+
+def first_sentence(path: Path) -> str:
+    """What a page says first, without its headings, links and emphasis; its title where it says nothing."""
+    text = notebook_text(path) if path.suffix == ".ipynb" else path.read_text("utf-8")
+    paragraphs = [part.strip() for part in FENCE.sub("", text).split("\n\n")]
+    title = next((part.lstrip("# ") for part in paragraphs if part.startswith("#")), path.stem)
+    prose = next((part for part in paragraphs if part and part[0] not in "#!|:-<"), title)
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(prose.split())).replace("**", "")
+    said = ""
+    for sentence in re.split(r"(?<=[.:?!])\s", plain):
+        said = f"{said} {sentence}".strip()
+        if len(said) >= 40:
+            break
+    return said
 
 
 def place(name: str) -> str:

@@ -2,11 +2,11 @@
 
     python scripts/release_check.py [--tag v0.2.0] [--extras]
 
-What is checked: the version is the same everywhere, and the tag's; CHANGELOG has a section for it; the metadata render as
-the index would render them (twine); the wheel holds what it needs, nothing else, and is below 6 MB; the sdist alone
-builds the same wheel; the wheel starts and scores in an empty environment of every Python that is installed here
-(python3.10 to python3.14, and those of pyenv), without its extras; versions of all dependencies can be found for each
-supported Python (uv). With `--extras` each extra is installed in an environment of its own, and a command of README that
+What is checked: the version is the same everywhere, and the tag's; CHANGELOG has a section for it; the workflows are
+sound (check-jsonschema, zizmor); the metadata render as the index would render them (twine); the wheel holds what it
+needs, nothing else, and is below 6 MB; the sdist alone builds the same wheel; the wheel starts and scores in an empty
+environment of every Python that is installed here, without its extras; versions of all dependencies can be found for
+each supported Python (uv). With `--extras` each extra is installed in an environment of its own, and a command that
 needs it runs there; this takes gigabytes and up to an hour.
 """
 
@@ -131,6 +131,14 @@ def check_version(tag: str | None) -> str:
     return version
 
 
+def check_workflows() -> None:
+    """The workflows follow the host's schema, and a linter for their security finds nothing."""
+    folder = ROOT / ".github" / "workflows"
+    commands = Path(sys.executable).parent
+    run(commands / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *sorted(folder.glob("*.yml")))
+    run(commands / "zizmor", "--offline", "--quiet", folder)
+
+
 def build(dist: Path) -> tuple[Path, Path, Path]:
     """The wheel and the sdist of semtoken, and the wheel of the embedded models."""
     for old in dist.glob("semtoken*"):
@@ -192,6 +200,7 @@ def main() -> None:
     parser.add_argument("--extras", action="store_true", help="install each extra, too")
     options = parser.parse_args()
     version = check_version(options.tag or None)
+    check_workflows()
     wheel, sdist, models = build(ROOT / "dist")
     look_inside(wheel, sdist)
     found = pythons()
@@ -200,9 +209,8 @@ def main() -> None:
     for extra in EXTRAS if options.extras else ():
         try_extra(extra, wheel, models)
     resolve()
-    print(
-        f"semtoken {version}: {wheel.stat().st_size / 1e6:.1f} MB, embedded models {models.stat().st_size / 1e6:.1f} MB."
-    )
+    sizes = [f"{one.name} {one.stat().st_size / 1e6:.1f} MB" for one in (wheel, models)]
+    print(f"semtoken {version} can be released: {', '.join(sizes)}.")
     if absent := [name for name in PYTHONS if name not in found]:
         print(f"Not tried, because it is not installed here: Python {', '.join(absent)}.")
 

@@ -57,6 +57,20 @@ def test_every_file_that_a_page_links_to_is_there(monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "index.md").is_file() and (tmp_path / "notebooks" / "1-first-steps.md").is_file()
 
 
+def test_the_list_for_programs_names_every_page_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gather_docs, "OUT", tmp_path)
+    monkeypatch.setattr(gather_docs, "notebook_text", lambda path: "Text of a notebook. More.")
+    gather_docs.main()
+    lines = (tmp_path / "llms.txt").read_text("utf-8").splitlines()
+    nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    listed = [re.fullmatch(r"- \[.+?\]\((.+?)\): (.*)", line) for line in lines if line.startswith("- ")]
+    assert [found[1] for found in listed if found] == nav
+    assert all(found and found[2] for found in listed)
+    assert lines[0] == "# semtoken" and lines[2].startswith("> ")
+
+
 def test_links_are_moved_and_code_is_not() -> None:
     text = "[a](method.md#limits) [b](../CONTRIBUTING.md) [c](https://x.org/y.md)\n```\n[d](nowhere.md)\n```\n"
     known = {"docs/method.md", "CONTRIBUTING.md"}
