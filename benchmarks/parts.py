@@ -47,7 +47,7 @@ def scored_answer(text: str) -> ScoredResponse:
                 start=match.start(),
                 end=match.end(),
                 log_probability=log_prob,
-                log_clustered_probability=0.8 * log_prob,
+                log_agreeing_probability=0.8 * log_prob,
                 log_surface_probability=0.9 * log_prob,
                 log_meaning_probability=0.8 * log_prob,
                 neutral=False,

@@ -32,7 +32,7 @@ else:
     uncertainty, lower, upper = (number(choice.semtoken[name]) for name in ("uncertainty", "lower", "upper"))
     print(f"  uncertainty {uncertainty}, between {lower} and {upper}")
     for token in choice.semtoken["tokens"]:
-        print(f"  {token['text']!r:12} {number(token['clustered_probability'])}")
+        print(f"  {token['text']!r:12} {number(token['agreeing_probability'])}")
 
 for chunk in client.chat.completions.create(model=model, messages=messages, stream=True):
     for choice in chunk.choices:

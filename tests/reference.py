@@ -126,7 +126,7 @@ class Twin:
         return self.same_spelling(ids[step]) | {t for t in self.prefix_set(ids, step) if len(self.normalized[t]) > 1}
 
     def paper_mass(self, probabilities: npt.NDArray[np.float64], ids: Sequence[int], step: int) -> float:
-        """Clustered probability under the paper's rules."""
+        """Agreeing probability under the paper's rules."""
         if self.blanks[ids[step]] or self.stopword_tokens[ids[step]]:
             return 1.0
         neutral = {t for t in range(self.size) if self.blanks[t] or self.stopword_tokens[t]}

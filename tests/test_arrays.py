@@ -70,7 +70,7 @@ def test_forbidden_tokens_have_no_probability(tensor: bool) -> None:
     rows = worked.logits(*worked.STEPS)
     rows[1, worked.ids(" television")] = -np.inf
     scored = score_logits(torch.from_numpy(rows) if tensor else rows, IDS, CLUSTERS, rules="paper")
-    assert scored.tokens[1].clustered_probability == pytest.approx((0.73 - 0.30) / 0.70)
+    assert scored.tokens[1].agreeing_probability == pytest.approx((0.73 - 0.30) / 0.70)
     assert " television" not in [a.text for a in scored.tokens[1].alternatives]
 
 

@@ -53,7 +53,7 @@ tokenizer.add_special_tokens(["<eos>"])
 vocabulary = st.Vocabulary.from_tokenizer(tokenizer)
 clusters = st.TokenClusters(np.array([0, 1, 1, 2, 3, 4], dtype=np.int32), vocabulary)
 scored = st.score_logits(np.zeros((2, 6), dtype=np.float32), [1, 0], clusters, preset="paper")
-assert round(scored.tokens[0].clustered_probability, 6) == round(5 / 6, 6), scored  # TV television; t; <eos> the
+assert round(scored.tokens[0].agreeing_probability, 6) == round(5 / 6, 6), scored  # TV television; t; <eos> the
 """
 
 

@@ -88,7 +88,7 @@ def answer(*words: tuple[str, float], **fields: Any) -> ScoredResponse:
     made = ScoredResponse(
         text="".join(word for word, _ in words),
         tokens=tuple(tokens),
-        log_score=math.fsum(token.log_clustered_probability for token in tokens),
+        log_score=math.fsum(token.log_agreeing_probability for token in tokens),
         preset="default",
         distribution="raw",
         neutral_only=False,

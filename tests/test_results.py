@@ -71,7 +71,7 @@ def test_the_three_masses_add_up(seed: int, switches: dict[str, Any]) -> None:
     assert content
     for token in content:
         total = token.cluster_probability + token.prefix_probability + token.neutral_probability
-        assert token.clustered_probability == pytest.approx(total, rel=1e-9)
+        assert token.agreeing_probability == pytest.approx(total, rel=1e-9)
         assert token.cluster_probability >= token.probability - 1e-12
 
 
@@ -195,7 +195,7 @@ def test_borrowed_mass_adds_up_to_the_confidence(seed: int, switches: dict[str, 
     assert borrowed.own == pytest.approx(math.exp(scored.log_probability), rel=1e-9)
     for token in scored.tokens:
         parts = dataclasses.astuple(token.borrowed)
-        assert math.fsum(parts) == pytest.approx(token.clustered_probability, rel=1e-9)
+        assert math.fsum(parts) == pytest.approx(token.agreeing_probability, rel=1e-9)
 
 
 def test_what_one_source_lent_is_all_that_is_borrowed_from_it() -> None:
@@ -274,7 +274,7 @@ def test_json_round_trip() -> None:
     assert parsed["text"] == SCORED.text
     assert parsed["uncertainty"] == SCORED.uncertainty
     assert parsed["distribution"] == "raw"
-    assert parsed["tokens"][1]["clustered_probability"] == SCORED.tokens[1].clustered_probability
+    assert parsed["tokens"][1]["agreeing_probability"] == SCORED.tokens[1].agreeing_probability
     assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
     decided = {"chance", "chance_bounds", "decision"}
     assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, chance=0.5).to_dict())
@@ -304,7 +304,7 @@ def test_json_keeps_letters_readable() -> None:
 def test_frame_of_an_answer_has_a_row_a_token() -> None:
     frame = SCORED.to_pandas()
     assert frame["text"].tolist() == list(worked.ANSWER)
-    assert frame["clustered_probability"].tolist() == pytest.approx([1, 0.73, 0.93, 0.70, 1])
+    assert frame["agreeing_probability"].tolist() == pytest.approx([1, 0.73, 0.93, 0.70, 1])
 
 
 def test_frame_of_answers_has_a_row_an_answer() -> None:

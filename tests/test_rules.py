@@ -124,7 +124,7 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
 def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
     rules = ScoringRules(**{"equality": "meaning", **switches})
     scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), rules=rules)
-    return [token.clustered_probability for token in scored.tokens]
+    return [token.agreeing_probability for token in scored.tokens]
 
 
 def test_a_neutral_token_is_certain() -> None:
@@ -144,8 +144,8 @@ def test_a_numeral_stands_alone_but_counts_for_others() -> None:
     step = {"7": 0.5, " 17": 0.25, "vision": 0.125, " radio": 0.125}
     seven = score_logits(logits(step), ids("7"), clusters, "paper")
     vision = score_logits(logits(step), ids("vision"), clusters, "paper")
-    assert seven.tokens[0].clustered_probability == pytest.approx(0.5)
-    assert vision.tokens[0].clustered_probability == pytest.approx(0.875)
+    assert seven.tokens[0].agreeing_probability == pytest.approx(0.5)
+    assert vision.tokens[0].agreeing_probability == pytest.approx(0.875)
 
 
 def test_prefixes_are_of_all_that_follows() -> None:

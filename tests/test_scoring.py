@@ -71,7 +71,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
     """The sums are in the docstring of `worked`."""
     scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
     assert scored.text == " the television 17\n"
-    assert [t.clustered_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
     assert scored.uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
     assert scored.log_score == pytest.approx(math.log(0.475230), abs=1e-12)
     assert math.exp(scored.log_probability) == pytest.approx(0.009, abs=1e-12)
@@ -101,7 +101,7 @@ def test_worked_example(rules: dict[str, Any]) -> None:
 def test_worked_example_with_switches(switches: dict[str, Any], clustered: list[float]) -> None:
     rules = {"equality": "meaning", **switches}
     scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
-    assert [t.clustered_probability for t in scored.tokens] == pytest.approx(clustered, abs=1e-12)
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(clustered, abs=1e-12)
     assert scored.uncertainty == pytest.approx(1 - math.prod(clustered), abs=1e-12)
 
 
@@ -166,7 +166,7 @@ def real_kind(name: str) -> Kind:
 
 def assert_equals_twin(scored: ScoredResponse, expected: Answer) -> None:
     assert [t.probability for t in scored.tokens] == pytest.approx(expected.probabilities, rel=1e-5, abs=1e-9)
-    assert [t.clustered_probability for t in scored.tokens] == pytest.approx(expected.clustered, rel=1e-5, abs=1e-9)
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(expected.clustered, rel=1e-5, abs=1e-9)
     assert [t.surface_probability for t in scored.tokens] == pytest.approx(expected.surface, rel=1e-5, abs=1e-9)
     assert [t.meaning_probability for t in scored.tokens] == pytest.approx(expected.meaning, rel=1e-5, abs=1e-9)
     assert scored.log_score == pytest.approx(expected.log_score, rel=1e-4, abs=1e-5)
@@ -248,8 +248,8 @@ def test_final_sigma_is_decided_by_the_letters_that_follow() -> None:
     """Alone "ΣΑΣ" lowers to "σας"; followed by "Α" it begins "σασα"."""
     clusters = TokenClusters(np.arange(4), worked.vocabulary(("ΣΑΣ", "Α", "σας", "σασ")))
     steps = np.log([[0.5, 0.1, 0.25, 0.15], [0.1, 0.7, 0.1, 0.1]])
-    assert score(steps[:1], [0], clusters, preset="paper").tokens[0].clustered_probability == pytest.approx(0.5 + 0.25)
-    assert score(steps, [0, 1], clusters, preset="paper").tokens[0].clustered_probability == pytest.approx(0.5 + 0.15)
+    assert score(steps[:1], [0], clusters, preset="paper").tokens[0].agreeing_probability == pytest.approx(0.5 + 0.25)
+    assert score(steps, [0, 1], clusters, preset="paper").tokens[0].agreeing_probability == pytest.approx(0.5 + 0.15)
 
 
 # --- algebra -----------------------------------------------------------------------------------------------------
@@ -316,8 +316,8 @@ def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rule
     labels[labels == labels[random.integers(len(labels))]] = labels[ids[0]]
     after = score(logits, ids, relabelled(kind, labels), **rules)
     for small, large in zip(before.tokens, after.tokens, strict=True):
-        assert large.log_clustered_probability >= small.log_clustered_probability - 1e-9
-        assert small.log_clustered_probability >= small.log_probability - 1e-9
+        assert large.log_agreeing_probability >= small.log_agreeing_probability - 1e-9
+        assert small.log_agreeing_probability >= small.log_probability - 1e-9
 
 
 @pytest.mark.parametrize("rules", [{"preset": "paper"}, MEANING, {"equality": "surface"}])
@@ -340,7 +340,7 @@ def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
     assert two.text == one.text
     assert two.log_score == pytest.approx(one.log_score, rel=1e-6)
     assert [order[t.id] for t in two.tokens] == ids
-    assert [t.clustered_probability for t in two.tokens] == pytest.approx([t.clustered_probability for t in one.tokens])
+    assert [t.agreeing_probability for t in two.tokens] == pytest.approx([t.agreeing_probability for t in one.tokens])
     assert [{order[a.id] for a in t.alternatives} for t in two.tokens] == [
         {a.id for a in t.alternatives} for t in one.tokens
     ]

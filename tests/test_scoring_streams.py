@@ -89,7 +89,7 @@ def test_the_settled_part_grows_and_is_the_score_of_a_beginning(name: str) -> No
     stream = LogitsStream(kind.clusters)
     for row, token in zip(logits, ids, strict=True):
         running = stream.add(row, token)
-        part = sum(t.log_clustered_probability for t in whole.tokens[: running.n_settled])
+        part = sum(t.log_agreeing_probability for t in whole.tokens[: running.n_settled])
         assert running.uncertainty == pytest.approx(-np.expm1(part), abs=1e-9)
     assert running.n_settled > len(ids) / 2
 

@@ -107,7 +107,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     assert scored.uncertainty_width == pytest.approx(0, abs=1e-12)
     assert scored.uncertainty == pytest.approx(exact.uncertainty, abs=2e-6)
     for token, twin in zip(scored.tokens, exact.tokens, strict=True):
-        assert token.clustered_probability == pytest.approx(twin.clustered_probability, abs=2e-6)
+        assert token.agreeing_probability == pytest.approx(twin.agreeing_probability, abs=2e-6)
         assert token.cluster_probability == pytest.approx(twin.cluster_probability, abs=2e-6)
         assert token.prefix_probability == pytest.approx(twin.prefix_probability, abs=2e-6)
         assert token.neutral_probability == pytest.approx(twin.neutral_probability, abs=2e-6)
@@ -146,7 +146,7 @@ def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, 
     scored = score_top_logprobs(steps, kind.clusters, **RULES[1])
 
     uniform = score_logits(np.zeros((1, size)), [token], kind.clusters, **RULES[1])
-    members = round(uniform.tokens[0].clustered_probability * size)
+    members = round(uniform.tokens[0].agreeing_probability * size)
     rest = np.full(size, np.nan)
     for i, p in listed.items():
         rest[i] = p
@@ -161,9 +161,9 @@ def test_the_upper_bound_of_the_mass_is_reached_by_some_distribution(name: str, 
         pytest.skip("the vocabulary is too small to take what is missing")
     with np.errstate(divide="ignore"):
         worst = score_logits(np.log(rest)[None], [token], kind.clusters, **RULES[1])
-    assert scored.tokens[0].log_clustered_bounds is not None
-    upper = scored.tokens[0].log_clustered_bounds[1]
-    assert worst.tokens[0].log_clustered_probability == pytest.approx(upper, abs=6 * ROUNDING)
+    assert scored.tokens[0].log_agreeing_bounds is not None
+    upper = scored.tokens[0].log_agreeing_bounds[1]
+    assert worst.tokens[0].log_agreeing_probability == pytest.approx(upper, abs=6 * ROUNDING)
 
 
 def consistent_ids(kind: Kind, token: int) -> list[int]:
@@ -174,7 +174,7 @@ def consistent_ids(kind: Kind, token: int) -> list[int]:
         logits = np.full((1, size), -np.inf)
         logits[0, i] = 0.0
         scored = score_logits(logits, [token], kind.clusters, **RULES[1])
-        if scored.tokens[0].clustered_probability > 0.5:
+        if scored.tokens[0].agreeing_probability > 0.5:
             found.append(i)
     return found
 
@@ -643,7 +643,7 @@ def test_where_special_tokens_are_neutral_it_does_not_matter_which_one_is_named(
         by_name(kind, rows, ids, 40), kind.clusters, ScoringRules(equality="meaning", function_words="off")
     )
     assert "special_names" in codes(off)
-    assert off.tokens[1].clustered_bounds[0] < off.tokens[1].clustered_bounds[1]
+    assert off.tokens[1].agreeing_bounds[0] < off.tokens[1].agreeing_bounds[1]
 
 
 NAMED = [{"token": word, "logprob": math.log(p)} for word, p in {" TV": 0.5, "<|end|>": 0.3, "[PAD]": 0.1}.items()]
@@ -659,7 +659,7 @@ def test_the_only_special_token_is_meant_by_its_name() -> None:
     assert codes(scored) == []
     other = score_top_logprobs([steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), function_words="off")
     assert other.tokens[1].unmapped_probability == pytest.approx(0.1)
-    assert other.tokens[1].clustered_probability == pytest.approx(0.3)
+    assert other.tokens[1].agreeing_probability == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("name", ["<|end|>", "</s>", "[/INST]", "[gMASK]"])

@@ -36,7 +36,7 @@ def token(text: str, start: int, end: int, clustered: float = 1.0, *, neutral: b
         start=start,
         end=end,
         log_probability=math.log(clustered / 2),
-        log_clustered_probability=math.log(clustered),
+        log_agreeing_probability=math.log(clustered),
         log_surface_probability=math.log(clustered / 2),
         log_meaning_probability=math.log(clustered),
         neutral=neutral,
@@ -51,7 +51,7 @@ def response(text: str, *tokens: ScoredToken) -> ScoredResponse:
     return ScoredResponse(
         text=text,
         tokens=tokens,
-        log_score=math.fsum(t.log_clustered_probability for t in tokens),
+        log_score=math.fsum(t.log_agreeing_probability for t in tokens),
         preset="default",
         distribution="raw",
         neutral_only=False,

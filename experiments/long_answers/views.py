@@ -25,7 +25,7 @@ from semtoken.tokens.stopwords import english_stopwords
 WORD = re.compile(r"\w[\w'’-]*")
 MASSES: dict[str, Callable[[Any], float]] = {
     "probability": lambda token: token.log_probability,
-    "default": lambda token: token.log_clustered_probability,
+    "default": lambda token: token.log_agreeing_probability,
     "surface": lambda token: token.log_surface_probability,
     "paper": lambda token: token.log_meaning_probability,
 }

@@ -42,8 +42,8 @@ class ColouredSpan:
 
     @property
     def uncertainty(self) -> float:
-        """1 - product of the clustered probabilities of its tokens, in [0, 1]."""
-        return -math.expm1(math.fsum(token.log_clustered_probability for token in self.tokens)) + 0.0
+        """1 - product of the agreeing probabilities of its tokens, in [0, 1]."""
+        return -math.expm1(math.fsum(token.log_agreeing_probability for token in self.tokens)) + 0.0
 
     @property
     def shaded(self) -> bool:
@@ -144,21 +144,21 @@ def legend() -> Text:
 
 
 def token_table(response: ScoredResponse) -> Table:
-    """Token by token for a terminal: probability, clustered probability, and what carried the difference."""
+    """Token by token for a terminal: probability, agreeing probability, and what carried the difference."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("token")
     table.add_column("probability", justify="right")
-    table.add_column("clustered", justify="right")
+    table.add_column("agreeing", justify="right")
     table.add_column("what else was likely")
     for token in response.tokens:
         carried = "neutral: counts as certain" if token.neutral else describe_alternatives(token)
         table.add_row(
             Text(repr(token.text)),
             number(token.probability),
-            with_bounds(token.clustered_probability, token.clustered_bounds),
+            with_bounds(token.agreeing_probability, token.agreeing_bounds),
             Text(carried),
         )
     return table
@@ -190,7 +190,7 @@ def parts_table(parts: Sequence[Part]) -> Table:
 def shaded_html(response: ScoredResponse) -> str:
     """The answer as a fragment of HTML that stands alone: inline styles, all text escaped, no scripts.
 
-    Pointing at a token shows its probability, its clustered probability and what carried it. Put the fragment into
+    Pointing at a token shows its probability, its agreeing probability and what carried it. Put the fragment into
     any page, or show it in a notebook with `IPython.display.HTML`.
     """
     spans = "".join(map(_span, segments(response)))
@@ -217,7 +217,7 @@ def _span(segment: ColouredSpan) -> str:
 
 
 def _tooltip(token: ScoredToken) -> str:
-    clustered = with_bounds(token.clustered_probability, token.clustered_bounds)
-    facts = f"{token.text!r}: probability {number(token.probability)}, clustered {clustered}"
+    agreeing = with_bounds(token.agreeing_probability, token.agreeing_bounds)
+    facts = f"{token.text!r}: probability {number(token.probability)}, agreeing {agreeing}"
     carried = "neutral" if token.neutral else describe_alternatives(token)
     return visible(f"{facts}; {carried}" if carried else facts)

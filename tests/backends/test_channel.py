@@ -136,7 +136,7 @@ def test_any_schedule_gives_the_score_of_the_whole_matrix(
         assert scored.log_score == pytest.approx(expected.log_score, rel=1e-9)
         assert scored.to_dict().keys() == expected.to_dict().keys()
         for token, other in zip(scored.tokens, expected.tokens, strict=True):
-            assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=1e-9)
+            assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-9)
             assert [a.id for a in token.alternatives] == [a.id for a in other.alternatives]
     assert not list(tmp_path.iterdir())
 

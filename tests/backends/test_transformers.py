@@ -44,7 +44,7 @@ def assert_same(scored: st.ScoredResponse, expected: st.ScoredResponse) -> None:
     assert scored.token_ids == expected.token_ids
     assert scored.text == expected.text
     for token, other in zip(scored.tokens, expected.tokens, strict=True):
-        assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=1e-4)
+        assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=1e-4)
         assert token.log_probability == pytest.approx(other.log_probability, abs=1e-4)
         assert token.neutral == other.neutral
     assert scored.log_score == pytest.approx(expected.log_score, abs=1e-3)

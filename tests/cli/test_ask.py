@@ -39,7 +39,7 @@ def test_shows_answer_uncertainty_and_tokens(semtoken: RunCommand, model: str, c
     assert result.exit_code == 0
     assert f"uncertainty {number(expected['uncertainty'])}" in result.stdout
     for token in expected["tokens"]:
-        assert number(token["clustered_probability"]) in result.stdout
+        assert number(token["agreeing_probability"]) in result.stdout
     assert result.stderr == ""
 
 

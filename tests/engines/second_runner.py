@@ -71,7 +71,7 @@ def main(channel: str, result: str) -> None:
         ids = list(output.outputs[0].token_ids)
         if i % 4:
             scored = read_channel(channel, f"second-{i}", ids, clusters)
-            tokens = [token.log_clustered_probability for token in scored.tokens]
+            tokens = [token.log_agreeing_probability for token in scored.tokens]
             answers.append(
                 {"prompt": prompts[i], "ids": ids, "tokens": tokens, "distribution": scored.distribution, "number": i}
             )

@@ -67,7 +67,7 @@ def test_greedy_answers_equal_those_of_transformers(scorer: LlamaCppScorer, stc:
         assert scored.signature == twin.signature
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
         for token, other in zip(scored.tokens, twin.tokens, strict=True):
-            assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=TOLERANCE)
+            assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
 def test_sampled_answers_are_scored_at_temperature_one(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:

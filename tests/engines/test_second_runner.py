@@ -58,7 +58,7 @@ def test_answers_of_the_second_runner_are_scored_the_same(tmp_path: Path, stc: S
         penalised = answer["number"] % 5 == 0  # this runner applies penalties before it calls processors
         assert answer["distribution"] == ("processed" if penalised else "raw")
         if not penalised:
-            expected = [token.log_clustered_probability for token in twin.tokens]
+            expected = [token.log_agreeing_probability for token in twin.tokens]
             assert answer["tokens"] == pytest.approx(expected, abs=TOLERANCE)
             compared += 1
     assert compared >= 12

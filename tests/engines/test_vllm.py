@@ -27,7 +27,7 @@ def assert_same(scored: ScoredResponse, twin: ScoredResponse) -> None:
     assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
     for token, other in zip(scored.tokens, twin.tokens, strict=True):
         assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
-        assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=TOLERANCE)
+        assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
         assert token.neutral == other.neutral
 
 

@@ -31,7 +31,7 @@ def check(
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
         for token, other in zip(scored.tokens, twin.tokens, strict=True):
             assert token.log_probability == pytest.approx(other.log_probability, abs=TOLERANCE)
-            assert token.log_clustered_probability == pytest.approx(other.log_clustered_probability, abs=TOLERANCE)
+            assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
 def test_a_mixed_batch(llm: Any, channel: Path, clusters: TokenClusters, stc: STC) -> None:

@@ -60,7 +60,7 @@ def uncertainty(result: ScoredResponse | Sequence[ScoredResponse]) -> list[float
         low, high = one.uncertainty_bounds
         if not low - 1e-12 <= one.uncertainty <= high + 1e-12:
             raise AssertionError(f"{one.uncertainty} lies outside [{low}, {high}]")
-        found += [one.uncertainty, low, high, *(token.clustered_probability for token in one.tokens)]
+        found += [one.uncertainty, low, high, *(token.agreeing_probability for token in one.tokens)]
     return found
 
 

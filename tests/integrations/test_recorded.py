@@ -102,7 +102,7 @@ def test_the_log_of_llm_has_the_numbers_of_stc() -> None:
     assert (block["uncertainty"], block["lower"]) == pytest.approx((answer.uncertainty, answer.uncertainty), abs=1e-4)
     assert [one["text"] for one in block["tokens"]] == [token.text for token in answer.tokens]
     assert [one["probability"] for one in block["tokens"]] == pytest.approx(
-        [token.clustered_probability for token in answer.tokens], abs=1e-4
+        [token.agreeing_probability for token in answer.tokens], abs=1e-4
     )
     first, second, *tokens = run["shown"].splitlines()
     assert (first, second) == (answer.text.strip(), f"uncertainty {answer.uncertainty:.3f}")
@@ -119,7 +119,7 @@ def test_the_tools_of_mcp_have_the_numbers_of_stc() -> None:
         fields = reply["structured"]
         assert fields["text"] == result.text
         assert (fields["uncertainty"], fields["upper"]) == pytest.approx((result.uncertainty,) * 2, abs=1e-4)
-        doubtful = min(result.tokens, key=lambda token: token.clustered_probability)
+        doubtful = min(result.tokens, key=lambda token: token.agreeing_probability)
         assert fields["riskiest"] == doubtful.text
     true, false = p_true_log_probs(almanac(), [checked["arguments"]["question"]], [checked["arguments"]["answer"]])[0]
     right = math.exp(true) / (math.exp(true) + math.exp(false))

@@ -30,7 +30,7 @@ def confidence_of(scored: ScoredResponse, word: str) -> float:
     """The product over the tokens that a word's characters come from."""
     start = scored.text.index(word)
     inside = [t for t in scored.tokens if t.end > start and t.start < start + len(word)]
-    return math.prod(math.exp(t.log_clustered_probability) for t in inside)
+    return math.prod(math.exp(t.log_agreeing_probability) for t in inside)
 
 
 def test_it_is_the_geometric_mean_of_the_new_words() -> None:

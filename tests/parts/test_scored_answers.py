@@ -90,7 +90,7 @@ def test_january_does_not_count_for_july(clusters: Any) -> None:
 def test_a_function_word_as_a_value_is_not_certain(clusters: Any) -> None:
     spelled = ['{"', "ok", '":', ' "', "no", '"}']
     answer = scored(clusters, spelled, {4: {"no": 0.08, "No": 0.02, "yes": 0.9}}, rules="paper")
-    assert answer.tokens[4].clustered_probability == pytest.approx(1.0)
+    assert answer.tokens[4].agreeing_probability == pytest.approx(1.0)
     assert only(answer.parts(by="field")).product == pytest.approx(0.1)
     no = only(answer.parts(by=lambda text: [(text.index("no"), text.index("no") + 2)], equality="meaning"))
     assert no.has("neutral_only") and no.product == pytest.approx(0.1)
@@ -101,7 +101,7 @@ def test_prose_is_scored_as_the_answer_is(clusters: Any, equality: Any) -> None:
     answer = scored(clusters, ["July", "<end>"], {0: JULY[4]}, rules=ScoringRules(equality=equality))
     part = only(answer.parts(by="word"))
     assert part.equality == equality
-    assert part.product == pytest.approx(answer.tokens[0].clustered_probability)
+    assert part.product == pytest.approx(answer.tokens[0].agreeing_probability)
 
 
 def going_on(first: str) -> float:

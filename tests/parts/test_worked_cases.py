@@ -21,7 +21,7 @@ def tokens_of(case: dict[str, Any]) -> Any:
     return answer_of(
         [bytes.fromhex(token["bytes"]) for token in tokens],
         [token["log_probability"] for token in tokens],
-        [token["log_clustered"] for token in tokens],
+        [token["log_agreeing"] for token in tokens],
     )
 
 

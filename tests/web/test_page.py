@@ -411,7 +411,7 @@ def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac:
 
     question = "Kingston lies in what country?"
     [answer] = almanac.generate([PROMPT.format(question=question)], 24, stop_at_newline=True)
-    assert answer.text.startswith("United ") and answer.tokens[0].clustered_probability < 0.5
+    assert answer.text.startswith("United ") and answer.tokens[0].agreeing_probability < 0.5
     offer = Offer("almanac", PROMPT, stop_at_newline=True)
     with running(serve_app(SlowEngine(almanac), offer)) as url:
         asked = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"tokens": True}}
@@ -436,7 +436,7 @@ def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac:
         assert words
         for word in words:
             inside = [t for t in tokens if t["start"] < word["end"] and t["end"] > word["start"]]
-            assert word["confidence"] == pytest.approx(math.prod(t["clustered_probability"] for t in inside), rel=1e-6)
+            assert word["confidence"] == pytest.approx(math.prod(t["agreeing_probability"] for t in inside), rel=1e-6)
         page.get_by_role("textbox", name="Ask").fill(question)
         page.keyboard.press("Enter")
         page.locator("[role=status] .mark.weak").wait_for()  # the answer is still coming

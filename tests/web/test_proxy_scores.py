@@ -121,8 +121,8 @@ class TestInFrontOfServe:
         *running, last = client_of(proxy).chat.completions.create(**asked, stream=True)
         assert "".join(t["text"] for t in whole.semtoken["tokens"]).startswith(whole.message.content)
         for token in whole.semtoken["tokens"]:
-            low, high = token["log_clustered_bounds"]
-            assert low <= token["log_clustered_probability"] <= high
+            low, high = token["log_agreeing_bounds"]
+            assert low <= token["log_agreeing_probability"] <= high
         assert len(last.choices[0].semtoken["tokens"]) == len(whole.semtoken["tokens"])
         assert all("tokens" not in (getattr(c.choices[0], "semtoken", None) or {}) for c in running)
 

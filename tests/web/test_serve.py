@@ -159,8 +159,8 @@ class TestChat:
         *_, last = client.chat.completions.create(**asked, stream=True)
         for block in (reply.choices[0].semtoken, last.choices[0].semtoken):
             assert [t["id"] for t in block["tokens"]] == expected.token_ids
-            assert [t["clustered_probability"] for t in block["tokens"]] == pytest.approx(
-                [t.clustered_probability for t in expected.tokens], abs=ROUNDING
+            assert [t["agreeing_probability"] for t in block["tokens"]] == pytest.approx(
+                [t.agreeing_probability for t in expected.tokens], abs=ROUNDING
             )
 
     def test_parts_and_competing_meanings_on_request(self, client: OpenAI, expected: Any, almanac: Any) -> None:

@@ -71,7 +71,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
             "upper": upper,
             "preset": answer.preset,
             "new_word_confidence": answer.new_word_confidence(asked),
-            "tokens": [{"text": one.text, "probability": one.clustered_probability} for one in answer.tokens],
+            "tokens": [{"text": one.text, "probability": one.agreeing_probability} for one in answer.tokens],
         }
         response.response_json = {KEY: block}
         yield answer.text.strip()

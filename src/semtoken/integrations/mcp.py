@@ -114,7 +114,7 @@ def _telling(tool: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 def _scored(answer: ScoredResponse, question: str, calibrator: Applied | None) -> Scored:
     lower, upper = answer.uncertainty_bounds
     block = {} if calibrator is None else calibrator.block(answer)
-    doubtful = min(answer.tokens, key=lambda token: token.clustered_probability, default=None)
+    doubtful = min(answer.tokens, key=lambda token: token.agreeing_probability, default=None)
     new_words = answer.new_word_confidence(question)
     return Scored(
         text=answer.text,

@@ -80,7 +80,7 @@ def stc(log_score: float) -> float:
     Parameters
     ----------
     log_score : float, at most 0
-        Sum of the tokens' log clustered probabilities (`ScoredResponse.log_score`), -inf for an empty
+        Sum of the tokens' log agreeing probabilities (`ScoredResponse.log_score`), -inf for an empty
         answer.
 
     Returns

@@ -45,7 +45,7 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
     if not spans:
         return None
     logs = [
-        math.fsum(t.log_clustered_probability for t in answer.tokens if t.start < end and t.end > start)
+        math.fsum(t.log_agreeing_probability for t in answer.tokens if t.start < end and t.end > start)
         for start, end in spans
     ]
     return math.exp(math.fsum(logs) / len(logs))

@@ -80,7 +80,7 @@ def token_rows(tokens: Sequence[ScoredToken]) -> Html:
         (
             repr(token.text),
             number(token.probability),
-            with_bounds(token.clustered_probability, token.clustered_bounds),
+            with_bounds(token.agreeing_probability, token.agreeing_bounds),
             "counts as certain" if token.neutral else describe_alternatives(token),
         )
         for token in tokens

@@ -40,7 +40,7 @@ class Running:
     uncertainty_bounds: tuple[float, float]
     """Around the uncertainty that the answer has if it ends here."""
     n_settled: int
-    """Steps in a row, from the first, whose clustered probability no later token can change."""
+    """Steps in a row, from the first, whose agreeing probability no later token can change."""
     n_tokens: int
     """Tokens so far."""
     log_score_bounds: tuple[float, float]
@@ -111,7 +111,7 @@ class ScoredResponse:
     tokens: tuple[ScoredToken, ...]
     """Its tokens in order, the terminator included."""
     log_score: float
-    """Sum of the tokens' log clustered probabilities, <= 0; -inf for an empty answer."""
+    """Sum of the tokens' log agreeing probabilities, <= 0; -inf for an empty answer."""
     preset: str
     """`paper` or `default`; settings that were changed are in `signature`."""
     distribution: Distribution
@@ -198,7 +198,7 @@ class ScoredResponse:
 
     @property
     def uncertainty(self) -> float:
-        """S = 1 - product of the clustered probabilities, in [0, 1]; higher is riskier."""
+        """S = 1 - product of the agreeing probabilities, in [0, 1]; higher is riskier."""
         return -math.expm1(self.log_score) + 0.0
 
     @property
@@ -221,7 +221,7 @@ class ScoredResponse:
     @property
     def widest_steps(self) -> tuple[int, ...]:
         """The steps that cause the width, the one that causes most of it first; none where the score is exact."""
-        bounds = [token.log_clustered_bounds or (0.0, 0.0) for token in self.tokens]
+        bounds = [token.log_agreeing_bounds or (0.0, 0.0) for token in self.tokens]
         ratios = [0.0 if high == low else high - low for low, high in bounds]
         return tuple(sorted((i for i, ratio in enumerate(ratios) if ratio), key=lambda i: (-ratios[i], i)))
 
@@ -257,15 +257,15 @@ class ScoredResponse:
 
     @property
     def length_normalized_uncertainty(self) -> float:
-        """1 - geometric mean of the clustered probabilities, in [0, 1]. Not the paper's score."""
+        """1 - geometric mean of the agreeing probabilities, in [0, 1]. Not the paper's score."""
         return -math.expm1(self.log_score / max(len(self.tokens), 1)) + 0.0
 
     def span_uncertainty(self, start: int, end: int) -> float:
-        """1 - product of the clustered probabilities of the tokens that touch characters start..end of `text`.
+        """1 - product of the agreeing probabilities of the tokens that touch characters start..end of `text`.
 
         0 for a span that no token touches. Not the paper's score, which takes the whole answer.
         """
-        touched = (t.log_clustered_probability for t in self.tokens if t.start < end and t.end > start)
+        touched = (t.log_agreeing_probability for t in self.tokens if t.start < end and t.end > start)
         return -math.expm1(math.fsum(touched)) + 0.0
 
     def parts(self, by: PartKind | Finder = "phrase", **options: Any) -> list[Part]:
@@ -309,7 +309,7 @@ class ScoredResponse:
             asdict(token)
             | {
                 "probability": token.probability,
-                "clustered_probability": token.clustered_probability,
+                "agreeing_probability": token.agreeing_probability,
                 "surface_probability": token.surface_probability,
                 "meaning_probability": token.meaning_probability,
                 "borrowed": asdict(token.borrowed),

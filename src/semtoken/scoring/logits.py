@@ -284,7 +284,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         return {position - span.start + first: found for position, found in self._prefixes.items() if position in span}
 
     def _masses_at(self, positions: range) -> list[LogMass]:
-        found = self._masses(positions.start, positions.stop).clustered.tolist()
+        found = self._masses(positions.start, positions.stop).agreeing.tolist()
         return [LogMass(mass, mass, mass) for mass in found]
 
     def truncate(self, length: int) -> None:
@@ -329,7 +329,7 @@ def running_answers(answers: Sequence[LogitsAnswer]) -> list[Running]:
     if not answers:
         return []
     bounds, steps, prefixes, neutrality = _lined_up(answers, [answer._unsettled() for answer in answers])
-    logs = masses(answers[0].scorer, steps, prefixes, neutrality).clustered.tolist()
+    logs = masses(answers[0].scorer, steps, prefixes, neutrality).agreeing.tolist()
     new = [LogMass(mass, mass, mass) for mass in logs]
     return [
         answer._running_with(new[low:high])
@@ -381,7 +381,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
         "start": [start for start, _ in offsets],
         "end": [end for _, end in offsets],
         "log_probability": found.own.tolist(),
-        "log_clustered_probability": found.clustered.tolist(),
+        "log_agreeing_probability": found.agreeing.tolist(),
         "log_surface_probability": found.surface.tolist(),
         "log_meaning_probability": found.meaning.tolist(),
         "neutral": (steps.neutral & neutrality).tolist(),
@@ -393,7 +393,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
         "function_word": vocabulary.neutral[steps.tokens].tolist(),
     }
     every = (columns.get(field.name, itertools.repeat(field.default)) for field in fields(ScoredToken))
-    tokens, logs, results = tuple(map(ScoredToken, *every)), found.clustered.tolist(), []
+    tokens, logs, results = tuple(map(ScoredToken, *every)), found.agreeing.tolist(), []
     for answer, (low, high) in zip(answers, itertools.pairwise(bounds), strict=True):
         blank = not vocabulary.decode(answer.ids).strip()
         log_score = -math.inf if blank else math.fsum(logs[low:high])

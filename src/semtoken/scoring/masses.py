@@ -63,7 +63,7 @@ class Masses(NamedTuple):
     """Further tokens that spell the beginning of what follows."""
     neutral: FloatArray
     """Further neutral tokens."""
-    clustered: FloatArray
+    agreeing: FloatArray
     """All of it, <= 0; 0 for a neutral token if neutrality counts."""
     surface: FloatArray
     """What agrees under the equality `surface`."""
@@ -195,13 +195,13 @@ def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality
         alike_apart = np.where(neutrality, alike_apart, np.logaddexp(alike_apart, alike_neutral))
         neutrals = np.where(neutrality, neutrals, -np.inf)
     prefix = np.logaddexp(alike_apart, begun.counted)
-    clustered = np.minimum(np.logaddexp(np.logaddexp(cluster, prefix), neutrals), 0.0)
+    agreeing = np.minimum(np.logaddexp(np.logaddexp(cluster, prefix), neutrals), 0.0)
     return Masses(
         own=np.minimum(own, 0.0),
         cluster=cluster,
         prefix=np.where(certain, -np.inf, prefix),
         neutral=neutrals,
-        clustered=np.where(certain, 0.0, clustered),
+        agreeing=np.where(certain, 0.0, agreeing),
         surface=np.minimum(np.logaddexp(np.logaddexp(own, alike), begun.surface), 0.0),
         meaning=np.minimum(np.logaddexp(meaning, begun.meaning), 0.0),
     )

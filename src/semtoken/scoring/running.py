@@ -1,6 +1,6 @@
 """The lifecycle of an answer in progress, the same whether all logits are known or only the best tokens of each step.
 
-A token's clustered probability depends on tokens to come: its prefix set holds what spells the beginning of the text
+A token's agreeing probability depends on tokens to come: its prefix set holds what spells the beginning of the text
 that follows. A step is *open* until no later token can change its prefix set, and *settled* once it and all steps
 before it are no longer open. Vocabulary strings are short, so the settled part lags by a few tokens.
 """
@@ -21,7 +21,7 @@ from semtoken.tokens.scored import Flag
 
 
 class LogMass(NamedTuple):
-    """Natural logs of a step's clustered probability: an interval, and the value that counts as the estimate."""
+    """Natural logs of a step's agreeing probability: an interval, and the value that counts as the estimate."""
 
     lower: float
     estimate: float

@@ -1,6 +1,6 @@
 """Scores of answers that are still being written: one token in, the running uncertainty out.
 
-A step is settled once no later token can change its clustered probability. Only its prefix set looks ahead, and that
+A step is settled once no later token can change its agreeing probability. Only its prefix set looks ahead, and that
 no further than the longest normalised string of the vocabulary: so much the settled part lags behind the answer, and
 by the answer's first tokens as long as all of them are neutral. The final result is that of the whole answer.
 """

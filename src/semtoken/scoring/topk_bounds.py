@@ -49,7 +49,7 @@ class PlacedStep(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What is known of n steps, in columns [n]: natural logs of the clustered probability, and masses."""
+    """What is known of n steps, in columns [n]: natural logs of the agreeing probability, and masses."""
 
     lower: FloatArray
     estimate: FloatArray
@@ -208,7 +208,7 @@ def step_bounds(
 def usual_masses(
     scorer: Scorer, steps: Sequence[PlacedStep], prefixes: Sequence[IdArray], *, neutrality: bool, off: float = ROUNDING
 ) -> list[LogMass] | None:
-    """What `step_bounds` says of the clustered probabilities of steps in which every name is clear; else None.
+    """What `step_bounds` says of the agreeing probabilities of steps in which every name is clear; else None.
 
     For few steps at a time, as of answers in progress: arrays of them would cost ten times as much.
     """
@@ -227,7 +227,7 @@ def usual_masses(
 def _usual_sums(
     scorer: Scorer, step: PlacedStep, prefixes: IdArray, neutrality: bool, off: float
 ) -> tuple[float, float, float]:
-    """Bounds of the clustered probability of a step, and by how much their logs may be off."""
+    """Bounds of the agreeing probability of a step, and by how much their logs may be off."""
     listed, token = step.listed, step.token
     related, neutral = scorer.related_kinds(token), scorer.neutral_bytes[0 if step.opening else 1]
     begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if scorer.rules.prefix_matching else []

@@ -59,7 +59,7 @@ class ListedSteps:
         )
 
     def masses(self) -> list[LogMass]:
-        """Their clustered probabilities: the same as in `bounds`, without arrays where the steps are few."""
+        """Their agreeing probabilities: the same as in `bounds`, without arrays where the steps are few."""
         few = self.usual_masses() if len(self.steps) <= FEW else None
         if few is not None:
             return few
@@ -111,7 +111,7 @@ class ListedSteps:
             "start": starts,
             "end": ends,
             "log_probability": lists.log_probs.tolist(),
-            "log_clustered_probability": bounds.estimate.tolist(),
+            "log_agreeing_probability": bounds.estimate.tolist(),
             "log_surface_probability": surface.estimate.tolist(),
             "log_meaning_probability": meaning.estimate.tolist(),
             "neutral": bounds.certain.tolist(),
@@ -120,7 +120,7 @@ class ListedSteps:
             "neutral_probability": bounds.neutral.tolist(),
             "alternatives": self._alternatives(),
             "value_ends": self._value_ends(),
-            "log_clustered_bounds": bounds.intervals(),
+            "log_agreeing_bounds": bounds.intervals(),
             "log_surface_bounds": surface.intervals(),
             "log_meaning_bounds": meaning.intervals(),
             "ambiguous_probability": bounds.ambiguous.tolist(),

@@ -42,14 +42,14 @@ class Alternative:
     """What it is to the chosen token: in the same cluster, spells the beginning of what follows, says nothing
     (neutral: function words, white space, special tokens), or none of these (other)."""
     counted: bool = True
-    """Whether its probability is part of the chosen token's clustered probability."""
+    """Whether its probability is part of the chosen token's agreeing probability."""
 
 
 @dataclass(frozen=True)
 class Borrowed:
-    """What a clustered probability or a confidence is made of: four probabilities whose sum it is.
+    """What a agreeing probability or a confidence is made of: four probabilities whose sum it is.
 
-    A token's clustered probability is such a sum as it stands. The confidence of an answer is a product; what it gains
+    A token's agreeing probability is such a sum as it stands. The confidence of an answer is a product; what it gains
     over the plain sequence probability is shared out by how much each source raises the logs of the steps.
     """
 
@@ -94,7 +94,7 @@ class ScoredToken:
     """One past its last character; tokens that share a character share its range."""
     log_probability: float
     """Natural log of its next-token probability, <= 0."""
-    log_clustered_probability: float
+    log_agreeing_probability: float
     """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
     log_surface_probability: float
     """The same under the equality `surface`: tokens of the same spelling up to case and blanks, and those that spell
@@ -113,8 +113,8 @@ class ScoredToken:
     """Up to eight other tokens of at least 1 %, counted or not, most probable first."""
     value_ends: ValueEnds | None = None
     """Where a number, a string or an array comes before: how probable it was that it ends here."""
-    log_clustered_bounds: tuple[float, float] | None = None
-    """Where only the k best tokens of the step are known: an interval around the exact `log_clustered_probability`."""
+    log_agreeing_bounds: tuple[float, float] | None = None
+    """Where only the k best tokens of the step are known: an interval around the exact `log_agreeing_probability`."""
     log_surface_bounds: tuple[float, float] | None = None
     """The same around the exact `log_surface_probability`."""
     log_meaning_bounds: tuple[float, float] | None = None
@@ -127,7 +127,7 @@ class ScoredToken:
     """A function word, white space or a special token, which the paper's rules call certain wherever it stands."""
 
     def __repr__(self) -> str:
-        counted = "neutral" if self.neutral else f"counted={self.clustered_probability:.4g}"
+        counted = "neutral" if self.neutral else f"counted={self.agreeing_probability:.4g}"
         return f"ScoredToken({self.text!r}, probability={self.probability:.4g}, {counted})"
 
     @property
@@ -136,9 +136,9 @@ class ScoredToken:
         return math.exp(self.log_probability)
 
     @property
-    def clustered_probability(self) -> float:
+    def agreeing_probability(self) -> float:
         """Probability mass consistent with the token, in [0, 1]."""
-        return math.exp(self.log_clustered_probability)
+        return math.exp(self.log_agreeing_probability)
 
     @property
     def surface_probability(self) -> float:
@@ -163,7 +163,7 @@ class ScoredToken:
 
     @property
     def borrowed(self) -> Borrowed:
-        """How much of the clustered probability is the token's own, and what the rest came from."""
+        """How much of the agreeing probability is the token's own, and what the rest came from."""
         own = self.probability
         if self.neutral:
             return Borrowed(own, 0.0, 0.0, 1.0 - own)
@@ -171,9 +171,9 @@ class ScoredToken:
         return Borrowed(own, cluster, self.prefix_probability, self.neutral_probability)
 
     @property
-    def clustered_bounds(self) -> tuple[float, float]:
-        """An interval that contains the exact `clustered_probability`; a point where that itself is exact."""
-        low, high = self.log_clustered_bounds or (self.log_clustered_probability, self.log_clustered_probability)
+    def agreeing_bounds(self) -> tuple[float, float]:
+        """An interval that contains the exact `agreeing_probability`; a point where that itself is exact."""
+        low, high = self.log_agreeing_bounds or (self.log_agreeing_probability, self.log_agreeing_probability)
         return math.exp(low), math.exp(high)
 
 

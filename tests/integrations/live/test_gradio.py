@@ -30,4 +30,4 @@ def test_the_client_gets_the_tokens_with_their_doubt() -> None:
     value = told.get("value", told) if isinstance(told, dict) else told
     assert "".join(piece["token"] for piece in value).strip() == answer.text.strip()
     doubts = [piece["class_or_confidence"] for piece in value]
-    assert doubts == pytest.approx([1 - token.clustered_probability for token in answer.tokens])
+    assert doubts == pytest.approx([1 - token.agreeing_probability for token in answer.tokens])

@@ -11,7 +11,7 @@ function partsOf(answer) {
   const words = (answer.tokens ?? []).map((token) => {
     const piece = answer.text.slice(token.start, token.end);
     const start = token.start + piece.length - piece.trimStart().length;
-    return { start, end: start + piece.trim().length, text: piece.trim(), confidence: token.clustered_probability };
+    return { start, end: start + piece.trim().length, text: piece.trim(), confidence: token.agreeing_probability };
   });
   return words.filter((word) => word.end > word.start);
 }
@@ -108,7 +108,7 @@ function Tokens({ tokens }) {
             (token) => html`<tr>
               <td dir="auto">${JSON.stringify(token.text)}</td>
               <td class="number">${shown(token.probability)}</td>
-              <td class="number">${shown(token.clustered_probability)}</td>
+              <td class="number">${shown(token.agreeing_probability)}</td>
               <td dir="auto">${(token.alternatives ?? []).map((o) => `${o.text.trim() || JSON.stringify(o.text)} ${S.percent(o.probability)}`).join(", ")}</td>
             </tr>`,
           )}
