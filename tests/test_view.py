@@ -29,18 +29,18 @@ from semtoken.support.text import visible
 from tests import worked
 
 
-def token(text: str, start: int, end: int, clustered: float = 1.0, *, neutral: bool = False) -> ScoredToken:
+def token(text: str, start: int, end: int, agreeing: float = 1.0, *, neutral: bool = False) -> ScoredToken:
     return ScoredToken(
         id=7,
         text=text,
         start=start,
         end=end,
-        log_probability=math.log(clustered / 2),
-        log_agreeing_probability=math.log(clustered),
-        log_surface_probability=math.log(clustered / 2),
-        log_meaning_probability=math.log(clustered),
+        log_probability=math.log(agreeing / 2),
+        log_agreeing_probability=math.log(agreeing),
+        log_surface_probability=math.log(agreeing / 2),
+        log_meaning_probability=math.log(agreeing),
         neutral=neutral,
-        cluster_probability=clustered,
+        cluster_probability=agreeing,
         prefix_probability=0.0,
         neutral_probability=0.0,
         alternatives=(Alternative(8, " USA", 0.21, "cluster"), Alternative(9, "x", 0.0001, "prefix")),
@@ -136,7 +136,7 @@ def test_html_shows_the_text_and_nothing_else() -> None:
     parsed = Parsed(html)
     assert set(parsed.tags) == {"div", "span", "small"}
     assert parsed.text.startswith(NASTY.replace("\x00", "\\x00"))
-    assert "onerror" in parsed.titles[0] and "probability 0.250, clustered 0.500" in parsed.titles[0]
+    assert "onerror" in parsed.titles[0] and "probability 0.250, agreeing 0.500" in parsed.titles[0]
     assert "http" not in html and "\x00" not in html
 
 
@@ -163,7 +163,7 @@ def test_bounds_are_shown_where_they_are_no_point() -> None:
     scored = score_top_logprobs(steps, worked.clusters(), "paper")
     low, high = scored.uncertainty_bounds
     assert f"uncertainty {scored.uncertainty:.3f} ({low:.3f} to {high:.3f})" in Parsed(shaded_html(scored)).text
-    assert "clustered 0.500 (0.500 to 0.800)" in shaded_html(scored)
+    assert "agreeing 0.500 (0.500 to 0.800)" in shaded_html(scored)
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(token_table(scored))
     assert "0.500 (0.500 to 0.800)" in console.export_text()
