@@ -15,8 +15,8 @@ from semtoken import TokenClusters, Vocabulary, score_logits
 from semtoken.errors import InvalidInput, InvalidLogits, SemtokenError
 from semtoken.methods.prompted import p_true
 from semtoken.methods.semantic import semantic_entropy
-from semtoken.metrics.multiple import holm
 from semtoken.metrics.resampling import resample
+from semtoken.metrics.significance import holm
 from semtoken.support.arrays import real_numbers
 from tests import tiny
 

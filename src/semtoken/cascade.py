@@ -21,8 +21,8 @@ import numpy as np
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
 from semtoken.calibration.labels import FloatArray, labelled_pair, log_scores
-from semtoken.calibration.promises import Test, binomial_p_value
-from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, percent
+from semtoken.calibration.promises import Test, binomial_p_value, percent
+from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
 

@@ -18,12 +18,10 @@ from typer.testing import CliRunner
 
 from semtoken.almanac import Question
 from semtoken.bench.judges import Judged, Tally, Verdict, agreement, correctness, tally
-from semtoken.bench.judges.files import read_answers, write_verdicts
-from semtoken.bench.judges.imported import ImportedJudge
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.settings import judge_from, judge_settings
-from semtoken.bench.judges.similarity import SimilarityJudge
-from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge
+from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge, SimilarityJudge
+from semtoken.bench.judges.verdict_files import ImportedJudge, read_answers, write_verdicts
 from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError
 

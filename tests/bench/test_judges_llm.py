@@ -19,9 +19,8 @@ import pytest
 
 from semtoken.almanac import Question
 from semtoken.bench.judges import Judged, Verdict
-from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint
+from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint, Usage
 from semtoken.bench.judges.llm import LLMJudge, user_message, verdict_of
-from semtoken.bench.judges.replies import Usage
 from semtoken.errors import BackendError, InvalidInput
 
 for module in ("openai", "diskcache", "fastapi", "uvicorn"):

@@ -20,8 +20,7 @@ from semtoken.almanac.questions import load_questions
 from semtoken.backends.stream import stream_generate
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
-from semtoken.calibration.curves import clipped, log_complement
-from semtoken.calibration.fitting import fit_beta, fit_venn_abers, smoothed_targets
+from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
 from semtoken.calibration.labels import labelled
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -263,7 +262,7 @@ def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
 
 def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
     """Normal scores shifted by 0.5: the true distance is 2 Phi(0.25) - 1 = 0.1974; and no shift at all: 0."""
-    from semtoken.calibration.drift import drift
+    from semtoken.calibration.measures import drift
 
     generator = np.random.default_rng(0)
     for shift, truth in ((0.5, 0.19741), (0.0, 0.0)):

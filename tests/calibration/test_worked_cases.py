@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from semtoken import metrics
-from semtoken.calibration import fitting, measures, promises
+from semtoken.calibration import curves, measures, promises
 
 CASES = json.loads((Path(__file__).parent / "worked_cases.json").read_text())["cases"]
 
@@ -47,13 +47,13 @@ def labels(given: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def venn_abers(given: dict[str, Any]) -> dict[str, Any]:
-    curve = fitting.fit_venn_abers(*labels(given))
+    curve = curves.fit_venn_abers(*labels(given))
     p0, p1 = curve.pair(given["new_log_score"])
     return {"p0": p0.tolist(), "p1": p1.tolist(), "probability": curve(given["new_log_score"]).tolist()}
 
 
 def beta(given: dict[str, Any]) -> dict[str, Any]:
-    curve = fitting.fit_beta(*labels(given))
+    curve = curves.fit_beta(*labels(given))
     n = len(given["correct"])
     chances = np.clip(curve(given["new_log_score"]), 1 / (n + 2), (n + 1) / (n + 2))
     return {"a": curve.a, "b": curve.b, "m": curve.m, "probability": chances.tolist()}
@@ -82,7 +82,7 @@ COMPUTED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "risk_coverage": risk_coverage,
     "venn_abers": venn_abers,
     "beta_calibrator": beta,
-    "temperature": lambda given: {"temperature": fitting.fit_temperature(*labels(given)).temperature},
+    "temperature": lambda given: {"temperature": curves.fit_temperature(*labels(given)).temperature},
     "smallest_possible": possible,
     "scores": scores,
     "wilson": lambda given: {"interval": list(measures.wilson(given["correct"], given["n"]))},

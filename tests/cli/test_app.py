@@ -153,7 +153,7 @@ def test_choices_are_those_of_the_library() -> None:
 def test_every_choice_is_taken_by_the_library() -> None:
     """The names are those of what the library knows how to do, not a list beside it."""
     from semtoken.backends.load import BACKENDS
-    from semtoken.calibration.fitting import FITS
+    from semtoken.calibration.curves import FITS
     from semtoken.scoring.rules import EQUALITIES, PRESETS
 
     assert set(get_args(semtoken.choices.Preset)) == set(PRESETS)

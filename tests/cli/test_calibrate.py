@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import semtoken as st
-from semtoken.calibration.forecast import label_order
+from semtoken.calibration.promises import label_order
 from tests.calibration.worlds import WORLDS
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 

@@ -14,7 +14,7 @@ import pytest
 from clustering_reference import METRICS, assert_same_partition, tables
 
 from semtoken.clustering import TableParts, cluster_table, cluster_tokens
-from semtoken.clustering.monitor import run_all
+from semtoken.clustering.progress import run_all
 from semtoken.errors import InvalidInput
 
 LINKAGES = ("complete", "average", "single")

@@ -19,7 +19,7 @@ import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration.apply import Applied
-from semtoken.calibration.records import AnswerRecord
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.app import serve_app

@@ -11,7 +11,7 @@ from typing import Any
 
 from semtoken.bench.fingerprints import digest
 from semtoken.bench.settings import ClusteringSettings, ModelSettings, SensitivitySettings
-from semtoken.clustering.monitor import Progress
+from semtoken.clustering.progress import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
 from semtoken.clusters.cache import clusters_for_model, default_settings
 from semtoken.errors import ArtifactError

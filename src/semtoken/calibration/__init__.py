@@ -1,10 +1,10 @@
 """From a ranking to a decision: chances, thresholds with a promise, and the file that carries both.
 
-    labels.py       scored answers and their labels -> checked arrays, or a refusal with the number that is missing
-    curves.py       maps from log_score to a chance (numpy alone); fitting.py finds their parameters
-    promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
+    labels.py       scored answers and their labels, from files too -> checked arrays, or a refusal with the number that is missing
+    curves.py       maps from log_score to a chance (numpy alone), and how they are fitted
+    promises.py     the exact arithmetic of the promises, labels that are missing; threshold.py makes thresholds of it, and decides
     calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
-    measures.py     Brier score, log loss, reliability; drift.py how far recent scores are from the labelled ones
+    measures.py     Brier score, log loss, reliability; how far recent scores are from the labelled ones
     fingerprint.py  where the labelled answers came from, and what does not belong
 
 Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.
@@ -13,9 +13,8 @@ Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs n
 from __future__ import annotations
 
 from semtoken.calibration.calibrator import Calibrator
-from semtoken.calibration.drift import Drift
 from semtoken.calibration.fingerprint import Fingerprint
-from semtoken.calibration.measures import Report
+from semtoken.calibration.measures import Drift, Report
 from semtoken.calibration.threshold import Threshold, select
 from semtoken.results import Decision
 

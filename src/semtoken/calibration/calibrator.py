@@ -17,8 +17,7 @@ import numpy as np
 
 from semtoken import __version__
 from semtoken.calibration import measures
-from semtoken.calibration.curves import Curve, VennAbers, from_parameters, to_parameters
-from semtoken.calibration.drift import Drift, drift
+from semtoken.calibration.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
 from semtoken.calibration.fingerprint import (
     NOTHING_KNOWN,
     Fingerprint,
@@ -28,8 +27,8 @@ from semtoken.calibration.fingerprint import (
     known_values,
     require_clusters,
 )
-from semtoken.calibration.fitting import FITS, fit_venn_abers
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores, require_enough
+from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
 from semtoken.clusters import TokenClusters

@@ -14,7 +14,8 @@ from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import known_values
 from semtoken.calibration.labels import Labelled
 from semtoken.calibration.measures import Interval, Report
-from semtoken.calibration.threshold import Threshold, percent
+from semtoken.calibration.promises import percent
+from semtoken.calibration.threshold import Threshold
 from semtoken.files.safe_files import replace_text
 from semtoken.metrics import risk_coverage
 from semtoken.support.extras import require

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
 from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores
-from semtoken.calibration.promises import Test
+from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
@@ -334,11 +334,6 @@ def _selective_statement(found: Threshold) -> str:
     confidence = percent(1 - (found.delta or 0.0))
     counts = f"{last.accepted} accepted, {last.wrong} of them wrong"
     return f"With confidence {confidence}, {promised} (on {found.n} labelled answers: {counts}), {SAME}."
-
-
-def percent(share: float) -> str:
-    """A share for people: 10 %."""
-    return f"{100 * share:.4g} %"
 
 
 def _finite(value: float | None) -> float | str | None:

@@ -83,8 +83,8 @@ def judge(
     - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
     """
     from semtoken.bench.judges import agreement, correctness
-    from semtoken.bench.judges.files import read_answers, write_verdicts
-    from semtoken.bench.judges.similarity import SimilarityJudge
+    from semtoken.bench.judges.texts import SimilarityJudge
+    from semtoken.bench.judges.verdict_files import read_answers, write_verdicts
     from semtoken.files.record_files import STANDARD, stored
 
     options: dict[str, dict[str, Any]] = {

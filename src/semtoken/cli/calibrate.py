@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from semtoken.calibration import Calibrator, Report
     from semtoken.calibration.fingerprint import Fingerprint
-    from semtoken.calibration.records import AnswerRecord
+    from semtoken.calibration.labels import AnswerRecord
 
 
 ALMANAC_DEV = "almanac-dev"
@@ -85,8 +85,8 @@ def calibrate(
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
     from semtoken.calibration import Fingerprint
-    from semtoken.calibration.forecast import forecast
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
+    from semtoken.calibration.promises import forecast
 
     _check_target(output, overwrite=overwrite)
     answers = read_answers(_embedded(source), label)
@@ -140,7 +140,7 @@ def _answered(
 ) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken.calibration.apply import origin_of
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
     from semtoken.cli.score import batch_scorer
     from semtoken.files.safe_files import dump_json, replacing_file
     from semtoken.score_file import ScoringJob

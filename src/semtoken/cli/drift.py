@@ -32,7 +32,7 @@ def drift(
     - `semtoken drift my-calibrator last-week.jsonl`
     """
     from semtoken.calibration import Calibrator
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)

@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
-    from semtoken.calibration.records import AnswerRecord
+    from semtoken.calibration.labels import AnswerRecord
 
 KEYS = {"y": True, "n": False}
 
@@ -41,8 +41,8 @@ def label(
     - `semtoken label answers.jsonl`
     - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
     """
-    from semtoken.calibration.forecast import label_order
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
+    from semtoken.calibration.promises import label_order
 
     target = output or source.with_suffix(".labelled.jsonl")
     answers = read_answers(source)
@@ -57,7 +57,7 @@ def label(
 
 def _labels_so_far(answers: Sequence[AnswerRecord], target: Path) -> dict[int, bool]:
     """Labels of the input, and those of an earlier run."""
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
 
     labels = {i: answer.correct for i, answer in enumerate(answers) if answer.correct is not None}
     if not target.exists():

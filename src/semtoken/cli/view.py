@@ -66,7 +66,7 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     """Add chances and decisions to the rows of a file; returns what the page says of the calibrator."""
     from semtoken.calibration.apply import Applied
-    from semtoken.calibration.records import read_answers
+    from semtoken.calibration.labels import read_answers
     from semtoken.web.page.facts import calibrator_card, reliability_card
 
     applied = Applied.load(directory)

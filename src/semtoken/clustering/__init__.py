@@ -1,7 +1,7 @@
 """Token table -> labels: exact hierarchical clustering and k-means at the size of real vocabularies.
 
 Knows nothing of tokens: rows in, labels out. `cluster_tokens` gives the labels; `cluster_table` gives them
-with a report of what was done, for the provenance. Read on in `agglomerative.py`, then `complete.py`.
+with a report of what was done, for the provenance. Read on in `agglomerative.py`, then `linkages.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from semtoken.clustering import memory
 from semtoken.clustering.agglomerative import agglomerate
 from semtoken.clustering.kmeans import kmeans_labels
 from semtoken.clustering.merges import Merges, cut
-from semtoken.clustering.monitor import Monitor, Progress, usable_threads
-from semtoken.clustering.report import ClusteringReport, describe_cut
+from semtoken.clustering.progress import ClusteringReport, Monitor, Progress, describe_cut, usable_threads
 from semtoken.clustering.rows import TableParts, as_rows
 from semtoken.errors import InvalidInput
 from semtoken.support.inputs import listed, one_of

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rows import Rows
 from semtoken.clustering.tiles import CLOSENESS, Block, CpuTiles, Gaps, Pairs
 from semtoken.errors import InvalidInput

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from semtoken.clustering import memory
 from semtoken.clustering.merges import by_first_appearance
-from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rows import Rows
 from semtoken.support.extras import require
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.monitor import Did, Monitor, run_all
+from semtoken.clustering.progress import Did, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, Pairs, blocks_of
 

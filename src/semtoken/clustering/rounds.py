@@ -21,8 +21,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.complete import FoundMerges
-from semtoken.clustering.monitor import Did, Job, Monitor, run_all
+from semtoken.clustering.linkages import FoundMerges
+from semtoken.clustering.progress import Did, Job, Monitor, run_all
 from semtoken.clustering.rows import compiled_loops
 from semtoken.clustering.tiles import Block, CpuTiles, Gaps, blocks_of
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from semtoken.clustering.monitor import Monitor
+from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rows import Rows, compiled_loops
 from semtoken.support.extras import require
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semtoken.clustering.monitor import Progress
+from semtoken.clustering.progress import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, cluster_vocabulary, neutral_hash, vocabulary_of
 from semtoken.clusters.tables import Origin, origin_of, read_table
 from semtoken.errors import ArtifactError, InvalidInput

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from semtoken.almanac import ALMANAC, almanac_clusters_path
 from semtoken.choices import Algorithm, Embedding, Linkage, Metric
 from semtoken.clustering import cluster_table
-from semtoken.clustering.monitor import Progress
+from semtoken.clustering.progress import Progress
 from semtoken.clusters.card import CARD_CLUSTERS, write_card
 from semtoken.clusters.tables import EmbeddingTable, read_table
 from semtoken.errors import ArtifactError, InvalidInput, VocabularyError

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from semtoken.engine_tokens.kept_names import KeptByName
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -210,3 +209,34 @@ def _grouped(names: Sequence[K]) -> dict[K, tuple[int, ...]]:
         if name:
             groups[name].append(token)
     return {name: tuple(ids) for name, ids in groups.items()}
+
+
+T = TypeVar("T")
+Name = tuple[Any, ...]
+"""The arguments that name a token: ids, strings, bytes, switches."""
+
+NAMES_KEPT = 2**17
+LONGEST_KEPT = 100
+"""Characters or bytes of the longest part of a name that is kept; what upstreams send must not fill the memory."""
+
+
+class KeptByName(dict[Name, T]):
+    """What a function says of each name, so that a name that comes again costs one look into a dictionary.
+
+    Parameters
+    ----------
+    function
+        Gets the parts of a name as its arguments. Names with a long string are computed each time.
+    """
+
+    def __init__(self, function: Callable[..., T]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, name: Name) -> T:
+        found = self._function(*name)
+        if not any(isinstance(part, str | bytes | tuple) and len(part) > LONGEST_KEPT for part in name):
+            if len(self) >= NAMES_KEPT:
+                self.clear()  # simpler than to forget the oldest, and as good: the usual names are back at once
+            self[name] = found
+        return found

@@ -28,15 +28,15 @@ from __future__ import annotations
 
 from semtoken.metrics.calibration import expected_calibration_error
 from semtoken.metrics.inputs import UndefinedMetric
-from semtoken.metrics.multiple import holm
-from semtoken.metrics.permutation import permutation_test
 from semtoken.metrics.ranking import (
     RejectionAreas,
     RiskCoverage,
+    SelectiveRisk,
     aurc,
     auroc,
     prr,
     rejection_areas,
+    risk_coverage,
     risk_coverage_curve,
 )
 from semtoken.metrics.resampling import (
@@ -47,7 +47,7 @@ from semtoken.metrics.resampling import (
     paired_difference,
     resample,
 )
-from semtoken.metrics.selective import SelectiveRisk, risk_coverage
+from semtoken.metrics.significance import holm, permutation_test
 
 __all__ = [
     "Difference",

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput
 from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
 from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of
-from semtoken.metrics.permutation import ORDER_METRICS, permutation_test
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
+from semtoken.metrics.significance import ORDER_METRICS, permutation_test
 from semtoken.support.inputs import real, whole
 
 _CELLS_PER_BLOCK = 1_000_000

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from semtoken.probing.branches import disputed, doubtful_steps, only_in_form
 from semtoken.probing.choices import with_choices
-from semtoken.probing.competing import competing, competing_in_record
-from semtoken.probing.records import Competitor, Dispute
+from semtoken.probing.competing import Competitor, Dispute, competing, competing_in_record
 
 __all__ = [
     "Competitor",

@@ -10,8 +10,7 @@ from typing import Any
 from semtoken.backends.base import Decoding
 from semtoken.parts import Part, parts_of
 from semtoken.parts.prose import words
-from semtoken.probing.competing import groups_of, prompt_ids, step_rows
-from semtoken.probing.records import Competitor, Dispute
+from semtoken.probing.competing import Competitor, Dispute, groups_of, prompt_ids, step_rows
 from semtoken.results import ScoredResponse
 from semtoken.tokens.stopwords import english_stopwords
 

@@ -8,6 +8,7 @@ with join the chosen token's group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,44 @@ from semtoken.backends.base import Backend, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
-from semtoken.probing.records import Competitor
+from semtoken.parts import Part
 from semtoken.results import ScoredResponse
 from semtoken.scoring.rules import PAPER_RULES
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.support.arrays import FloatArray, IdArray
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """One of the meanings that compete at a step."""
+
+    probability: float
+    """Mass of the tokens of this meaning, in [0, 1]."""
+    tokens: tuple[tuple[str, float], ...]
+    """The most probable of them, with their own probabilities."""
+    token_ids: tuple[int, ...]
+    """Their ids."""
+    chosen: bool
+    """The answer goes on with this one."""
+    continuation: str | None = None
+    """How the answer goes on from the word that the step is in, to the end of the phrase; None if not asked for."""
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """A step at which the model could have said something else."""
+
+    step: int
+    """Index of the token."""
+    part: Part
+    """The phrase (or the word) that it belongs to."""
+    competitors: tuple[Competitor, ...]
+    """Those that say different things, the most probable first; branches that say the same are one."""
+    disagreement: float
+    """Mass of the competitors that say something else than the answer, in [0, 1]."""
+    unheard: float
+    """Mass of tokens that were not followed."""
+
 
 SHOWN = 3  # tokens of a group that are shown
 

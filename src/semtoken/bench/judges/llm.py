@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from semtoken.bench.judges.endpoint import Endpoint
-from semtoken.bench.judges.records import Judged, OnJudged, Verdict
-from semtoken.bench.judges.replies import Usage
+from semtoken.bench.judges.base import Judged, OnJudged, Verdict
+from semtoken.bench.judges.endpoint import Endpoint, Usage
 
 DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
 """The paper's."""

@@ -7,12 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
+from semtoken.bench.judges.base import Judge
 from semtoken.bench.judges.endpoint import Endpoint
-from semtoken.bench.judges.imported import ImportedJudge
 from semtoken.bench.judges.llm import DEFAULT_JUDGE_MODEL, LLMJudge
-from semtoken.bench.judges.records import Judge
-from semtoken.bench.judges.similarity import SimilarityJudge
-from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge
+from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge, SimilarityJudge
+from semtoken.bench.judges.verdict_files import ImportedJudge
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 

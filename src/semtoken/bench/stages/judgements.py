@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from semtoken.bench.judges.base import Judged, correctness
 from semtoken.bench.judges.llm import LLMJudge
-from semtoken.bench.judges.records import Judged, correctness
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import judge_name
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs

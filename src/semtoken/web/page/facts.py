@@ -12,7 +12,7 @@ import numpy as np
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.records import AnswerRecord
+from semtoken.calibration.labels import AnswerRecord
 
 POINTS = 41
 FEWEST_LABELS = 20

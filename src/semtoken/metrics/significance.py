@@ -1,15 +1,17 @@
-"""A paired test by exchanging: which of two uncertainties of the same answers is better, if either is."""
+"""Whether a difference is more than chance: a permutation test of pairs, and p-values adjusted for their number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of, same_length, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
+from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import whole
 
 _CELLS_PER_BLOCK = 2_000_000
@@ -137,3 +139,38 @@ def _ranks(scores: FloatArray) -> FloatArray:
     _, place, sizes = np.unique(scores, return_inverse=True, return_counts=True)
     ends = np.cumsum(sizes)
     return np.asarray((ends - (sizes - 1) / 2.0)[place], dtype=np.float64)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted so that one false finding in the whole family is as rare as they say.
+
+    Parameters
+    ----------
+    p_values : sequence of float in [0, 1], length m
+        Of one family of comparisons. NaN: a comparison without a value; it stays NaN and does not count.
+
+    Returns
+    -------
+    list of float
+        In the same order. The k-th smallest becomes the largest of (m - i + 1) p_i over i <= k, at most 1.
+
+    Raises
+    ------
+    InvalidInput
+        A value outside [0, 1].
+
+    References
+    ----------
+    Holm 1979, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6.
+    """
+    adjusted = real_numbers(p_values, "p_values").astype(np.float64)
+    if adjusted.ndim != 1:
+        raise InvalidInput(f"'p_values' must have one dimension, got the shape {adjusted.shape}.")
+    outside = adjusted[(adjusted < 0) | (adjusted > 1)]
+    if outside.size:
+        raise InvalidInput(f"'p_values' must lie in [0, 1], got {outside[0]:g}.")
+    defined = np.flatnonzero(~np.isnan(adjusted))
+    order = defined[np.argsort(adjusted[defined], kind="stable")]
+    scaled = adjusted[order] * np.arange(order.size, 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return [float(value) for value in adjusted]
