@@ -1,8 +1,8 @@
 """From a ranking to a decision: chances, thresholds with a promise, and the file that carries both.
 
-    labels.py       scored answers and their labels, from files too -> checked arrays, or a refusal with the number that is missing
+    labels.py       scored answers and labels -> checked arrays, or a refusal with the number that is missing
     curves.py       maps from log_score to a chance (numpy alone), and how they are fitted
-    promises.py     the exact arithmetic of the promises, labels that are missing; threshold.py makes thresholds of it, and decides
+    promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
     calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
     measures.py     Brier score, log loss, reliability; how far recent scores are from the labelled ones
     fingerprint.py  where the labelled answers came from, and what does not belong
