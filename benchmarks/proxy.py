@@ -374,7 +374,9 @@ def relay(
     lines: Annotated[int, typer.Option(help="Functions of the profile to show.")] = 60,
 ) -> None:
     """Time of a token in the proxy without a network, and where it goes."""
+    from semtoken.payloads.formats.openai_chat import OpenAIChat
     from semtoken.scoring.rules import ScoringRules
+    from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics
     from semtoken.web.proxy.relay import Scoring, relay_stream
     from semtoken.web.proxy.rewriting import read_request
@@ -388,14 +390,14 @@ def relay(
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
     scoring = AnswerScoring(clusters, ScoringRules(), settings, ProxyMetrics())
     body = {"model": "m", "stream": True} | ({"semtoken": {}} if running else {})
-    asked = read_request("chat", json.dumps(body).encode())
+    asked = read_request(OpenAIChat, json.dumps(body).encode())
     assert asked is not None
 
     async def once() -> float:
         start = time.process_time()
-        hidden = asked.hidden(token_ids=False)
+        editor = Editor(asked.shape, asked.hidden(token_ids=False))
         scorer = ReplyScorer(scoring, asked, None)
-        parts = Scoring(scorer, hidden, Workers(2, 64), settings.max_scored_bytes, settings.hold)
+        parts = Scoring(scorer, editor, Workers(2, 64), settings.max_scored_bytes, settings.hold)
         await relay_stream(ReadyAnswer(pieces), SilentClient(), parts)  # type: ignore[arg-type]
         return time.process_time() - start
 

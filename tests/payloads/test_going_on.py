@@ -13,6 +13,8 @@ from semtoken.engine_tokens.in_json import steps_in_json
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadStream
 from semtoken.payloads.align import SpelledText, find_text
+from semtoken.payloads.formats import Growth
+from semtoken.payloads.formats.registry import shape_of_chunk
 from semtoken.payloads.going_on import LONGEST_FRAME, MOST_FRAMES, GoingOn
 from semtoken.payloads.sse import EventReader
 from tests.payloads.recorded import STREAMED, recording
@@ -27,6 +29,12 @@ def chunks_of(name: str) -> list[str]:
     stream = recording(name).stream
     assert stream is not None
     return [event.data for event in EventReader().feed(stream) if event.data and event.data != "[DONE]"]
+
+
+def growth(chunk: dict[str, Any]) -> Growth | None:
+    """Where a chunk says what it adds."""
+    shape = shape_of_chunk(chunk)
+    return None if shape is None else shape.growth(chunk)
 
 
 def told(stream: PayloadStream) -> Any:
@@ -106,11 +114,12 @@ def test_chunks_of_an_answer_that_goes_on_are_recognised(kind: dict[str, Any]) -
     data, later = json.dumps(kind | {"created": 1}), json.dumps(kind | {"created": 22})
     going_on = GoingOn()
     assert going_on.read(data) is None
-    going_on.learn(data, kind)
+    going_on.learn(data, kind, growth(kind))
     found = going_on.read(later)
     assert found is not None
     assert (found.choice, found.text, len(found.steps.steps)) == (0, "a", 1)
-    assert json.loads(f"{found.before}null{found.after}")["choices"][0]["logprobs"] is None
+    said = [json.loads(later[start:end]) for start, end in found.spans]
+    assert said[found.frame.names.index("steps")] == kind["choices"][0]["logprobs"] and 22 in said
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,7 @@ def test_chunks_of_an_answer_that_goes_on_are_recognised(kind: dict[str, Any]) -
 )
 def test_other_chunks_are_read_in_full(other: dict[str, Any]) -> None:
     going_on = GoingOn()
-    going_on.learn(json.dumps(CHAT), CHAT)
+    going_on.learn(json.dumps(CHAT), CHAT, growth(CHAT))
     assert going_on.read(json.dumps(CHAT)) is not None
     assert going_on.read(json.dumps(other)) is None
 
@@ -137,13 +146,13 @@ def test_other_chunks_are_read_in_full(other: dict[str, Any]) -> None:
 def test_what_is_remembered_of_a_stream_does_not_grow() -> None:
     going_on = GoingOn()
     for i in range(3 * MOST_FRAMES):
-        going_on.learn(json.dumps({**CHAT, "id": str(i)}), CHAT)
+        going_on.learn(json.dumps({**CHAT, "id": str(i)}), CHAT, growth(CHAT))
         assert len(going_on._frames) <= MOST_FRAMES
 
 
 def test_long_chunks_are_not_remembered() -> None:
     going_on, long = GoingOn(), {**CHAT, "more": "x" * LONGEST_FRAME}
-    going_on.learn(json.dumps(long), long)
+    going_on.learn(json.dumps(long), long, growth(long))
     assert not going_on._frames
     assert not going_on._beside
 

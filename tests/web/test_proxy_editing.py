@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semtoken.payloads.formats import Hidden, Shape, shape_at
+from semtoken.payloads.formats.openai_chat import OpenAIChat
+from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.going_on import GoingOn
+from semtoken.payloads.splice import apply, document, elements, keep_entries, members, set_member
 from semtoken.payloads.sse import EventReader
-from semtoken.web.proxy.editing import Continued, Hidden, edited, read_json
+from semtoken.web.proxy.editing import Editor
 from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
-from semtoken.web.proxy.rewriting import endpoint_of, lower_limit, read_request
-from semtoken.web.proxy.splice import apply, document, elements, keep_entries, members, set_member
+from semtoken.web.proxy.rewriting import lower_limit, read_request
 from semtoken.web.wire import ApiError
 from tests.payloads.recorded import STREAMED, recording
 
@@ -76,7 +80,11 @@ class TestEditing:
     REPLY = '{"id":"é\\u00e9","n":1.50e1, "choices" : [ {"logprobs":%s,"index":0}, {"index":1,"logprobs":null}]}'
 
     def edit(self, text: str, hidden: Hidden | None, blocks: Any = None) -> str:
-        return edited(text, hidden, lambda reply: blocks or {})
+        editor = Editor(OpenAIChat, hidden)
+        try:
+            return editor.edited(editor.read(text), blocks or {})
+        except ValueError:
+            return text
 
     def test_log_probabilities_nobody_asked_for_go(self) -> None:
         text = self.REPLY % json.dumps(CONTENT)
@@ -139,24 +147,24 @@ class TestEvents:
 
 class TestRequests:
     def test_which_requests_are_scored(self) -> None:
-        assert endpoint_of("/v1/chat/completions") == "chat"
-        assert endpoint_of("/openai/deployments/x/completions") == "completions"
-        assert endpoint_of("/v1/embeddings") is None
+        assert shape_at("/v1/chat/completions") is OpenAIChat
+        assert shape_at("/openai/deployments/x/completions") is OpenAICompletions
+        assert shape_at("/v1/embeddings") is None
 
     def test_a_duplicate_key_keeps_its_last_value_and_every_byte(self) -> None:
         begun = b'{"temperature": 0.10,"logprobs":null , "temperature":9e-1, "x": "\\u00e9\xc3\xa9",\n "n": 1, "n": 2'
-        asked = read_request("chat", begun + b"}")
+        asked = read_request(OpenAIChat, begun + b"}")
         assert asked is not None and asked.body["n"] == 2 and asked.temperature == 0.9
         expected = begun.replace(b'"logprobs":null', b'"logprobs":true') + b',"top_logprobs":5}'
         assert asked.asking(5, token_ids=False) == expected
         ours = b'{"semtoken": {"tokens": true},' + begun[1:-1] + b'2 ,"semtoken":{"parts":"word"}}'
-        marked = read_request("chat", ours)
+        marked = read_request(OpenAIChat, ours)
         assert marked is not None and marked.options.parts == "word" and not marked.options.tokens
         assert marked.sent == begun + b"}"
 
     @pytest.mark.parametrize("body", [b"{}", b" { } ", b'{"semtoken": {}}', b'{"semtoken":{},"semtoken":null}'])
     def test_an_empty_request(self, body: bytes) -> None:
-        asked = read_request("completions", body)
+        asked = read_request(OpenAICompletions, body)
         assert asked is not None and json.loads(asked.sent) == {}
         assert json.loads(asked.asking(3, token_ids=True)) == {
             "logprobs": 3,
@@ -176,20 +184,20 @@ class TestRequests:
     )
     def test_chat(self, given: dict[str, Any], wanted: dict[str, Any]) -> None:
         body = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "x": 1.5, **given}
-        asked = read_request("chat", json.dumps(body).encode())
+        asked = read_request(OpenAIChat, json.dumps(body).encode())
         assert asked is not None
         assert json.loads(asked.asking(20, token_ids=False)) == body | wanted
         assert json.loads(asked.sent) == body
 
     def test_completions(self) -> None:
-        asked = read_request("completions", b'{"prompt": "a", "logprobs": 2, "semtoken": {"tokens": true}}')
+        asked = read_request(OpenAICompletions, b'{"prompt": "a", "logprobs": 2, "semtoken": {"tokens": true}}')
         assert asked is not None
         assert (asked.kept, asked.options.tokens) == (2, True)
         assert json.loads(asked.sent) == {"prompt": "a", "logprobs": 2}
         assert json.loads(asked.asking(5, token_ids=True)) == {"prompt": "a", "logprobs": 5, "return_token_ids": True}
 
     def test_ids_as_texts_only_where_the_client_sees_no_texts(self) -> None:
-        asked = read_request("chat", b'{"messages": []}')
+        asked = read_request(OpenAIChat, b'{"messages": []}')
         assert asked is not None
         assert json.loads(asked.asking(5, token_ids=True))["return_tokens_as_token_ids"] is True
 
@@ -207,12 +215,12 @@ class TestRequests:
         ],
     )
     def test_what_is_not_understood_is_left_to_the_upstream(self, body: bytes) -> None:
-        assert read_request("chat", body) is None
+        assert read_request(OpenAIChat, body) is None
 
     @pytest.mark.parametrize("ours", [True, [], {"token": True}, {"tokens": 1}, {"parts": "verb"}, {"competing": 99}])
     def test_our_own_field_is_checked(self, ours: Any) -> None:
         with pytest.raises(ApiError, match="semtoken may hold"):
-            read_request("chat", json.dumps({"semtoken": ours}).encode())
+            read_request(OpenAIChat, json.dumps({"semtoken": ours}).encode())
 
 
 @pytest.mark.parametrize(
@@ -244,18 +252,29 @@ def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
 HIDDEN = (None, Hidden(None, False), Hidden(0, False), Hidden(2, False), Hidden(20, False), Hidden(None, True))
 
 
+QUICK = {"openai-chat", "vllm-chat", "vllm-completions", "openai-responses", "llama-cpp"}
+"""Some of the streams in which events are recognised that only go on with an answer."""
+
+
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_chunks_that_only_go_on_are_edited_as_any_chunk(name: str, hidden: Hidden | None) -> None:
-    stream = recording(name).stream
-    assert stream is not None
-    going_on, continued = GoingOn(), Continued()
-    for event in EventReader().feed(stream):
-        if not event.data or '"choices"' not in event.data:
+def test_events_that_only_go_on_are_edited_as_any_event(name: str, hidden: Hidden | None) -> None:
+    shape, going_on, edited = shape_of_reply_to(name), GoingOn(), 0
+    editor = Editor(shape, hidden)
+    for event in EventReader().feed(recording(name).stream or ""):
+        if not event.data or event.data == "[DONE]":
             continue
-        chunk = read_json(event.data)
-        going_on.learn(event.data, chunk.value)
+        values = json.loads(event.data)
+        going_on.learn(event.data, values, shape.growth(values))
         found = going_on.read(event.data)
         if found is not None:
             for blocks in ({}, {found.choice: {"final": False}}, {found.choice: {"n": 2}}):
-                assert continued.edited(found, event.data, hidden, blocks) == chunk.edited(hidden, blocks)
+                expected = Editor(shape, hidden).edited(editor.read(event.data), blocks)
+                assert editor.continued(found, event.data, blocks) == expected
+                edited += 1
+    assert edited or name not in QUICK
+
+
+def shape_of_reply_to(name: str) -> type[Shape]:
+    reply = recording(name).reply
+    return shape_of_reply(reply if isinstance(reply, list) else [reply])

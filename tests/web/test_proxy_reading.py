@@ -20,11 +20,13 @@ from semtoken.almanac.questions import PROMPT, Question, load_questions
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.apply import Applied
 from semtoken.payloads import PayloadChoice, Segment
+from semtoken.payloads.formats.openai_chat import OpenAIChat
+from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.scoring.rules import ScoringRules
 from semtoken.web.block import BlockOptions
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.reading import Reader
-from semtoken.web.proxy.rewriting import Asked
+from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 from tests.web.conftest import proxy_of
 from tests.web.servers import Received, answering, chunk, raw_upstream, response, running, stream_head
@@ -258,7 +260,7 @@ def test_the_end_of_an_answer_counts_where_the_model_chose_it(
     almanac: STC, fields: Any, finish: str, text: str, end: list[int]
 ) -> None:
     prompt = PROMPT.format(question=PERU)
-    asked = Asked("completions", {"prompt": prompt} | fields, b"", BlockOptions(), None)
+    asked = AnswerRequest(OpenAICompletions, {"prompt": prompt} | fields, b"", BlockOptions(), None)
     found = Reader(almanac, "almanac").read(asked, PayloadChoice(0, (Segment("answer", text, ()),), finish))
     assert almanac.tokenizer.eos_token_id == END
     assert found.token_ids == almanac.tokenizer(text, add_special_tokens=False)["input_ids"] + end
@@ -290,7 +292,9 @@ def test_the_whole_conversation_is_read(almanac: STC, monkeypatch: pytest.Monkey
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
     monkeypatch.setattr(almanac.tokenizer, "chat_template", template)
     user = {"role": "user", "content": [{"type": "text", "text": PERU}]}
-    asked = Asked("chat", {"messages": [{"role": "system", "content": "Be brief."}, user]}, b"", BlockOptions(), None)
+    asked = AnswerRequest(
+        OpenAIChat, {"messages": [{"role": "system", "content": "Be brief."}, user]}, b"", BlockOptions(), None
+    )
     found = Reader(almanac, "almanac").read(asked, PayloadChoice(0, (Segment("answer", " Lima", ()),)))
     written = f"system: Be brief.\nuser: {PERU}\nassistant:"
     prompt = almanac.tokenizer(written, add_special_tokens=False)["input_ids"]

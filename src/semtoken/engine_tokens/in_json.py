@@ -20,7 +20,7 @@ if msgspec is not None:
     class _WrittenToken(msgspec.Struct, gc=False):
         token: str
         logprob: float
-        bytes: tuple[int, ...] | None
+        bytes: tuple[int, ...] | None = None
         id: int | None = None
 
     class _WrittenItem(_WrittenToken, gc=False, kw_only=True):
@@ -36,7 +36,7 @@ if msgspec is not None:
         refusal: None = None
         reasoning_content: None = None
 
-    _read = msgspec.json.Decoder(_WrittenLists).decode
+    _read = msgspec.json.Decoder(_WrittenLists | list[_WrittenItem]).decode
 
 
 def _name(text: str, token_id: int | None, numbers: tuple[int, ...] | None) -> Name:
@@ -49,12 +49,14 @@ _NAMES = KeptByName(_name)
 
 
 def steps_in_json(logprobs: str | msgspec.Raw) -> StepList | None:
-    """The steps of `{"content": [...]}` or of `{"tokens": [...], ...}`; None if they are written in an unusual way.
+    """The steps of `[...]`, `{"content": [...]}` or `{"tokens": [...], ...}`; None if they are written unusually.
 
     Needs msgspec.
     """
     try:
         found = _read(logprobs)
+        if isinstance(found, list):
+            return StepList(tuple(map(_step_of_item, found)))
         if (found.content is None) == (found.tokens is None):
             return None
         steps = map(_step_of_item, found.content or ())

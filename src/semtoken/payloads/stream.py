@@ -12,7 +12,6 @@ from semtoken.engine_tokens.spellings import BorrowedNames
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats.base import Delta, Reply, Shape
-from semtoken.payloads.formats.openai_choices import Choices
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
 from semtoken.payloads.going_on import Continuation, GoingOn
 from semtoken.payloads.inline import parsed, plain
@@ -163,8 +162,8 @@ class PayloadStream:
 
     def learn(self, data: str, chunk: Reply) -> None:
         """Remember what a chunk that was fed looks like, so that those like it are recognised in their JSON."""
-        if isinstance(self._shape, Choices):
-            self._going_on.learn(data, chunk)
+        if self._shape is not None:
+            self._going_on.learn(data, chunk, self._shape.growth(chunk))
 
     def continuation(self, data: str) -> Continuation | None:
         """What the JSON of a chunk adds if it only goes on with an answer, as one that was learned."""

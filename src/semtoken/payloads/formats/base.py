@@ -1,11 +1,15 @@
-"""What a payload shape is: one class that detects it, asks for it, and reads it whole or in chunks."""
+"""What a payload shape is: one class that asks one API for log-probabilities and knows its replies.
+
+It says what a request asked for and how it asks for more; it reads replies, whole and in chunks; and it says where in
+them choices, texts and numbers stand, for those who pass replies on with something added (`semtoken proxy`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
@@ -13,10 +17,14 @@ from semtoken.engine_tokens.spellings import with_ids
 from semtoken.engine_tokens.values import as_id, as_list, as_text, optional
 from semtoken.errors import InvalidInput
 from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.splice import Change, Path
 from semtoken.results import Distribution
 
 Reply: TypeAlias = Mapping[str, Any]
-Engine = Literal["openai", "vllm", "sglang", "llama-cpp", "llama-cpp-python"]
+Engine: TypeAlias = str
+"""The name of an engine, one of those that the shapes have in `formats`."""
+ALL = 1 << 30
+"""More log-probabilities a token than any server gives: all of them."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,46 @@ class ProbeQuestion:
     temperature: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields."""
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What a server was asked for and its client did not ask for."""
+
+    kept: int | None
+    """Log-probabilities a token that the client sees besides the chosen token's; None: it sees none at all."""
+    ids: bool = False
+    """Token ids were asked for, too."""
+    request: Reply = field(default_factory=dict)
+    """The client's request."""
+
+
+class Place(NamedTuple):
+    """Where one choice stands in a reply or in an event of a stream."""
+
+    choice: int | None
+    """Its index; None where what stands there is no index."""
+    path: Path
+    """The object that takes the block."""
+    ended: bool = False
+    """The engine says that the choice is complete."""
+    goes_on: bool = False
+    """Text of the answer stands there, and more may follow."""
+
+
+class Growth(NamedTuple):
+    """Where an event that only goes on with an answer says what it adds. All else in it says nothing new."""
+
+    choice: int
+    """The index of the choice."""
+    text: Path
+    """What the answer gains, never empty."""
+    steps: Path
+    """Log-probabilities: items of a chat, an object with them as `content`, or the lists of legacy completions."""
+    ids: Path | None = None
+    """Ids of the tokens, where they are listed beside the steps."""
+    varying: tuple[Path, ...] = ()
+    """What differs from event to event and says nothing."""
 
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -114,7 +162,8 @@ def _with_ids(steps: StepList, ids: Sequence[int] | None) -> tuple[StepList, tup
 class Shape:
     """One shape of replies, and the reading of one reply of it: all at once, or chunk by chunk.
 
-    A new shape is a subclass in a file of its own and a line in `registry.SHAPES`.
+    A new shape is a subclass in a file of its own and a line in `registry.SHAPES`. What raises `NotImplementedError`
+    here has to be written; everything else has a meaning that fits most APIs.
     """
 
     name: ClassVar[str]
@@ -132,8 +181,111 @@ class Shape:
     divided: ClassVar[bool] = False
     """The engine divides what the model wrote into reasoning, answer and tool calls."""
 
+    ends: ClassVar[tuple[str, str]] = ("stop", "length")
+    """The finish reasons of an answer that its model ended, and of one that was cut off at its longest."""
+
     def __init__(self) -> None:
         self.sums: dict[int, ChoiceSum] = {}
+
+    # --- ask
+
+    @classmethod
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
+        """The body of a request in this shape, without the model's name and without log-probabilities."""
+        raise NotImplementedError
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """How many log-probabilities a token a request asks for besides the chosen token's; None: for none at all.
+
+        Raises
+        ------
+        InvalidInput
+            It is no request of this shape: what it means is for the server to judge.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The fields with which a request asks for `top` log-probabilities a token, or more if it does so itself.
+
+        `token_ids`: for ids of the tokens, too, where they come on request.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+        """The body of a request that asks in this shape, without the model's name."""
+        body = cls.request(question)
+        return body if question.top is None else body | cls.asking(body, question.top)
+
+    @classmethod
+    def streams(cls, body: Reply) -> bool:
+        """Whether a request asks for a stream."""
+        return bool(body.get("stream"))
+
+    @classmethod
+    def temperature(cls, body: Reply) -> float | None:
+        """The temperature that a request names, None if it names none."""
+        value = body.get("temperature")
+        return value if isinstance(value, int | float) else None
+
+    @classmethod
+    def obstacle(cls, body: Reply) -> str | None:
+        """Why the reply to a request cannot be scored whatever the server sends; None: it can."""
+        return None
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+        """What a model was asked, for one that reads the answer again: a text, token ids, or the messages of a chat.
+
+        Raises
+        ------
+        InvalidInput
+            Only the server knows.
+        """
+        raise InvalidInput(f"Answers of {cls.path} are not read again: what the model was asked is not known here.")
+
+    @classmethod
+    def has_stop_texts(cls, body: Reply) -> bool:
+        """Whether a request names texts that end the answer."""
+        return bool(body.get("stop"))
+
+    # --- where things stand
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[Place] | None:
+        """Where the choices stand in a reply or event, both as plain values; None: it has not this shape."""
+        raise NotImplementedError
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+        """What changes in a reply or event so that nothing is left of what its client did not ask for.
+
+        Replacements must not depend on what is replaced: events of one form are edited in the same way.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """What changes in a whole reply so that a text stands in place of an answer, and nothing shows the answer."""
+        raise NotImplementedError
+
+    @classmethod
+    def growth(cls, event: Reply) -> Growth | None:
+        """Where an event that only goes on with an answer says so; None for any other event, which is read in full.
+
+        It is asked for events that were read in full, so that later ones of the same form are read in less time.
+        """
+        return None
+
+    @classmethod
+    def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An event without a choice that carries a block to the end of a stream, after the last event of the server.
+
+        None: the shape has no such event.
+        """
+        return None
 
     # --- detect
 
@@ -145,11 +297,6 @@ class Shape:
     @classmethod
     def starts(cls, chunk: Reply) -> bool:
         """Whether a chunk of a stream has this shape."""
-        raise NotImplementedError
-
-    @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request that asks in this shape, without the model's name."""
         raise NotImplementedError
 
     # --- read
@@ -200,11 +347,49 @@ class Shape:
         return "processed" if masked else "raw"
 
 
+def as_many(top: int, requested: int | None) -> int:
+    """How many log-probabilities to ask for where both are wanted; -1 is all of them."""
+    return -1 if top < 0 or requested == ALL else max(top, requested or 0)
+
+
+def count_of(value: Any, name: str) -> int | None:
+    """How many log-probabilities a field of a request asks for; None where there is no such field.
+
+    Raises
+    ------
+    InvalidInput
+        It is no number.
+    """
+    if value is None:
+        return None
+    if type(value) is not int:
+        raise InvalidInput(f"{name} must be a whole number.")
+    return ALL if value < 0 else value
+
+
 def only(replies: Sequence[Reply]) -> Reply:
     """The one reply of a shape that has no batches."""
     if len(replies) != 1:
         raise InvalidInput("A list of replies is understood from SGLang and llama.cpp only; read them one by one.")
     return replies[0]
+
+
+def ones(reply: Any) -> Iterator[tuple[Path, Reply]]:
+    """A reply and the path to it; of a batch each of its replies."""
+    if isinstance(reply, list):
+        yield from (((number,), one) for number, one in enumerate(reply))
+    else:
+        yield (), reply
+
+
+def one_each(
+    reply: Any, fits: Callable[[Reply], bool], place: Callable[[Reply, Path, int], Place]
+) -> Sequence[Place] | None:
+    """The places of a reply that is one choice, or of a batch of them; None if one of them does not fit."""
+    found = list(ones(reply))
+    if not found or not all(isinstance(one, Mapping) and fits(one) for _, one in found):
+        return None
+    return [place(one, path, number) for number, (path, one) in enumerate(found)]
 
 
 def index_of(choice: Reply, where: str, default: int = 0) -> int:

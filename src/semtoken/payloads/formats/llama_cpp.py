@@ -8,9 +8,29 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.values import as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape, index_of
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats.base import (
+    Delta,
+    Engine,
+    Growth,
+    Hidden,
+    Place,
+    ProbeQuestion,
+    Reply,
+    Shape,
+    as_many,
+    count_of,
+    index_of,
+    one_each,
+    ones,
+)
+from semtoken.payloads.formats.openai_choices import shorter_items, text_or_ids
 from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.splice import Change, Drop, Path, Replace
 from semtoken.results import Distribution
+
+STEPS = "completion_probabilities"
+VARYING: tuple[Path, ...] = (("tokens",), ("tokens_predicted",), ("tokens_evaluated",), ("timings",))
 
 
 class LlamaCppCompletion(Shape):
@@ -21,6 +41,7 @@ class LlamaCppCompletion(Shape):
     below_v1 = False
     formats: ClassVar[Mapping[Engine, str]] = {"llama-cpp": "llama-cpp"}
     ask = '"n_probs": 20'
+    ends = ("eos", "limit")
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,12 +61,61 @@ class LlamaCppCompletion(Shape):
         return "content" in chunk and "stop" in chunk
 
     @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
         body: dict[str, Any] = {"prompt": question.prompt, "n_predict": question.max_tokens}
-        if question.temperature is not None:
-            body["temperature"] = question.temperature
-        return body if question.top is None else body | {"n_probs": question.top}
+        return body if question.temperature is None else body | {"temperature": question.temperature}
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """`n_probs`; 0 is none."""
+        if "prompt" not in body:
+            raise InvalidInput("The request has no prompt.")
+        return count_of(body.get("n_probs"), "n_probs") or None
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The number; ids come always."""
+        return {"n_probs": as_many(top, cls.requested(body))}
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+        """The prompt, or that of a number."""
+        return text_or_ids(body.get("prompt"), choice)
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[Place] | None:
+        """The reply itself, or each of a batch."""
+        return one_each(reply, lambda one: "content" in one and "stop" in one, _place)
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+        """Probabilities go; of longer lists the best tokens stay; the settings that replies repeat are the client's."""
+        for path, one in ones(reply):
+            if hidden.kept is None:
+                yield Drop((*path, STEPS))
+            else:
+                for name in ("top_logprobs", "top_probs"):
+                    yield from shorter_items(one.get(STEPS), (*path, STEPS), hidden.kept, name)
+            yield Replace((*path, "generation_settings", "n_probs"), hidden.request.get("n_probs") or 0)
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """Another content, without tokens."""
+        yield Replace((*place.path, "content"), text)
+        yield Replace((*place.path, "tokens"), [])
+        yield from (Drop((*place.path, name)) for name in (STEPS, "probs"))
+
+    @classmethod
+    def growth(cls, event: Reply) -> Growth | None:
+        """Content and probabilities."""
+        known = {"index", "content", "stop", STEPS, *(path[0] for path in VARYING)}
+        if any(value for name, value in event.items() if name not in known) or event.get("stop") is not False:
+            return None
+        index, text = event.get("index", 0), event.get("content")
+        if type(index) is not int or not isinstance(text, str) or not text or not event.get(STEPS):
+            return None
+        return Growth(index, ("content",), (STEPS,), varying=VARYING)
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """One choice a reply."""
@@ -77,3 +147,9 @@ class LlamaCppCompletion(Shape):
     def distribution(self, engine: Engine, temperature: float | None, *, masked: bool) -> Distribution:
         """After the samplers where that was asked for."""
         return super().distribution(engine, temperature, masked=masked or self._post_sampling)
+
+
+def _place(one: Reply, path: Path, number: int) -> Place:
+    index, ended = one.get("index", number), one["stop"] is True
+    goes_on = not ended and isinstance(one["content"], str) and bool(one["content"])
+    return Place(index if isinstance(index, int) else None, path, ended, goes_on)

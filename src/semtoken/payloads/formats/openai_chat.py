@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.values import as_id, as_list, as_object, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, end_of, ids_of
-from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats.base import (
+    Delta,
+    Engine,
+    Place,
+    ProbeQuestion,
+    Reply,
+    as_many,
+    count_of,
+    end_of,
+    ids_of,
+)
+from semtoken.payloads.formats.openai_choices import (
+    ID_FIELDS,
+    Choices,
+    check_prompt_fields,
+    choices_of,
+    first_choice,
+    holds_messages,
+)
+from semtoken.payloads.splice import Change, Path, Replace
 
 TEXT_FIELDS: Mapping[str, SegmentKind] = {
     "reasoning_content": "reasoning",
@@ -20,6 +39,10 @@ TEXT_FIELDS: Mapping[str, SegmentKind] = {
 }
 LISTS_APART: Mapping[str, SegmentKind] = {"refusal": "refusal", "reasoning_content": "reasoning"}
 FUNCTION_CALL = -1
+OWN = ("content", "role")
+"""Members of a delta that only goes on with an answer."""
+SHOWING = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal", "audio")
+"""Members of a message that can hold what its answer says."""
 
 
 class OpenAIChat(Choices):
@@ -37,6 +60,7 @@ class OpenAIChat(Choices):
     ask = '"logprobs": true, "top_logprobs": 20'
     is_chat = True
     divided = True
+    gains: ClassVar[Path] = ("delta", "content")
 
     @classmethod
     def detects(cls, replies: Sequence[Reply]) -> bool:
@@ -51,11 +75,48 @@ class OpenAIChat(Choices):
         return bool(choices) and "delta" in first_choice(choices or ())
 
     @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one message."""
-        body: dict[str, Any] = {"messages": [{"role": "user", "content": question.prompt}]}
-        body["max_tokens"] = question.max_tokens
-        return body if question.top is None else body | {"logprobs": True, "top_logprobs": question.top}
+        return {"messages": [{"role": "user", "content": question.prompt}], "max_tokens": question.max_tokens}
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """`top_logprobs`, behind the switch `logprobs`."""
+        switch, top = body.get("logprobs"), count_of(body.get("top_logprobs"), "top_logprobs")
+        if not isinstance(switch, bool | None) or (top is not None and not switch):
+            raise InvalidInput("logprobs must be true where top_logprobs are given.")
+        return (top or 0) if switch else None
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The switch and the number."""
+        ids = cls.token_id_fields(body) if token_ids else {}
+        return {"logprobs": True, "top_logprobs": as_many(top, cls.requested(body)), **ids}
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> list[Any]:
+        """The messages as they are."""
+        check_prompt_fields(body)
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise InvalidInput("The request holds no messages, so what the model was asked is not known.")
+        return messages
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """Another content; nothing else that the message says."""
+        message = (*place.path, "message")
+        yield Replace((*message, "content"), text)
+        yield from (Replace((*place.path, name), None) for name in ("logprobs", "text", *ID_FIELDS))
+        yield from (Replace((*message, name), None) for name in SHOWING)
+
+    @classmethod
+    def _text_of(cls, choice: Reply) -> str | None:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict) or any(value for name, value in delta.items() if name not in OWN):
+            return None
+        text = delta.get("content")
+        return text if isinstance(text, str) else None
 
     def _delta(self, choice: Reply, index: int, where: str, *, streamed: bool) -> Delta:
         field = "delta" if streamed else "message"

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import Delta, Engine, Reply, Shape, index_of, only
+from semtoken.payloads.formats.base import Delta, Engine, Growth, Hidden, Place, Reply, Shape, index_of, only
+from semtoken.payloads.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
 VLLM_CHOICE_FIELDS = frozenset({"stop_reason", "token_ids", "prompt_logprobs", "prompt_token_ids"})
 LONGEST_INDEX = 10_000  # choices of one reply
+ID_FIELDS = ("token_ids", "prompt_token_ids")
+ITEM_LISTS = ("content", "refusal", "reasoning_content")
+LISTS = (*ITEM_LISTS[:1], "tokens", "token_logprobs", "top_logprobs", "text_offset")
+"""The log-probabilities of an event that only goes on with an answer."""
+NOTICED = ("id", "object", "created", "model")
+OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
+    "tools": ([],),
+    "functions": ([],),
+    "documents": ([],),
+    "chat_template": (),
+    "chat_template_kwargs": ({},),
+    "reasoning_effort": (),
+    "continue_final_message": (False,),
+    "add_generation_prompt": (True,),
+    "suffix": ("",),
+}
+"""Fields that change what the model reads in ways that only the server knows, with the values that do not."""
 
 
 class Choices(Shape):
     """`choices[]`, of which each is a message or a text."""
+
+    gains: ClassVar[Path]
+    """Where in a choice of an event the answer's text stands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,6 +46,61 @@ class Choices(Shape):
         self._logprobs: Mapping[str, Any] | None = None
         """The first of them."""
         self._model: str | None = None
+
+    @classmethod
+    def token_id_fields(cls, body: Reply) -> dict[str, Any]:
+        """The fields that bring ids, as vLLM and SGLang have them.
+
+        Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
+        """
+        spelled = {"return_tokens_as_token_ids": True} if cls.requested(body) is None else {}
+        return {"return_token_ids": True, **spelled}
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[Place] | None:
+        """The elements of `choices`."""
+        choices = reply.get("choices") if isinstance(reply, Mapping) else None
+        if not isinstance(choices, list):
+            return None
+        return [_place(cls, choice, i) for i, choice in enumerate(choices) if isinstance(choice, Mapping)]
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+        """Log-probabilities and ids become null; of longer lists the best tokens stay."""
+        places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
+        if hidden.ids and not hidden.request.get("return_token_ids"):
+            yield from (Replace((*at, name), None) for at in [(), *places] for name in ID_FIELDS)
+        for at in places:
+            if hidden.kept is None:
+                yield Replace((*at, "logprobs"), None)
+            else:
+                yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
+
+    @classmethod
+    def growth(cls, event: Reply) -> Growth | None:
+        """Text and log-probabilities of its one choice."""
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
+        if not isinstance(choice, dict) or choice.get("finish_reason") is not None or "semtoken" in choice:
+            return None  # a score of the server's own is not to be passed on unread
+        index, logprobs = choice.get("index"), choice.get("logprobs")
+        if type(index) is not int or not cls._text_of(choice) or not isinstance(logprobs, dict):
+            return None
+        if any(value for name, value in logprobs.items() if name not in LISTS):
+            return None
+        at: Path = ("choices", 0)
+        varying: tuple[Path, ...] = (("created",), ("obfuscation",))
+        return Growth(index, at + cls.gains, (*at, "logprobs"), (*at, "token_ids"), varying)
+
+    @classmethod
+    def notice(cls, last: Reply, block: Mapping[str, Any]) -> dict[str, Any]:
+        """A chunk without choices."""
+        return {**{name: last[name] for name in NOTICED if name in last}, "choices": [], "semtoken": block}
+
+    @classmethod
+    def _text_of(cls, choice: Reply) -> str | None:
+        """The text of a choice of an event that holds nothing else."""
+        raise NotImplementedError
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """The choices of a reply."""
@@ -80,6 +156,71 @@ class Choices(Shape):
         if "timings" in self._fields or (isinstance(first, Mapping) and "id" in first):
             return "llama-cpp"
         return "llama-cpp-python" if _holds_numpy(self._logprobs or {}) else "openai"
+
+
+def _place(shape: type[Choices], choice: Reply, number: int) -> Place:
+    index = choice.get("index", 0)
+    text: Any = choice
+    for name in shape.gains:
+        text = text.get(name) if isinstance(text, Mapping) else None
+    ended = choice.get("finish_reason") is not None
+    goes_on = not ended and isinstance(text, str) and bool(text)
+    return Place(index if isinstance(index, int) else None, ("choices", number), ended, goes_on)
+
+
+def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
+    """The first best tokens of each step; in legacy lists also the chosen one, as OpenAI has it."""
+    logprobs = choice.get("logprobs") if isinstance(choice, Mapping) else None
+    if not isinstance(logprobs, Mapping):
+        return
+    for name in ITEM_LISTS:
+        yield from shorter_items(logprobs.get(name), (*at, "logprobs", name), kept)
+    names, tops = logprobs.get("tokens"), logprobs.get("top_logprobs")
+    for i, step in enumerate(tops if isinstance(tops, list) else ()):
+        chosen = names[i] if isinstance(names, list) and i < len(names) else None
+        if not isinstance(step, Mapping):
+            continue
+        try:
+            best = {*sorted(step, key=lambda name, of=step: -of[name])[:kept], chosen}  # type: ignore[misc]
+        except TypeError:  # no numbers: not ours to judge
+            continue
+        yield Keep((*at, "logprobs", "top_logprobs", i), best)
+
+
+def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -> Iterator[Change]:
+    """The first best tokens of each item, for items that have more."""
+    for i, item in enumerate(items if isinstance(items, list) else ()):
+        best = item.get(name) if isinstance(item, Mapping) else None
+        if isinstance(best, list) and len(best) > kept:
+            yield Keep((*at, i, name), range(kept))
+
+
+def check_prompt_fields(body: Reply) -> None:
+    """Check that a request holds nothing that changes its prompt in a way that only the server knows.
+
+    Raises
+    ------
+    InvalidInput
+        It does.
+    """
+    for name, neutral in OTHER_PROMPT.items():
+        if body.get(name) is not None and body[name] not in neutral:
+            raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
+
+
+def text_or_ids(prompt: Any, number: int) -> str | list[Any]:
+    """A prompt, or that of a number in a list of them: a text or token ids.
+
+    Raises
+    ------
+    InvalidInput
+        It is something else, or there is none of this number.
+    """
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        prompt = prompt[number] if number < len(prompt) else None
+    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
+        return prompt
+    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
 def choices_of(replies: Sequence[Reply]) -> list[Any] | None:

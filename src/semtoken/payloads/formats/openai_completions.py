@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -10,9 +10,29 @@ from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
 from semtoken.engine_tokens.values import as_id, as_object, optional, text_or_empty
 from semtoken.payloads.align import joined, pieces_of
-from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, end_of, ids_of
-from semtoken.payloads.formats.openai_choices import Choices, choices_of, first_choice, holds_messages
+from semtoken.payloads.formats.base import (
+    ALL,
+    Delta,
+    Engine,
+    Place,
+    ProbeQuestion,
+    Reply,
+    as_many,
+    count_of,
+    end_of,
+    ids_of,
+)
+from semtoken.payloads.formats.openai_choices import (
+    ID_FIELDS,
+    Choices,
+    check_prompt_fields,
+    choices_of,
+    first_choice,
+    holds_messages,
+    text_or_ids,
+)
 from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.splice import Change, Path, Replace
 
 ECHO = (
     "The reply repeats the prompt and does not say where the answer begins: ask without `echo`, or for the usage too "
@@ -33,6 +53,7 @@ class OpenAICompletions(Choices):
         "llama-cpp-python": "llama-cpp-python-completions",
     }
     ask = '"logprobs": 5 or more'
+    gains: ClassVar[Path] = ("text",)
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,10 +72,45 @@ class OpenAICompletions(Choices):
         return "text" in first_choice(choices_of([chunk]) or ())
 
     @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
-        body: dict[str, Any] = {"prompt": question.prompt, "max_tokens": question.max_tokens}
-        return body if question.top is None else body | {"logprobs": question.top}
+        return {"prompt": question.prompt, "max_tokens": question.max_tokens}
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """`logprobs`, a number."""
+        return count_of(body.get("logprobs"), "logprobs")
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The number."""
+        ids = cls.token_id_fields(body) if token_ids else {}
+        return {"logprobs": as_many(top, cls.requested(body)), **ids}
+
+    @classmethod
+    def obstacle(cls, body: Reply) -> str | None:
+        """A repeated prompt."""
+        if not body.get("echo"):
+            return None
+        return "With echo the reply repeats the prompt; ask without it to have the answer scored."
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+        """The prompt of a choice: `n` choices in a row belong to each prompt."""
+        check_prompt_fields(body)
+        each = body.get("n") or 1
+        return text_or_ids(body.get("prompt"), choice // each if isinstance(each, int) and each > 0 else ALL)
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """Another text."""
+        yield Replace((*place.path, "text"), text)
+        yield from (Replace((*place.path, name), None) for name in ("logprobs", "message", *ID_FIELDS))
+
+    @classmethod
+    def _text_of(cls, choice: Reply) -> str | None:
+        text = choice.get("text")
+        return text if isinstance(text, str) and "delta" not in choice else None
 
     def _notice(self, reply: Reply) -> None:
         usage = optional(as_object, reply.get("usage"), "usage") or {}

@@ -10,10 +10,25 @@ from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import ChoiceSum, Delta, Engine, ProbeQuestion, Reply, Shape, only
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats.base import (
+    ChoiceSum,
+    Delta,
+    Engine,
+    Growth,
+    Hidden,
+    Place,
+    ProbeQuestion,
+    Reply,
+    Shape,
+    as_many,
+    count_of,
+    only,
+)
 from semtoken.payloads.formats.openai_chat import call_of
-from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
+from semtoken.payloads.formats.openai_choices import VLLM_FIELDS, shorter_items
 from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.splice import Change, Path, Replace
 
 PARTS: Mapping[str, SegmentKind] = {
     "output_text": "answer",
@@ -28,7 +43,12 @@ EVENTS: Mapping[str, SegmentKind] = {
     "response.reasoning_summary_text.delta": "reasoning",
     "response.function_call_arguments.delta": "tool_call",
 }
+ANSWER = "response.output_text.delta"
 ENDS = ("response.completed", "response.incomplete")
+FAILED = "response.failed"
+LOG_PROBS = "message.output_text.logprobs"
+OTHER_PROMPT = ("previous_response_id", "conversation", "prompt", "tools", "reasoning", "context_management")
+"""Fields that change what the model reads in ways that only the server knows."""
 
 
 class OpenAIResponses(Shape):
@@ -40,6 +60,7 @@ class OpenAIResponses(Shape):
     ask = '"include": ["message.output_text.logprobs"], "top_logprobs": 20'
     is_chat = True
     divided = True
+    ends = ("completed", "max_output_tokens")
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,12 +81,94 @@ class OpenAIResponses(Shape):
         return str(chunk.get("type", "")).startswith("response.")
 
     @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request with one input."""
-        body: dict[str, Any] = {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
-        if question.top is None:
-            return body
-        return body | {"include": ["message.output_text.logprobs"], "top_logprobs": question.top}
+        return {"input": question.prompt, "max_output_tokens": max(question.max_tokens, 16)}
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """`top_logprobs`, where log-probabilities are included."""
+        if "input" not in body and "prompt" not in body:
+            raise InvalidInput("The request has no input.")
+        included, top = body.get("include"), count_of(body.get("top_logprobs"), "top_logprobs")
+        if not isinstance(included, list | None):
+            raise InvalidInput("include must be a list.")
+        return (top or 0) if LOG_PROBS in (included or ()) else None
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """They are included, with a number."""
+        included = body.get("include") or []
+        more = [] if LOG_PROBS in included else [LOG_PROBS]
+        return {"include": [*included, *more], "top_logprobs": as_many(top, cls.requested({"input": "", **body}))}
+
+    @classmethod
+    def obstacle(cls, body: Reply) -> str | None:
+        """A reply that comes before its answer."""
+        return (
+            "The answer is written in the background; ask without it to have it scored."
+            if body.get("background")
+            else None
+        )
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> list[Any]:
+        """An input that is a text, after the instructions."""
+        for name in OTHER_PROMPT:
+            if body.get(name):
+                raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
+        if not isinstance(body.get("input"), str):
+            raise InvalidInput("The request's input is no plain text, so the answer is not read again.")
+        before = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
+        return [*before, {"role": "user", "content": body["input"]}]
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[Place] | None:
+        """A reply as a whole. Of events, those with text of the answer, and the response in the one that ends it."""
+        if not isinstance(reply, Mapping):
+            return None
+        event = reply.get("type")
+        if isinstance(event, str):
+            if event == ANSWER:
+                return [Place(0, (), goes_on=isinstance(reply.get("delta"), str) and bool(reply["delta"]))]
+            ended = event in (*ENDS, FAILED) and isinstance(reply.get("response"), Mapping)
+            return [Place(0, ("response",), ended=True)] if ended else []
+        return [Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+        """Lists of log-probabilities become empty or shorter, and the number that replies repeat is the client's."""
+        both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
+        for path, response in both:
+            if isinstance(response, Mapping) and "top_logprobs" in response:
+                unasked = hidden.kept is None and VLLM_FIELDS & response.keys()
+                own = None if unasked else hidden.request.get("top_logprobs", 0)
+                yield Replace((*path, "top_logprobs"), own)
+        for path, part in _with_log_probs(reply):
+            if hidden.kept is None:
+                yield Replace((*path, "logprobs"), [])
+            else:
+                yield from shorter_items(part["logprobs"], (*path, "logprobs"), hidden.kept)
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """One message in place of the whole output."""
+        items = (item for item in reply["output"] if isinstance(item, Mapping) and item.get("type") == "message")
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        message = {"type": "message", "id": next(items, {}).get("id", "msg_0"), "status": "completed"}
+        yield Replace(("output",), [message | {"role": "assistant", "content": [part]}])
+        yield Replace(("output_text",), text)
+        yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
+
+    @classmethod
+    def growth(cls, event: Reply) -> Growth | None:
+        """The delta and its log-probabilities."""
+        text, logprobs = event.get("delta"), event.get("logprobs")
+        if event.get("type") != ANSWER or "semtoken" in event or "response" in event:
+            return None
+        if not isinstance(text, str) or not text or not isinstance(logprobs, list) or not logprobs:
+            return None
+        return Growth(0, ("delta",), ("logprobs",), varying=(("sequence_number",), ("obfuscation",)))
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """Its one choice."""
@@ -134,6 +237,24 @@ class OpenAIResponses(Shape):
     def model(self) -> str | None:
         """The model's name, if the reply gives it."""
         return self._model
+
+
+def _with_log_probs(reply: Reply) -> Iterator[tuple[Path, Reply]]:
+    """All parts of a reply or event that hold a list of log-probabilities, and the paths to them."""
+    found: list[tuple[Path, Any]] = [((), reply), (("part",), reply.get("part"))]
+    response = reply.get("response")
+    outputs: list[tuple[Path, Any]] = [(("output",), reply.get("output"))]
+    if isinstance(response, Mapping):
+        outputs.append((("response", "output"), response.get("output")))
+    items: list[tuple[Path, Any]] = [(("item",), reply.get("item"))]
+    for path, listed in outputs:
+        items += (((*path, i), item) for i, item in enumerate(listed if isinstance(listed, list) else ()))
+    for path, item in items:
+        content = item.get("content") if isinstance(item, Mapping) else None
+        found += (((*path, "content", j), part) for j, part in enumerate(content if isinstance(content, list) else ()))
+    for path, part in found:
+        if isinstance(part, Mapping) and isinstance(part.get("logprobs"), list):
+            yield path, part
 
 
 def _parts(item: Reply, where: str) -> Iterator[Reply]:

@@ -51,6 +51,16 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
+def shape_at(path: str) -> type[Shape] | None:
+    """The shape in which servers answer at a path; None if there is none.
+
+    >>> shape_at("/openai/deployments/x/chat/completions"), shape_at("/v1/embeddings")
+    (<class 'semtoken.payloads.formats.openai_chat.OpenAIChat'>, None)
+    """
+    found = (shape for shape in SHAPES if path.endswith(shape.path))
+    return max(found, key=lambda shape: len(shape.path), default=None)
+
+
 def shape_of_reply(replies: Sequence[Reply]) -> type[Shape]:
     """The shape of a whole reply (several: a batch), by its fields.
 

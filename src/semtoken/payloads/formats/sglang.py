@@ -9,10 +9,29 @@ from typing import Any, ClassVar
 from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_triples
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
-from semtoken.payloads.formats.base import Delta, Engine, ProbeQuestion, Reply, Shape, index_of
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats.base import (
+    Delta,
+    Engine,
+    Hidden,
+    Place,
+    ProbeQuestion,
+    Reply,
+    Shape,
+    as_many,
+    count_of,
+    index_of,
+    one_each,
+    ones,
+)
+from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.splice import Change, Drop, Keep, Path, Replace
 
 LISTS = ("output_token_logprobs", "output_top_logprobs")
+TOP_LISTS = ("output_top_logprobs", "input_top_logprobs")
+ASKED_FOR = (*LISTS, "input_token_logprobs", "input_top_logprobs", "output_token_logprobs_length")
+SHOWING = (*LISTS, "output_token_ids_logprobs", "hidden_states", "output_ids")
 
 
 @dataclass(frozen=True)
@@ -49,15 +68,73 @@ class SGLangGenerate(Shape):
         return "meta_info" in chunk
 
     @classmethod
-    def body(cls, question: ProbeQuestion) -> dict[str, Any]:
+    def request(cls, question: ProbeQuestion) -> dict[str, Any]:
         """A request that continues the prompt."""
         sampling: dict[str, Any] = {"max_new_tokens": question.max_tokens}
         if question.temperature is not None:
             sampling["temperature"] = question.temperature
-        body: dict[str, Any] = {"text": question.prompt, "sampling_params": sampling}
-        if question.top is None:
-            return body
-        return body | {"return_logprob": True, "top_logprobs_num": question.top, "return_text_in_logprobs": True}
+        return {"text": question.prompt, "sampling_params": sampling}
+
+    @classmethod
+    def requested(cls, body: Reply) -> int | None:
+        """`top_logprobs_num`, behind the switch `return_logprob`."""
+        if "text" not in body and "input_ids" not in body:
+            raise InvalidInput("The request has neither text nor input_ids.")
+        switch, top = body.get("return_logprob"), count_of(body.get("top_logprobs_num"), "top_logprobs_num")
+        if not isinstance(switch, bool | None):
+            raise InvalidInput("return_logprob must be true or false.")
+        return (top or 0) if switch else None
+
+    @classmethod
+    def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
+        """The switch and the number; ids come always, texts are asked for where the client does not see them."""
+        own = cls.requested(body)
+        texts = {"return_text_in_logprobs": True} if own is None else {}
+        return {"return_logprob": True, "top_logprobs_num": as_many(top, own), **texts}
+
+    @classmethod
+    def temperature(cls, body: Reply) -> float | None:
+        """That of the sampling."""
+        return super().temperature(_sampling(body))
+
+    @classmethod
+    def has_stop_texts(cls, body: Reply) -> bool:
+        """Texts, ids or patterns."""
+        return any(_sampling(body).get(name) for name in ("stop", "stop_token_ids", "stop_regex"))
+
+    @classmethod
+    def prompt(cls, body: Reply, choice: int) -> str | list[Any]:
+        """The text or the ids; `n` choices in a row belong to each."""
+        each = _sampling(body).get("n") or 1
+        number = choice // each if isinstance(each, int) and each > 0 else choice
+        return text_or_ids(body.get("text", body.get("input_ids")), number)
+
+    @classmethod
+    def places(cls, reply: Any) -> Sequence[Place] | None:
+        """The reply itself, or each of a batch."""
+        return one_each(reply, lambda one: isinstance(one.get("meta_info"), Mapping), _place)
+
+    @classmethod
+    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+        """The lists go, or only the best tokens stay."""
+        for path, one in ones(reply):
+            meta: Path = (*path, "meta_info")
+            if hidden.kept is None:
+                yield from (Drop((*meta, name)) for name in ASKED_FOR)
+            elif not hidden.kept:
+                yield from (Drop((*meta, name)) for name in TOP_LISTS)
+            else:
+                for name in TOP_LISTS:
+                    steps = one["meta_info"].get(name)
+                    count = len(steps) if isinstance(steps, list) else 0
+                    yield from (Keep((*meta, name, i), range(hidden.kept)) for i in range(count))
+
+    @classmethod
+    def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
+        """Another text, without tokens."""
+        yield Replace((*place.path, "text"), text)
+        yield Replace((*place.path, "output_ids"), [])
+        yield from (Drop((*place.path, "meta_info", name)) for name in SHOWING)
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """One choice a reply."""
@@ -104,3 +181,14 @@ def _delta(index: int, text: str, meta: Reply, lists: tuple[Sequence[Any] | None
     finish = optional(as_text, named, "meta_info.finish_reason")
     texts = {"answer": text} if text else {}
     return Delta(index, texts, steps, finish_reason=finish, ended=reason is not None)  # type: ignore[arg-type]
+
+
+def _sampling(body: Reply) -> Reply:
+    found = body.get("sampling_params")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _place(one: Reply, path: Path, number: int) -> Place:
+    index, ended = one.get("index", number), one["meta_info"].get("finish_reason") is not None
+    goes_on = not ended and isinstance(one.get("text"), str) and bool(one["text"])
+    return Place(index if isinstance(index, int) else None, path, ended, goes_on)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from semtoken.web.proxy.limits import LearnedLimits
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.rewriting import Asked, lower_limit
+from semtoken.web.proxy.rewriting import AnswerRequest, lower_limit
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import Answer, Request, Upstream
 
@@ -24,7 +24,7 @@ class Asking:
         self._limits = LearnedLimits(settings.top_logprobs)
         self._metrics = metrics
 
-    async def answer(self, stack: AsyncExitStack, request: Request, asked: Asked) -> tuple[Answer, int]:
+    async def answer(self, stack: AsyncExitStack, request: Request, asked: AnswerRequest) -> tuple[Answer, int]:
         """The upstream's answer, and how many log-probabilities a token it was asked for; 0 is the client's request.
 
         A request is sent again once at most, and only where the upstream refused it and named log-probabilities: with
@@ -37,7 +37,7 @@ class Asking:
         """
         headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
         plain = replace(request, headers=[*headers, (b"accept-encoding", b"identity")])
-        top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.shape)
+        top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.form)
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
         answer = await self._upstream.send(attempt, self._with(plain, asked, top))
@@ -53,11 +53,11 @@ class Asking:
             self._learn(asked, fewer)
         return answer, fewer
 
-    def _with(self, plain: Request, asked: Asked, top: int) -> Request:
+    def _with(self, plain: Request, asked: AnswerRequest, top: int) -> Request:
         return replace(plain, body=asked.asking(top, token_ids=self._token_ids) if top else asked.sent)
 
-    def _learn(self, asked: Asked, most: int) -> None:
-        self._limits.learn(asked.endpoint, asked.shape, most)
+    def _learn(self, asked: AnswerRequest, most: int) -> None:
+        self._limits.learn(asked.endpoint, asked.form, most)
         self._metrics.refusals_remembered.set(len(self._limits))
         self._metrics.refusals.labels(asked.endpoint, "fewer" if most else "none").inc()
 

@@ -1,222 +1,131 @@
-"""Replies and chunks of a stream with an uncertainty added to each choice, and without what only we asked for."""
+"""Replies and events of a stream with a block for each choice, and without what only we asked for."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from semtoken.payloads.going_on import Continuation
-from semtoken.web.proxy.splice import (
-    SPACE,
-    Edit,
-    Located,
-    apply,
-    document,
-    drop_member,
-    elements,
-    keep_entries,
-    member,
-    members,
-    set_member,
-)
+from semtoken.payloads.formats import Hidden, Place, Shape
+from semtoken.payloads.going_on import Continuation, Frame
+from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
+from semtoken.web.block import KEY
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""
-ALL = 1 << 30
-"""More log-probabilities a token than any server gives."""
-IDS = ("token_ids", "prompt_token_ids")
-SHOWING = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal", "audio")
-"""Members of a message that can hold what its answer says."""
 Withheld = Callable[[Mapping[str, Any] | None], str | None]
 """The block of a choice -> the text to show in place of its answer; None: the answer itself."""
-ITEM_LISTS = ("content", "refusal", "reasoning_content")
+HERE = "block"
+"""Stands for a block in what is remembered of an edit."""
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """What the upstream was asked for and the client did not ask for."""
+class Reply(NamedTuple):
+    """A reply or event, and where its choices stand."""
 
-    kept: int | None
-    """Log-probabilities a token that the client sees besides the chosen token's; None: it sees none at all."""
-    ids: bool
-    """Token ids are hidden."""
+    json: Document
+    places: Sequence[Place]
 
 
-@dataclass(frozen=True)
-class Json:
-    """A reply or chunk with choices, and its text."""
+class _Piece(NamedTuple):
+    """An edit of events with one frame: its ends are so many characters behind a place's end, or behind the start."""
 
-    text: str
-    root: Located
-
-    @property
-    def value(self) -> Mapping[str, Any]:
-        """The reply or chunk."""
-        value: Mapping[str, Any] = self.root.value
-        return value
-
-    def edited(self, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None = None) -> str:
-        """Its text without what is hidden, with a block in each choice that has one, and another text if withheld."""
-        choices = members(self.text, self.root)["choices"]
-        edits = [
-            edit
-            for choice in elements(self.text, choices)
-            for edit in _choice_edits(self.text, choice, hidden, blocks, withheld)
-        ]
-        if hidden is not None and hidden.ids:
-            edits += _hidden_ids(members(self.text, self.root), hidden)
-        return apply(self.text, edits)
+    start: tuple[int, int]
+    end: tuple[int, int]
+    replacement: str
+    is_block: bool
 
 
-class Continued:
-    """Edits the chunks of one stream that only go on with an answer: what stands where in them is known."""
-
-    def __init__(self) -> None:
-        self._ends: dict[int, str] = {}
-        """What is written between the log-probabilities and the end of each choice."""
-
-    def edited(self, chunk: Continuation, data: str, hidden: Hidden | None, blocks: Blocks) -> str:
-        """What `Json.edited` makes of the chunk."""
-        kept = ALL if hidden is None else hidden.kept
-        cut = kept is not None and any(len(step.names) > kept + 1 for step in chunk.steps.steps)
-        if cut or (hidden is not None and hidden.ids):
-            return read_json(data).edited(hidden, blocks)
-        listed = "null" if kept is None else data[len(chunk.before) : -len(chunk.after)]
-        if not blocks:
-            return f"{chunk.before}{listed}{chunk.after}"
-        end = self._end_of(chunk)
-        return f"{chunk.before}{listed}{end},{member('semtoken', blocks[chunk.choice])}{chunk.after[len(end) :]}"
-
-    def _end_of(self, chunk: Continuation) -> str:
-        """What is written behind the log-probabilities in the choice: mostly what the chunk before had there."""
-        known = self._ends.get(chunk.choice)
-        if known is not None and chunk.after.startswith(known + "}"):
-            return known
-        begun = '{"logprobs":null'
-        _, end = json.JSONDecoder().raw_decode(begun + chunk.after)
-        self._ends[chunk.choice] = chunk.after[: end - len(begun) - 1].rstrip(SPACE)
-        return self._ends[chunk.choice]
-
-
-def read_json(text: str) -> Json:
-    """The JSON of a reply or chunk.
-
-    Raises
-    ------
-    ValueError
-        It is no JSON that can be read, or has no choices.
-    """
-    try:
-        reply = document(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(reply.value, dict) or not isinstance(reply.value.get("choices"), list):
-        raise ValueError("it has no choices")
-    return Json(text, reply)
-
-
-def edited(
-    text: str,
-    hidden: Hidden | None,
-    blocks_of: Callable[[Mapping[str, Any]], Blocks],
-    withheld: Withheld | None = None,
-) -> str:
-    """The JSON of a reply or chunk, edited; any other text as it is.
+@dataclass
+class Editor:
+    """Edits the reply or the events of one answer.
 
     Parameters
     ----------
-    text
-        What the upstream sent.
+    shape
+        The API that the answer comes from.
     hidden
         What to take out; None for nothing.
-    blocks_of
-        Scores a reply or chunk.
     withheld
-        Which answers are not shown.
+        Which answers are not shown; None: all are.
     """
-    try:
-        found = read_json(text)
-    except ValueError:
-        return text
-    return found.edited(hidden, blocks_of(found.value), withheld)
+
+    shape: type[Shape]
+    hidden: Hidden | None
+    withheld: Withheld | None = None
+    _known: dict[tuple[Frame, bool], list[_Piece] | None] = field(default_factory=dict)
+    """The edits of events that only go on with an answer, by their frame and by whether they get a block."""
+
+    def read(self, text: str) -> Reply:
+        """A reply or event.
+
+        Raises
+        ------
+        ValueError
+            It is no JSON that can be read, or has not the shape.
+        """
+        document = Document(text)
+        places = self.shape.places(document.value)
+        if places is None:
+            raise ValueError(f"it is nothing that {self.shape.path} answers")
+        return Reply(document, places)
+
+    def edited(self, reply: Reply, blocks: Blocks) -> str:
+        """The text of a reply or event without what is hidden, with its blocks, and with another text if withheld."""
+        return reply.json.changed(self._changes(reply, blocks))
+
+    def _changes(self, reply: Reply, blocks: Blocks) -> Iterator[Change]:
+        for place in reply.places:
+            block = None if place.choice is None else blocks.get(place.choice)
+            if block is not None:
+                yield Put(place.path, KEY, block)
+            else:  # of an upstream that scores, too: its numbers must not stand among ours
+                yield Drop((*place.path, KEY))
+            other = None if self.withheld is None else self.withheld(block)
+            if other is not None:
+                yield from self.shape.withholding(reply.json.value, place, other)
+        if self.hidden is not None:
+            yield from self.shape.hiding(reply.json.value, self.hidden)
+
+    def continued(self, event: Continuation, data: str, blocks: Blocks) -> str:
+        """What `edited` makes of an event that only goes on with an answer: what is known of its frame is used."""
+        key = (event.frame, bool(blocks))
+        if key not in self._known:
+            self._known[key] = self._learned(event, data, blocks)
+        pieces = self._known[key]
+        kept = None if self.hidden is None else self.hidden.kept
+        if pieces is None or (kept is not None and any(len(step.names) > kept + 1 for step in event.steps.steps)):
+            return self.edited(self.read(data), blocks)
+        edges = [(0, 0), *event.spans]
+        parts, done = [], 0
+        for (behind, more), (until, beyond), replacement, is_block in pieces:
+            parts += [data[done : edges[behind][1] + more], replacement]
+            if is_block:
+                parts.append(encode(blocks[event.choice]))
+            done = edges[until][1] + beyond
+        return "".join([*parts, data[done:]])
+
+    def _learned(self, event: Continuation, data: str, blocks: Blocks) -> list[_Piece] | None:
+        """The edits of an event; None if one of them changes the inside of a place."""
+        reply = self.read(data)
+        edits = reply.json.edits(self._changes(reply, {choice: {HERE: None} for choice in blocks}))
+        pieces = [_piece(edit, event.spans) for edit in edits]
+        return None if None in pieces else pieces  # type: ignore[return-value]
 
 
-def _choice_edits(
-    text: str, choice: Located, hidden: Hidden | None, blocks: Blocks, withheld: Withheld | None
-) -> Iterator[Edit]:
-    if not isinstance(choice.value, dict):
-        return
-    inside = members(text, choice)
-    index = choice.value.get("index", 0)
-    if isinstance(index, int) and index in blocks:
-        yield set_member(choice, inside, "semtoken", blocks[index])
-    elif "semtoken" in inside:  # of an upstream that scores, too: its numbers must not stand among ours
-        yield drop_member(inside, "semtoken")
-    other = None if withheld is None else withheld(blocks.get(index) if isinstance(index, int) else None)
-    if other is not None:
-        yield from _withheld_edits(text, inside, other)
-        return
-    yield from _hidden_ids(inside, hidden)
-    if hidden is not None and "logprobs" in inside and isinstance(inside["logprobs"].value, dict):
-        yield from _hidden_logprobs(text, inside["logprobs"], hidden.kept)
+def _piece(edit: Edit, spans: Sequence[tuple[int, int]]) -> _Piece | None:
+    start, end = _behind(edit.start, spans), _behind(edit.end, spans)
+    if start is None or end is None:
+        return None
+    here = encode({HERE: None})
+    return _Piece(start, end, edit.replacement.removesuffix(here), edit.replacement.endswith(here))
 
 
-def _withheld_edits(text: str, inside: Mapping[str, Located], other: str) -> Iterator[Edit]:
-    """Another text in place of the answer, and nothing that shows the answer."""
-    message = inside.get("message")
-    own = members(text, message) if message is not None and isinstance(message.value, dict) else {}
-    for place, name in ((inside, "text"), (own, "content")):
-        if name in place:
-            yield Edit(place[name].start, place[name].end, json.dumps(other))
-    for place, names in ((inside, ("logprobs", *IDS)), (own, SHOWING)):
-        for name in names:
-            if name in place and place[name].value is not None:
-                yield Edit(place[name].start, place[name].end, "null")
-
-
-def _hidden_ids(inside: Mapping[str, Located], hidden: Hidden | None) -> Iterator[Edit]:
-    if hidden is not None and hidden.ids:
-        for name in IDS:
-            if name in inside and inside[name].value is not None:
-                yield Edit(inside[name].start, inside[name].end, "null")
-
-
-def _hidden_logprobs(text: str, logprobs: Located, kept: int | None) -> Iterator[Edit]:
-    """Edits that leave what the client asked for: no log-probabilities, or fewer a token."""
-    if kept is None:
-        yield Edit(logprobs.start, logprobs.end, "null")
-        return
-    inside = members(text, logprobs)
-    for name in ITEM_LISTS:
-        if name in inside and isinstance(inside[name].value, list):
-            for item in elements(text, inside[name]):
-                yield from _shorter_item(text, item, kept)
-    if "top_logprobs" in inside and isinstance(inside["top_logprobs"].value, list):
-        names = logprobs.value.get("tokens")
-        for i, step in enumerate(elements(text, inside["top_logprobs"])):
-            chosen = names[i] if isinstance(names, list) and i < len(names) else None
-            yield from _shorter_step(text, step, chosen, kept)
-
-
-def _shorter_item(text: str, item: Located, kept: int) -> Iterator[Edit]:
-    """The first best tokens of an item of a chat."""
-    best = item.value.get("top_logprobs") if isinstance(item.value, dict) else None
-    if isinstance(best, list) and len(best) > kept:
-        listed = members(text, item)["top_logprobs"]
-        edit = keep_entries(text, listed, elements(text, listed), [i < kept for i in range(len(best))])
-        yield from filter(None, [edit])
-
-
-def _shorter_step(text: str, step: Located, chosen: Any, kept: int) -> Iterator[Edit]:
-    """The best tokens of a step of a legacy completion; the chosen one stays, as OpenAI has it."""
-    if not isinstance(step.value, dict):
-        return
-    try:
-        best = set(sorted(step.value, key=lambda name: -step.value[name])[:kept]) | {chosen}
-    except TypeError:  # no numbers: not ours to judge
-        return
-    inside = members(text, step)
-    edit = keep_entries(text, step, list(inside.values()), [name in best for name in inside])
-    yield from filter(None, [edit])
+def _behind(position: int, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The last place that ends before a position, from 1 on (0: the start), and how far; None inside a place."""
+    number, edge = 0, 0
+    for i, (start, end) in enumerate(spans, start=1):
+        if start < position < end:
+            return None
+        if end <= position:
+            number, edge = i, end
+    return number, position - edge

@@ -9,10 +9,11 @@ from urllib.parse import unquote_to_bytes
 
 import anyio
 
+from semtoken.payloads.formats import SHAPES, shape_at
 from semtoken.web.admission import Admission
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
-from semtoken.web.proxy.editing import Withheld
+from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.relay import (
     Scoring,
@@ -23,7 +24,7 @@ from semtoken.web.proxy.relay import (
     relay_stream,
     relay_untouched,
 )
-from semtoken.web.proxy.rewriting import Asked, endpoint_of, read_request, shows_answers
+from semtoken.web.proxy.rewriting import AnswerRequest, read_request, shows_answers
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure, forwarded
@@ -39,7 +40,7 @@ NO_STREAMS = (
 )
 NOT_DECIDED = (
     "This proxy shows accepted answers only (--abstain-text), and decides on answers to POST requests whose path ends "
-    "with /chat/completions or /completions."
+    f"with one of: {', '.join(shape.path for shape in SHAPES)}."
 )
 NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could not read the request."
 
@@ -75,7 +76,7 @@ class ProxyHandler:
             await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
             return
         client = Client(scope, receive, send)
-        endpoint = endpoint_of(client.path) if client.method == "POST" else None
+        shape = shape_at(client.path) if client.method == "POST" else None
         with self._metrics.in_flight.track_inprogress():
             try:
                 with anyio.fail_after(self._settings.request_timeout):
@@ -89,7 +90,7 @@ class ProxyHandler:
                 await self._told(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
-                self._metrics.requests.labels(endpoint or "other", status).inc()
+                self._metrics.requests.labels("other" if shape is None else shape.name, status).inc()
 
     async def _serve(self, client: Client) -> None:
         try:
@@ -111,12 +112,12 @@ class ProxyHandler:
                 body = await client.body(self._settings.max_request_bytes)
         except TimeoutError:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        endpoint = endpoint_of(client.path) if client.method == "POST" else None
+        shape = shape_at(client.path) if client.method == "POST" else None
         encoded = client.header(b"content-encoding") not in (None, b"identity")
-        asked = None if endpoint is None or encoded else read_request(endpoint, body)
+        asked = None if shape is None or encoded else read_request(shape, body)
         if asked is None and self._withheld is not None and shows_answers(client.path):
             raise (
-                ApiError(400, NOT_READ, code="not_read") if endpoint else ApiError(403, NOT_DECIDED, code="not_decided")
+                ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, NOT_DECIDED, code="not_decided")
             )
         async with anyio.create_task_group() as tasks:
 
@@ -130,7 +131,7 @@ class ProxyHandler:
             await self._exchange(client, asked, body)
             tasks.cancel_scope.cancel()
 
-    async def _exchange(self, client: Client, asked: Asked | None, body: bytes) -> None:
+    async def _exchange(self, client: Client, asked: AnswerRequest | None, body: bytes) -> None:
         """Forward the request and pass the answer on; a failure is reported while that is still possible."""
         try:
             async with AsyncExitStack() as stack:
@@ -164,10 +165,10 @@ class ProxyHandler:
         target = client.target.replace(b"/upstream", b"", 1) if own else client.target
         return Request(client.method, target, forwarded(client.headers, b"host", b"content-length", b"expect"), body)
 
-    async def _scored(self, stack: AsyncExitStack, client: Client, asked: Asked) -> None:
+    async def _scored(self, stack: AsyncExitStack, client: Client, asked: AnswerRequest) -> None:
         """Pass on an answer that is to be scored."""
         withheld = self._withheld
-        if withheld is not None and asked.body.get("stream"):
+        if withheld is not None and asked.shape.streams(asked.body):
             raise ApiError(400, NO_STREAMS, param="stream", code="no_streams")
         request = self._request(client, b"")
         answer, top = await self._asking.answer(stack, request, asked)
@@ -179,7 +180,8 @@ class ProxyHandler:
         scorer = ReplyScorer(self._scoring, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         settings = self._settings
-        scoring = Scoring(scorer, hidden, self._workers, settings.max_scored_bytes, settings.hold, withheld)
+        editor = Editor(asked.shape, hidden, withheld)
+        scoring = Scoring(scorer, editor, self._workers, settings.max_scored_bytes, settings.hold)
         if withheld is None and is_stream(answer) and await can_be_unpacked(answer):
             await relay_stream(answer, client, scoring)
         elif answer.kind == "application/json":

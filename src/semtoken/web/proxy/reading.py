@@ -7,7 +7,6 @@ holds the same model. It sees what the client asked and what the upstream answer
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,24 +17,11 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
-from semtoken.web.proxy.rewriting import Asked
+from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.serve.requests import Message
 
 ALWAYS_TOKENISED = 2**16
 """Characters of a text that is tokenised although so many tokens do not seem to fit: some tokenizers drop blanks."""
-OTHER_PROMPT: Mapping[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "functions": ([],),
-    "documents": ([],),
-    "chat_template": (),
-    "chat_template_kwargs": ({},),
-    "reasoning_effort": (),
-    "continue_final_message": (False,),
-    "add_generation_prompt": (True,),
-    "suffix": ("",),
-}
-"""Fields that change what the upstream's model reads in ways that only the upstream knows, with the values that do
-not."""
 
 
 def is_silent(choice: PayloadChoice) -> bool:
@@ -77,7 +63,7 @@ class Reader:
         self._ends = end_ids(stc.model, stc.tokenizer)
         self._one_at_a_time = threading.Lock()
 
-    def read(self, asked: Asked, choice: PayloadChoice) -> ScoredResponse:
+    def read(self, asked: AnswerRequest, choice: PayloadChoice) -> ScoredResponse:
         """The score of a complete choice, from the model's whole distributions.
 
         Raises
@@ -85,9 +71,9 @@ class Reader:
         InvalidInput
             What the upstream's model read is not known, there is more in the choice than an answer, or it is too long.
         """
-        _check_fields(asked.body)
+        prompt = _readable(asked.shape.prompt(asked.body, choice.index))
         with self._one_at_a_time:
-            text = self._text(asked, choice)
+            text = self._text(asked, prompt, choice)
             if not text.ended:
                 return self._score(text, [])
             found = self._score(text, [self._ends[0]])
@@ -100,10 +86,9 @@ class Reader:
         [found] = self._stc.score([text.prompt], [text.answer + end])
         return found
 
-    def _text(self, asked: Asked, choice: PayloadChoice) -> _Text:
+    def _text(self, asked: AnswerRequest, prompt: Prompt, choice: PayloadChoice) -> _Text:
         """A choice as its model saw it. What is too long in any case is not tokenised."""
         tokenizer = self._stc.tokenizer
-        prompt = _prompt_of_chat(asked.body) if asked.endpoint == "chat" else _prompt_of(asked.body, choice.index)
         answer = _answer(choice)
         size = len(prompt) if is_ids(prompt) else len(prompt_text(tokenizer, prompt, choice.index)) + len(answer)
         if size > self._longest_text:
@@ -112,7 +97,7 @@ class Reader:
         read = encode_response(tokenizer, prompt, ids, answer, choice.index)
         if len(ids) + len(read) >= self._most:
             raise self._too_long(f"{len(ids) + len(read):,} tokens")
-        by_itself = choice.finish_reason == "stop" and not asked.body.get("stop")
+        by_itself = choice.finish_reason == asked.shape.ends[0] and not asked.shape.has_stop_texts(asked.body)
         return _Text(ids, read, by_itself and bool(self._ends) and read[-1:] != [] and read[-1] not in self._ends)
 
     def _too_long(self, size: str) -> InvalidInput:
@@ -121,36 +106,17 @@ class Reader:
         )
 
 
-def _check_fields(body: Mapping[str, Any]) -> None:
-    """Refuse requests whose prompt only the upstream knows."""
-    for name, neutral in OTHER_PROMPT.items():
-        if body.get(name) is not None and body[name] not in neutral:
-            raise InvalidInput(f"The request has '{name}', so what the upstream's model read is not known here.")
-
-
-def _prompt_of_chat(body: Mapping[str, Any]) -> Prompt:
-    listed = body.get("messages")
-    if not isinstance(listed, list) or not listed:
-        raise InvalidInput("The request holds no messages, so what the model was asked is not known.")
+def _readable(prompt: str | list[Any]) -> Prompt:
+    """A prompt as a backend takes it: texts and ids as they are, messages if they hold text and nothing else."""
+    if isinstance(prompt, str) or is_ids(prompt):
+        return prompt
     try:
-        messages = [Message.model_validate(one) for one in listed]
+        messages = [Message.model_validate(one) for one in prompt]
     except ValidationError as error:
         raise InvalidInput("The messages hold something else than text, which is not read again.") from error
     if any(message.role in ("tool", "function") or message.model_extra for message in messages):
         raise InvalidInput("The messages hold calls of tools or other fields, which are not read again.")
     return [{"role": message.role, "content": message.text} for message in messages]
-
-
-def _prompt_of(body: Mapping[str, Any], index: int) -> Prompt:
-    """The prompt of a completion's choice: `n` choices in a row belong to each prompt."""
-    prompt = body.get("prompt")
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
-        each = body.get("n") or 1
-        number = index // each if isinstance(each, int) and each > 0 else len(prompt)
-        prompt = prompt[number] if number < len(prompt) else None
-    if isinstance(prompt, str) or (isinstance(prompt, list) and prompt and all(type(one) is int for one in prompt)):
-        return prompt
-    raise InvalidInput("The request holds no prompt for this choice, so what the model was asked is not known.")
 
 
 def _answer(choice: PayloadChoice) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ import anyio
 from semtoken.errors import InvalidInput
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Blocks, Continued, Hidden, Withheld, edited, read_json
+from semtoken.web.proxy.editing import Blocks, Editor, Reply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
@@ -28,7 +27,6 @@ PIECE = 2**16
 CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
 SHORT = 100  # characters that it has at most, with blanks
-LAST_EVENT = re.compile(rb'"finish_reason"\s*:\s*"')
 TOO_LARGE = "An event of the stream is larger than the proxy reads (--max-scored-mb)."
 BUSY = "The proxy has more to score than it can; it passed this answer on unscored."
 
@@ -63,22 +61,28 @@ class Scoring:
     """Scores of one answer, and how they are put into it."""
 
     scorer: ReplyScorer
-    hidden: Hidden | None
+    editor: Editor
     workers: Workers
     limit: int
     """Bytes of a reply or event beyond which it is not scored."""
     hold: float
     """Seconds for which a piece of a stream may be held back."""
-    withheld: Withheld | None = None
-    """Which answers are not shown; None: all are. Otherwise an answer that cannot be read is not shown either."""
-    continued: Continued = field(default_factory=Continued)
+
+    @property
+    def decides(self) -> bool:
+        """Accepted answers only are shown, so one that cannot be read is not."""
+        return self.editor.withheld is not None
 
     def reply(self, text: str) -> str:
-        """A whole reply, edited."""
-        return edited(text, self.hidden, self.scorer.reply, self.withheld)
+        """A whole reply with its scores; any other text as it is."""
+        try:
+            reply = self.editor.read(text)
+        except ValueError:
+            return text
+        return self.editor.edited(reply, self.scorer.reply(reply))
 
     def go_on(self, sent: Event) -> Piece | None:
-        """A chunk that only goes on with an answer, as most, scored; None for any other event."""
+        """An event that only goes on with an answer, as most, scored; None for any other event."""
         try:
             data = sent.data
         except InvalidInput:
@@ -88,23 +92,30 @@ class Scoring:
         found = self.scorer.continuation(data)
         if found is None:
             return None
-        edit = partial(self.continued.edited, found, data, self.hidden)
+        edit = partial(self.editor.continued, found, data)
         return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
 
-    def read(self, sent: Event) -> Piece:
-        """Any event, scored."""
+    def read(self, sent: Event) -> Reply | Piece:
+        """An event and its choices; a piece that passes as it is where there is nothing to score or to understand."""
         try:
             data = sent.data
             if not data or (len(data) < SHORT and data.strip() == DONE):
                 return Piece(sent, done=bool(data))
             if sent.kind == "error":
                 raise ValueError("the server reports an error")
-            json = read_json(data)
+            return self.editor.read(data)
         except (InvalidInput, ValueError) as error:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
-        blocks = self.scorer.chunk(json.value, data)
-        return Piece(sent, data, partial(json.edited, self.hidden), blocks, _content_of(json.value))
+
+    def scored(self, sent: Event, found: Reply | Piece) -> Piece:
+        """An event that was read, scored."""
+        if isinstance(found, Piece):
+            return found
+        blocks = self.scorer.event(found)
+        [place] = found.places if len(found.places) == 1 else [None]
+        content_of = place.choice if place is not None and place.goes_on else None
+        return Piece(sent, found.json.text, partial(self.editor.edited, found), blocks, content_of)
 
 
 @dataclass
@@ -135,18 +146,6 @@ class Piece:
         return self.sent.raw if changed == self.data else self.sent.with_data(changed)
 
 
-def _content_of(chunk: Mapping[str, Any]) -> int | None:
-    """The index of the choice whose content a chunk carries, if that goes on and the chunk carries nothing else."""
-    choices = chunk["choices"]
-    [choice] = choices if len(choices) == 1 else [None]
-    if not isinstance(choice, dict) or choice.get("finish_reason") is not None:
-        return None
-    delta = choice.get("delta")
-    text = delta.get("content") if isinstance(delta, dict) else choice.get("text")
-    index = choice.get("index", 0)
-    return index if isinstance(text, str) and text and isinstance(index, int) else None
-
-
 async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     """Pass a JSON reply on with its scores, or untouched if it is too long or nothing can be added to it.
 
@@ -161,12 +160,12 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
             raw += piece
             if len(raw) > scoring.limit:
                 scoring.scorer.give_up("too_large")
-                if scoring.withheld is not None:
+                if scoring.decides:
                     raise held_back()
                 await relay_untouched(answer, client, bytes(raw), "too_large")
                 return
     except BrokenOff:
-        if scoring.withheld is None:
+        if not scoring.decides:
             await client.begin(answer.status, forwarded(answer.headers))
             await client.write(bytes(raw))
         raise
@@ -175,7 +174,7 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     except Busy:
         scoring.scorer.fail("busy", BUSY)
         changed = _edited_reply(bytes(raw), answer.encoding, scoring) if len(raw) < LARGE else None
-    if changed is None and scoring.withheld is not None:
+    if changed is None and scoring.decides:
         raise held_back()
     if changed is None:
         await client.begin(answer.status, forwarded(answer.headers))
@@ -362,14 +361,19 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         scoring.scorer.give_up("too_large")
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
-    finishes = scoring.scorer.tokens > LONG_ANSWER and LAST_EVENT.search(sent.raw)
-    if len(sent.raw) < LARGE and not finishes:
-        return await _with_readings(scoring.read(sent), scoring)
+    found = None if len(sent.raw) >= LARGE else scoring.read(sent)
+    long = scoring.scorer.tokens > LONG_ANSWER and isinstance(found, Reply)
+    if found is not None and not (long and any(place.ended for place in found.places)):  # type: ignore[union-attr]
+        return await _with_readings(scoring.scored(sent, found), scoring)
+
+    def work() -> Piece:
+        return scoring.scored(sent, scoring.read(sent) if found is None else found)
+
     try:
-        piece = await scoring.workers.run(scoring.read, sent)
+        piece = await scoring.workers.run(work)
     except Busy:
         scoring.scorer.fail("busy", BUSY)
-        piece = scoring.read(sent)
+        piece = work()
     return await _with_readings(piece, scoring)
 
 

@@ -6,16 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from unicodedata import normalize
 from urllib.parse import unquote
 
-from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.proxy.editing import ALL, Hidden
-from semtoken.web.proxy.splice import document, set_members, without
+from semtoken.errors import InvalidInput
+from semtoken.payloads.formats import Hidden, Shape
+from semtoken.payloads.splice import document, set_members, without
+from semtoken.web.block import KEY, BlockOptions, read_options
 
-Endpoint = Literal["chat", "completions"]
-LONGEST_SHAPE = 500
+LONGEST_FORM = 500
 DECODED = 3
 """Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
 ANSWERING = frozenset(
@@ -31,10 +31,11 @@ _LIMIT = re.compile(
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnswerRequest:
     """A request for an answer that can be scored."""
 
-    endpoint: Endpoint
+    shape: type[Shape]
+    """The API that it asks."""
     body: Mapping[str, Any]
     """What the client sent, without the field `semtoken`."""
     sent: bytes
@@ -45,55 +46,37 @@ class Asked:
     """Log-probabilities a token that the client asked for besides the chosen token's; None: it asked for none."""
 
     @property
-    def model(self) -> str:
-        """The model's name, "" if there is none."""
-        name = self.body.get("model")
-        return name if isinstance(name, str) else ""
+    def endpoint(self) -> str:
+        """The kind of answer, for figures."""
+        return self.shape.name
 
     @property
-    def shape(self) -> str:
+    def form(self) -> str:
         """What an upstream's refusal may depend on: the model, the fields of the request, and its switches."""
+        model = self.body.get("model")
         fields = (
             f"{name}={value}" if isinstance(value, bool | None) else name for name, value in sorted(self.body.items())
         )
-        return f"{self.model} {' '.join(fields)}"[:LONGEST_SHAPE]
+        return f"{model if isinstance(model, str) else ''} {' '.join(fields)}"[:LONGEST_FORM]
 
     @property
     def temperature(self) -> float | None:
         """The temperature, if the request names one."""
-        value = self.body.get("temperature")
-        return value if isinstance(value, int | float) else None
+        return self.shape.temperature(self.body)
 
     @property
     def obstacle(self) -> str | None:
         """Why the answer cannot be scored whatever the upstream sends, or None."""
-        if self.body.get("echo"):
-            return "With echo the reply repeats the prompt; ask without it to have the answer scored."
-        return None
+        return self.shape.obstacle(self.body)
 
     def asking(self, top: int, *, token_ids: bool) -> bytes:
-        """The request that asks for `top` log-probabilities a token, or more if the client does.
-
-        Ids spelled as token texts ("token_id:7") are asked for only where the client does not see the texts.
-        """
-        wanted = -1 if self.kept == ALL else max(top, self.kept or 0)
-        ours = {"logprobs": True, "top_logprobs": wanted} if self.endpoint == "chat" else {"logprobs": wanted}
-        ids: dict[str, Any] = {"return_token_ids": True} if token_ids else {}
-        if token_ids and self.kept is None:
-            ids["return_tokens_as_token_ids"] = True
+        """The request that asks for `top` log-probabilities a token, or more if the client does."""
         text = self.sent.decode()
-        return set_members(text, document(text), ours | ids).encode()
+        return set_members(text, document(text), self.shape.asking(self.body, top, token_ids=token_ids)).encode()
 
     def hidden(self, *, token_ids: bool) -> Hidden:
         """What of the reply to `asking` the client did not ask for."""
-        return Hidden(self.kept, token_ids and not self.body.get("return_token_ids"))
-
-
-def endpoint_of(path: str) -> Endpoint | None:
-    """Which kind of answer is to be had at a path, None for all others."""
-    if path.endswith("/chat/completions"):
-        return "chat"
-    return "completions" if path.endswith("/completions") else None
+        return Hidden(self.kept, token_ids, self.body)
 
 
 def shows_answers(path: str) -> bool:
@@ -111,7 +94,7 @@ def shows_answers(path: str) -> bool:
     return any(name in ANSWERING or "completion" in name for name in names)
 
 
-def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
+def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:
     """The request, or None if it is nothing that we understand: the upstream is to judge it.
 
     Raises
@@ -126,31 +109,14 @@ def read_request(endpoint: Endpoint, body: bytes) -> Asked | None:
         return None
     if not isinstance(found, dict):
         return None
-    marked = "semtoken" in found
-    wanted = read_options(found.pop("semtoken", None)) if marked else BlockOptions(running=False)
-    kept = _kept_in_chat(found) if endpoint == "chat" else _kept_in_completion(found)
-    if kept == "unknown":
+    marked = KEY in found
+    wanted = read_options(found.pop(KEY, None)) if marked else BlockOptions(running=False)
+    try:
+        kept = shape.requested(found)
+    except InvalidInput:
         return None
-    sent = without(text, document(text), "semtoken").encode() if marked else body
-    return Asked(endpoint, found, sent, wanted, kept)
-
-
-def _kept_in_chat(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:
-    switch, top = body.get("logprobs"), body.get("top_logprobs")
-    if not isinstance(switch, bool | None) or not (top is None or type(top) is int):
-        return "unknown"
-    if not switch:
-        return None if top is None else "unknown"  # an error, which the upstream is to tell
-    return ALL if top == -1 else top or 0
-
-
-def _kept_in_completion(body: Mapping[str, Any]) -> int | Literal["unknown"] | None:
-    top = body.get("logprobs")
-    if top is None:
-        return None
-    if type(top) is not int:
-        return "unknown"
-    return ALL if top == -1 else top
+    sent = without(text, document(text), KEY).encode() if marked else body
+    return AnswerRequest(shape, found, sent, wanted, kept)
 
 
 def _loads(body: str) -> Any:

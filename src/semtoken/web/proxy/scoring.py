@@ -21,14 +21,14 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
+from semtoken.web.proxy.editing import Reply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
-from semtoken.web.proxy.rewriting import Asked
+from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 
 logger = logging.getLogger("semtoken.proxy")
 
-Reply = Mapping[str, Any]
 Block = dict[str, Any]
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
@@ -90,7 +90,7 @@ class ReplyScorer:
         Why nothing can be scored, if that is known before.
     """
 
-    def __init__(self, scoring: AnswerScoring, asked: Asked, obstacle: str | None) -> None:
+    def __init__(self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None) -> None:
         self._scoring = scoring
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
@@ -99,7 +99,7 @@ class ReplyScorer:
         self.tokens = 0
         """Of the stream so far."""
         self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
-        self._last: Reply = {}
+        self._last: Mapping[str, Any] = {}
         self.seconds = 0.0
         """Time that reading, scoring and editing have taken."""
 
@@ -120,9 +120,9 @@ class ReplyScorer:
         """The blocks of a whole reply, by the index of their choice."""
         start = perf_counter()
         try:
-            payload = self._attempt(lambda: read_payload(reply, temperature=self._asked.temperature))
+            payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
         except Unscored as failed:
-            return {index: self._unscored(failed) for index in _endings(reply)}
+            return {place.choice: self._unscored(failed) for place in reply.places if place.choice is not None}
         blocks = {}
         for choice in payload.choices:
             self._check_budget()
@@ -144,25 +144,28 @@ class ReplyScorer:
         self.seconds += perf_counter() - start
         return blocks
 
-    def chunk(self, chunk: Reply, data: str) -> dict[int, Block]:
-        """The blocks of a chunk, given with its JSON: of the answers so far, and of those that end with it."""
+    def event(self, event: Reply) -> dict[int, Block]:
+        """The blocks of an event: of the answers so far, and of those that end with it."""
         start = perf_counter()
-        self._last = chunk
-        late = self._take_in(lambda: self._stream.feed(chunk))
-        self._stream.learn(data, chunk)
+        self._last = event.json.value
+        late = self._take_in(lambda: self._stream.feed(event.json.value))
+        self._stream.learn(event.json.text, event.json.value)
         found = {
-            index: self._ended(index) if ended or index in late else self._running(index)
-            for index, ended in _endings(chunk).items()
+            place.choice: self._ended(place.choice)
+            if place.ended or place.choice in late
+            else self._running(place.choice)
+            for place in event.places
+            if place.choice is not None
         }
         self.seconds += perf_counter() - start
         return {index: block for index, block in found.items() if block is not None}
 
     def continuation(self, data: str) -> Continuation | None:
-        """What a chunk adds if it only goes on with an answer; None if `chunk` is to read it."""
+        """What an event adds if it only goes on with an answer; None if `event` is to read it."""
         return None if self._failed is not None else self._stream.continuation(data)
 
     def go_on(self, found: Continuation) -> dict[int, Block]:
-        """The block of such a chunk, if there is one."""
+        """The block of such an event, if there is one."""
         start = perf_counter()
         late = self._take_in(lambda: self._stream.go_on(found))
         block = self._ended(found.choice) if late else self._running(found.choice)
@@ -170,11 +173,10 @@ class ReplyScorer:
         return {} if block is None else {found.choice: block}
 
     def trailer(self) -> Block | None:
-        """For the end of a stream that was not understood: a chunk with the reason, if no choice had a final block."""
+        """For the end of a stream that was not understood: an event with the reason, if no choice had a final block."""
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
-        kept = {name: self._last[name] for name in ("id", "object", "created", "model") if name in self._last}
-        return {**kept, "choices": [], "semtoken": self._unscored(self._failed) | {"final": True}}
+        return self._asked.shape.notice(self._last, self._unscored(self._failed) | {"final": True})
 
     def _take_in(self, feed: Callable[[], Sequence[StreamEvent]]) -> set[int]:
         """Take in what a chunk adds, or remember why not; the choices that it adds to although they had ended."""
@@ -259,8 +261,8 @@ class ReplyScorer:
             result = self._attempt(lambda: reader.read(self._asked, choice))
         except Unscored as failed:
             return self._unscored(failed)
-        settings = self._scoring.settings
-        result = replace(result, truncated=choice.finish_reason == "length", proxy_for=settings.proxy_for)
+        settings, cut_off = self._scoring.settings, choice.finish_reason == self._asked.shape.ends[1]
+        result = replace(result, truncated=cut_off, proxy_for=settings.proxy_for)
         self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
         return self._block(result) | {"read_with": reader.name}
 
@@ -298,13 +300,3 @@ class ReplyScorer:
     def _unscored(self, failed: Unscored) -> Block:
         self.give_up(failed.code)
         return reason_block(failed.reason)
-
-
-def _endings(chunk: Reply) -> dict[int, bool]:
-    """The choices of a chunk, and whether it is the last of each."""
-    found: dict[int, bool] = {}
-    for choice in chunk.get("choices") or ():
-        index = choice.get("index", 0) if isinstance(choice, Mapping) else None
-        if isinstance(index, int):
-            found[index] = choice.get("finish_reason") is not None
-    return found

@@ -1,25 +1,70 @@
-"""JSON text that is changed in a few places: every other character stays as it was."""
+"""JSON text that is changed in a few places: every other character stays as it was.
+
+A place is a path from the root: names of members and numbers of elements. `Replace`, `Drop`, `Keep` and `Put` say what
+is to change at a path, without knowing the text; `Document` knows where in its text each path stands.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple, TypeAlias
 
 from semtoken.payloads.inline import loaded
+
+try:
+    import msgspec
+except ImportError:
+    msgspec = None  # type: ignore[assignment]
 
 SPACE = " \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _BEFORE_ELEMENT = re.compile(r"[ \t\n\r]*,?[ \t\n\r]*")
 _BEFORE_MEMBER = re.compile(r'[ \t\n\r]*,?[ \t\n\r]*"(?:[^"\\]|\\.)*"[ \t\n\r]*:[ \t\n\r]*')
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+if msgspec is not None:
+    _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = json.JSONDecoder().raw_decode
-_encode = json.JSONEncoder(allow_nan=False).encode
+encode = json.JSONEncoder(allow_nan=False).encode
+"""A value as JSON."""
+
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value stands in JSON: names of members and numbers of elements, from the root on."""
+
+
+class Replace(NamedTuple):
+    """The value at a path becomes another one. Nothing happens where there is none."""
+
+    path: Path
+    value: Any
+
+
+class Drop(NamedTuple):
+    """A member goes. The first one of an object stays, as null; nothing happens where there is none."""
+
+    path: Path
+
+
+class Keep(NamedTuple):
+    """Of the object or array at a path only some entries stay. Nothing happens where there is none."""
+
+    path: Path
+    kept: Container[str | int]
+    """Names of members, or numbers of elements."""
+
+
+class Put(NamedTuple):
+    """The object at a path gets a member, behind its last one or in the place of one with this name."""
+
+    path: Path
+    name: str
+    value: Any
+
+
+Change: TypeAlias = Replace | Drop | Keep | Put
 
 
 @dataclass(frozen=True)
@@ -64,10 +109,12 @@ def elements(text: str, parent: Located) -> list[Located]:
 
 def _spans(text: str, parent: Located) -> Sequence[tuple[str, int, int]]:
     """The name ("" in an array), start and end of each value in an object or array that was decoded before."""
-    try:
-        return _measured(text, parent)
-    except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
-        return list(_decoded(text, parent))
+    if msgspec is not None:
+        try:
+            return _measured(text, parent)
+        except (msgspec.DecodeError, UnicodeEncodeError, _Unusual):
+            pass  # Python's `json` takes more
+    return list(_decoded(text, parent))
 
 
 class _Unusual(Exception):
@@ -119,7 +166,7 @@ def _skip(text: str, at: int) -> int:
 def set_member(parent: Located, inside: dict[str, Located], name: str, value: Any) -> Edit:
     """The edit that gives an object a member: replaced where it is, or put behind the last one."""
     if name in inside:
-        return Edit(inside[name].start, inside[name].end, _encode(value))
+        return Edit(inside[name].start, inside[name].end, encode(value))
     last = max((found.end for found in inside.values()), default=parent.start + 1)
     return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
 
@@ -147,7 +194,7 @@ def without(text: str, parent: Located, name: str) -> str:
 
 def member(name: str, value: Any) -> str:
     """A member of an object in JSON."""
-    return f"{_encode(name)}:{_encode(value)}"
+    return f"{encode(name)}:{encode(value)}"
 
 
 def drop_member(inside: dict[str, Located], name: str) -> Edit:
@@ -178,6 +225,76 @@ def keep_entries(text: str, parent: Located, entries: Sequence[Located], kept: S
     parts[1:] = [part.partition(",")[2] for part in parts[1:]]
     left = [part for part, keep in zip(parts, kept, strict=True) if keep]
     return Edit(parent.start + 1, entries[-1].end, ",".join([part.lstrip() for part in left[:1]] + left[1:]))
+
+
+class Document:
+    """A text that holds one JSON value, and where in the text each path stands.
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON, or nested too deeply to be read.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            self._root = document(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        self._entries: dict[int, Mapping[str | int, Located]] = {}
+        """Those of objects and arrays, by where these begin."""
+
+    @property
+    def value(self) -> Any:
+        """What the text holds."""
+        return self._root.value
+
+    def find(self, path: Path) -> Located | None:
+        """The value at a path; None if there is none."""
+        found: Located | None = self._root
+        for part in path:
+            found = None if found is None else self.entries(found).get(part)
+        return found
+
+    def entries(self, parent: Located) -> Mapping[str | int, Located]:
+        """The members of an object by name, the elements of an array by number; of any other value none."""
+        if not isinstance(parent.value, dict | list):
+            return {}
+        if parent.start not in self._entries:
+            is_object = isinstance(parent.value, dict)
+            self._entries[parent.start] = (
+                members(self.text, parent) if is_object else dict(enumerate(elements(self.text, parent)))  # type: ignore[assignment]
+            )
+        return self._entries[parent.start]
+
+    def edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """The edits that make some changes, in the order of the text. Of two that overlap, the outer one counts."""
+        found = sorted(filter(None, map(self._edit, changes)), key=lambda edit: (edit.start, -edit.end))
+        kept: list[Edit] = []
+        for edit in found:
+            if not kept or edit.start >= kept[-1].end:
+                kept.append(edit)
+        return kept
+
+    def changed(self, changes: Iterable[Change]) -> str:
+        """The text with some changes."""
+        return apply(self.text, self.edits(changes))
+
+    def _edit(self, change: Change) -> Edit | None:
+        if isinstance(change, Drop):
+            parent = self.find(change.path[:-1])
+            inside = {} if parent is None else self.entries(parent)
+            return drop_member(inside, change.path[-1]) if change.path[-1] in inside else None  # type: ignore[arg-type]
+        found = self.find(change.path)
+        if found is None:
+            return None
+        if isinstance(change, Replace):
+            return Edit(found.start, found.end, encode(change.value))
+        inside = self.entries(found)
+        if isinstance(change, Put):
+            return set_member(found, inside, change.name, change.value)  # type: ignore[arg-type]
+        return keep_entries(self.text, found, list(inside.values()), [name in change.kept for name in inside])
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
