@@ -258,6 +258,9 @@ import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.payloads import PayloadStream
 from semtoken.web.doctor import examine
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from starlette.testclient import TestClient
 
 clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
 vocabulary = clusters.vocabulary
@@ -282,9 +285,11 @@ stream.feed(reply([(second, -0.5)]))
 
 class Acme(BaseHTTPRequestHandler):
     def _send(self, status, values):
-        body = json.dumps(values).encode()
+        self._send_bytes(status, "application/json", json.dumps(values).encode())
+
+    def _send_bytes(self, status, kind, body):
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -293,16 +298,29 @@ class Acme(BaseHTTPRequestHandler):
         self._send(200, {"data": [{"id": "toy"}]})
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        known = self.path == "/v1/acme"
-        self._send(*((200, reply([(first, -0.25)])) if known else (404, {"error": "no such page"})))
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/acme":
+            self._send(404, {"error": "no such page"})
+        elif asked.get("stream"):
+            assert asked["top"] == 20
+            chunks = [reply([(first, -0.25)], None), reply([(second, -0.5)])]
+            lines = [f"data: {json.dumps(chunk)}\\n\\n" for chunk in chunks]
+            self._send_bytes(200, "text/event-stream", "".join(lines).encode())
+        else:
+            both = [(first, -0.25), (second, -0.5)]
+            self._send(200, reply(both[:1] if asked.get("max_tokens") == 1 else both))
 
     def log_message(self, *_):
         pass
 
 server = HTTPServer(("127.0.0.1", 0), Acme)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-found = examine(f"http://127.0.0.1:{server.server_port}/v1", vocabulary=vocabulary)
+upstream = f"http://127.0.0.1:{server.server_port}"
+found = examine(f"{upstream}/v1", vocabulary=vocabulary)
+with TestClient(proxy_app(ProxySettings(upstream, allowed_hosts=("*",)), clusters, page=False)) as client:
+    passed = client.post("/v1/acme", json={"prompt": "x"}).json()["acme"]
+    shown = client.post("/v1/acme", json={"prompt": "x", "top": 1}).json()["acme"]
+    events = client.post("/v1/acme", json={"prompt": "x", "stream": True, "semtoken": {}}).text
 server.shutdown()
 print(json.dumps({
     "log_probability": whole.log_probability,
@@ -310,6 +328,9 @@ print(json.dumps({
     "same": whole == streamed,
     "best": found.best,
     "answers": [page.name for page in found.pages if page.answers],
+    "passed": passed,
+    "shown": shown["tokens"] == reply([(first, -0.25), (second, -0.5)])["acme"]["tokens"],
+    "events": [json.loads(line[6:])["acme"] for line in events.splitlines() if line],
 }))
 """
 
@@ -320,6 +341,13 @@ def test_a_payload_shape(edited: Copy) -> None:
     low, high = found["bounds"]
     assert 0 <= low <= high <= 1
     assert (found["same"], found["best"], found["answers"]) == (True, "acme", ["acme"])
+    block = found["passed"].pop("semtoken")
+    assert [block["lower"], block["upper"]] == found["bounds"]
+    assert found["passed"] == {"text": " Paris is", "tokens": None, "finish": "stop"} and found["shown"]
+    begun, ended = found["events"]
+    assert (begun["text"], begun["tokens"], ended["text"], ended["tokens"]) == (" Paris", None, " is", None)
+    assert begun["semtoken"]["final"] == ended["semtoken"]["final"] is True  # the last content has it, too
+    assert [ended["semtoken"]["lower"], ended["semtoken"]["upper"]] == found["bounds"]
 
 
 def test_the_counts_are_those_of_the_blocks() -> None:
@@ -330,7 +358,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
     assert f"| its new statistic | 2 more | {len(more)} more |" in page
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 2 | 1; {len(changed[BACKEND])} with `--backend` everywhere |" in page
-    assert f"| a payload shape | 2 | {len(changed[SHAPE])} |" in page
+    assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
 
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:

@@ -17,7 +17,7 @@ from semtoken.engine_tokens.spellings import with_ids
 from semtoken.engine_tokens.values import as_id, as_list, as_text, optional
 from semtoken.errors import InvalidInput
 from semtoken.payloads.segments import RawChoice
-from semtoken.payloads.splice import Change, Path
+from semtoken.payloads.splice import Change, Keep, Path
 from semtoken.results import Distribution
 
 Reply: TypeAlias = Mapping[str, Any]
@@ -365,6 +365,14 @@ def count_of(value: Any, name: str) -> int | None:
     if type(value) is not int:
         raise InvalidInput(f"{name} must be a whole number.")
     return ALL if value < 0 else value
+
+
+def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -> Iterator[Change]:
+    """The first best tokens of each item, for items that have more."""
+    for i, item in enumerate(items if isinstance(items, list) else ()):
+        best = item.get(name) if isinstance(item, Mapping) else None
+        if isinstance(best, list) and len(best) > kept:
+            yield Keep((*at, i, name), range(kept))
 
 
 def only(replies: Sequence[Reply]) -> Reply:

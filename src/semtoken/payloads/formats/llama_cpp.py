@@ -23,8 +23,9 @@ from semtoken.payloads.formats.base import (
     index_of,
     one_each,
     ones,
+    shorter_items,
 )
-from semtoken.payloads.formats.openai_choices import shorter_items, text_or_ids
+from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Drop, Path, Replace
 from semtoken.results import Distribution

@@ -7,7 +7,18 @@ from typing import Any, ClassVar
 
 from semtoken.engine_tokens.values import as_list, as_object, as_text, optional
 from semtoken.errors import InvalidInput
-from semtoken.payloads.formats.base import Delta, Engine, Growth, Hidden, Place, Reply, Shape, index_of, only
+from semtoken.payloads.formats.base import (
+    Delta,
+    Engine,
+    Growth,
+    Hidden,
+    Place,
+    Reply,
+    Shape,
+    index_of,
+    only,
+    shorter_items,
+)
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
 VLLM_FIELDS = frozenset({"prompt_logprobs", "prompt_token_ids", "kv_transfer_params", "ec_transfer_params"})
@@ -185,14 +196,6 @@ def _shorter(choice: Any, at: Path, kept: int) -> Iterator[Change]:
         except TypeError:  # no numbers: not ours to judge
             continue
         yield Keep((*at, "logprobs", "top_logprobs", i), best)
-
-
-def shorter_items(items: Any, at: Path, kept: int, name: str = "top_logprobs") -> Iterator[Change]:
-    """The first best tokens of each item, for items that have more."""
-    for i, item in enumerate(items if isinstance(items, list) else ()):
-        best = item.get(name) if isinstance(item, Mapping) else None
-        if isinstance(best, list) and len(best) > kept:
-            yield Keep((*at, i, name), range(kept))
 
 
 def check_prompt_fields(body: Reply) -> None:

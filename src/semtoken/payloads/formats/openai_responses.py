@@ -24,9 +24,10 @@ from semtoken.payloads.formats.base import (
     as_many,
     count_of,
     only,
+    shorter_items,
 )
 from semtoken.payloads.formats.openai_chat import call_of
-from semtoken.payloads.formats.openai_choices import VLLM_FIELDS, shorter_items
+from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Path, Replace
 

@@ -1,0 +1,308 @@
+"""Every API that the library reads, through the proxy: asked, scored, hidden, withheld; recordings are its replies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semtoken import TokenClusters
+from semtoken.calibration.apply import Applied
+from semtoken.errors import SemtokenError
+from semtoken.payloads import read_payload, score_payload
+from semtoken.payloads.formats import FORMATS, ProbeQuestion, Shape
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from tests.payloads.recorded import NAMES, STREAMED, recording
+from tests.web.servers import LAST_CHUNK, Received, Upstream, chunk, raw_upstream, response, running, stream_head
+from tests.web.test_proxy_calibrator import made
+from tests.web.test_proxy_transport import without_block
+
+LISTS_OF_SGLANG = ("output_token_logprobs", "output_top_logprobs")
+K = 5
+"""Log-probabilities a token in the recordings."""
+OURS = ("llama-cpp", "sglang", "openai-responses", "vllm-responses")
+"""One recording of each API that is not OpenAI's chat or completions."""
+
+
+def shape_of(name: str) -> type[Shape]:
+    return FORMATS[read_payload(recording(name).reply).format].shape
+
+
+def path_of(shape: type[Shape]) -> str:
+    return ("/v1" if shape.below_v1 else "") + shape.path
+
+
+CLIENT = httpx.Client(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Upstream]:
+    """A server that speaks every API: it sends the recording that a header names."""
+
+    async def replay(received: Received, writer: asyncio.StreamWriter) -> None:
+        recorded = recording((received.header(b"x-recording") or b"").decode())
+        if received.json().get("stream"):
+            whole = (recorded.stream or "").encode()
+            pieces = [whole[at : at + 1500] for at in range(0, len(whole), 1500)]
+            writer.write(stream_head() + b"".join(map(chunk, pieces)) + LAST_CHUNK)
+        else:
+            writer.write(response(json.dumps(recorded.reply, ensure_ascii=False).encode()))
+        await writer.drain()
+
+    with raw_upstream(replay) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream: Upstream, almanac_clusters: TokenClusters) -> Iterator[str]:
+    with running(proxy_app(ProxySettings(upstream.url, hold=30.0), almanac_clusters, page=False)) as url:
+        yield url
+
+
+def plain(shape: type[Shape]) -> dict[str, Any]:
+    """A request that says nothing of log-probabilities."""
+    return shape.body(ProbeQuestion("Where?"))
+
+
+def asked_for(shape: type[Shape], top: int) -> dict[str, Any]:
+    """A request of a client that wants some itself."""
+    return shape.body(ProbeQuestion("Where?", top=top))
+
+
+def post(url: str, name: str, body: Mapping[str, Any]) -> httpx.Response:
+    return CLIENT.post(url + path_of(shape_of(name)), json=body, headers={"x-recording": name})
+
+
+def expected(sent: Any, clusters: TokenClusters) -> Any:
+    try:
+        return score_payload(sent, clusters)
+    except SemtokenError as error:
+        return str(error)
+
+
+def check(block: Mapping[str, Any], found: Any, number: int) -> None:
+    if isinstance(found, str):
+        assert set(block) - {"final"} == {"version", "reason"}, found
+    else:
+        lower, upper = found[number].uncertainty_bounds
+        assert (block["uncertainty"], block["lower"], block["upper"]) == (found[number].uncertainty, lower, upper)
+        assert block["distribution"] == found[number].distribution
+        assert block["n_tokens"] == found[number].n_tokens
+
+
+def blocks_in(value: Any) -> list[dict[str, Any]]:
+    """All blocks of a reply or event, wherever they stand."""
+    if isinstance(value, list):
+        return [block for one in value for block in blocks_in(one)]
+    if not isinstance(value, dict):
+        return []
+    own = [value["semtoken"]] if "semtoken" in value else []
+    return own + [block for name, one in value.items() if name != "semtoken" for block in blocks_in(one)]
+
+
+def events_of(stream: str) -> list[Any]:
+    return [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+
+
+def without_numbers(value: Any) -> Any:
+    """A recorded reply or event as a client gets it that asked for no log-probabilities, by the APIs' documentation."""
+    if isinstance(value, list):
+        return [without_numbers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    left = {name: without_numbers(one) for name, one in value.items()}
+    for name in ("completion_probabilities", *LISTS_OF_SGLANG):
+        left.pop(name, None)
+    if "n_probs" in left:
+        left["n_probs"] = 0
+    if "top_logprobs" in left and "output" in left:
+        left["top_logprobs"] = None  # of vLLM's responses
+    if "logprobs" in left:
+        left["logprobs"] = [] if isinstance(left["logprobs"], list) else None
+    return left
+
+
+class TestWholeReplies:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_the_score_is_that_of_the_library(self, proxy: str, almanac_clusters: TokenClusters, name: str) -> None:
+        answer = post(proxy, name, plain(shape_of(name)))
+        sent, found = recording(name).reply, expected(recording(name).reply, almanac_clusters)
+        blocks = blocks_in(answer.json())
+        assert len(blocks) == len(read_payload(sent).choices)
+        if len(blocks) == 1 or not isinstance(found, str):
+            for number, block in enumerate(blocks):
+                check(block, found, number)
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
+        answer = post(proxy, name, asked_for(shape_of(name), K))
+        assert without_block(answer.content) == json.dumps(recording(name).reply, ensure_ascii=False).encode()
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
+        answer = json.loads(without_block(post(proxy, name, plain(shape_of(name))).content))
+        assert answer == without_numbers(recording(name).reply)
+
+    @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-responses"])
+    def test_fewer_are_shown_if_fewer_were_asked_for(self, proxy: str, name: str) -> None:
+        answer = post(proxy, name, asked_for(shape_of(name), 2)).json()
+        steps = [step for choice in read_payload(answer).choices for part in choice.segments for step in part.steps]
+        full = [s for c in read_payload(recording(name).reply).choices for part in c.segments for s in part.steps]
+        assert [step.top for step in steps] == [step.top[:2] for step in full] and steps
+        assert "uncertainty" in blocks_in(answer)[0]
+
+
+class TestStreams:
+    @pytest.mark.parametrize("name", STREAMED)
+    def test_the_last_block_is_that_of_the_library(
+        self, proxy: str, almanac_clusters: TokenClusters, name: str
+    ) -> None:
+        got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).text
+        stream = recording(name).stream
+        assert stream is not None
+        ended = {
+            place.choice for event in events_of(stream) for place in shape_of(name).places(event) or () if place.ended
+        }
+        found = expected(stream, almanac_clusters)
+        finals: dict[Any, Any] = {}
+        for event in events_of(got):
+            for place, block in zip(shape_of(name).places(event) or (), blocks_in(event), strict=False):
+                assert block["final"] is True
+                finals[place.choice] = block
+        assert set(finals) == ended
+        if len(finals) == 1 or not isinstance(found, str):
+            for number, index in enumerate(sorted(finals)):
+                check(finals[index], found, number)
+
+    @pytest.mark.parametrize("name", STREAMED)
+    def test_who_asked_for_numbers_gets_every_byte(self, proxy: str, name: str) -> None:
+        got = post(proxy, name, asked_for(shape_of(name), K) | {"stream": True, "semtoken": {}}).content
+        assert without_block(got) == (recording(name).stream or "").encode()
+
+    @pytest.mark.parametrize("name", STREAMED)
+    def test_who_did_not_gets_none(self, proxy: str, name: str) -> None:
+        got = post(proxy, name, plain(shape_of(name)) | {"stream": True}).content
+        assert events_of(without_block(got).decode()) == without_numbers(events_of(recording(name).stream or ""))
+
+    @pytest.mark.parametrize("name", ["llama-cpp", "sglang", "vllm-chat-awkward-ids"])
+    def test_values_so_far(self, proxy: str, name: str) -> None:
+        got = post(proxy, name, plain(shape_of(name)) | {"stream": True, "semtoken": {"running": True}}).text
+        blocks = [block for event in events_of(got) for block in blocks_in(event)]
+        running = [block for block in blocks if not block["final"]]
+        counts = [block["n_tokens"] for block in running]
+        assert running and counts == sorted(counts)
+        assert all(0 <= block["lower"] <= block["uncertainty"] <= block["upper"] <= 1 for block in running)
+
+    @pytest.mark.parametrize("name", ["openai-responses", "vllm-responses"])
+    def test_the_last_text_of_a_response_carries_the_final_block(self, proxy: str, name: str) -> None:
+        got = events_of(post(proxy, name, plain(shape_of(name)) | {"stream": True}).text)
+        [text] = [event for event in got if event["type"] == "response.output_text.delta"]
+        [end] = [event for event in got if event["type"] == "response.completed"]
+        assert text["semtoken"] == end["response"]["semtoken"] and end["response"]["semtoken"]["final"] is True
+        assert sum(len(blocks_in(event)) for event in got) == 2
+
+
+class TestRequests:
+    """What the upstream gets in place of a plain request."""
+
+    @pytest.mark.parametrize(
+        ("name", "fields"),
+        [
+            ("openai-responses", {"include": ["message.output_text.logprobs"], "top_logprobs": 20}),
+            ("llama-cpp", {"n_probs": 20}),
+            ("sglang", {"return_logprob": True, "top_logprobs_num": 20, "return_text_in_logprobs": True}),
+        ],
+    )
+    def test_log_probabilities_are_asked_for(
+        self, proxy: str, upstream: Upstream, name: str, fields: dict[str, Any]
+    ) -> None:
+        body = plain(shape_of(name))
+        post(proxy, name, body | {"semtoken": {}})
+        assert upstream.requests[-1].json() == body | fields
+
+    def test_what_the_client_asked_for_stays(self, proxy: str, upstream: Upstream) -> None:
+        body = plain(shape_of("openai-responses"))
+        post(proxy, "openai-responses", body | {"include": ["reasoning.encrypted_content"], "top_logprobs": 2})
+        sent = upstream.requests[-1].json()
+        assert sent["include"] == ["reasoning.encrypted_content", "message.output_text.logprobs"]
+        post(proxy, "sglang", asked_for(shape_of("sglang"), 30) | {"return_text_in_logprobs": False})
+        sent = upstream.requests[-1].json()
+        assert (sent["top_logprobs_num"], sent["return_text_in_logprobs"]) == (30, False)
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/api/generate", {"model": "of Ollama", "prompt": "x"}),
+            ("/generate", {"inputs": "of TGI"}),
+            ("/generate", {"text": "x", "return_logprob": [True]}),
+            ("/completion", {"n_probs": 3}),
+            ("/completion", {"prompt": "x", "n_probs": "3"}),
+            ("/v1/responses", {"model": "m"}),
+            ("/v1/responses", {"input": "x", "include": "all"}),
+        ],
+    )
+    def test_other_requests_pass_as_they_are(self, proxy: str, upstream: Upstream, path: str, body: Any) -> None:
+        reply = CLIENT.post(proxy + path, json=body, headers={"x-recording": "llama-cpp"})
+        assert upstream.requests[-1].json() == body
+        assert reply.json() == recording("llama-cpp").reply
+
+    def test_a_response_in_the_background_is_left_alone(self, proxy: str, upstream: Upstream) -> None:
+        body = plain(shape_of("openai-responses")) | {"background": True}
+        reply = post(proxy, "openai-responses", body).json()
+        assert upstream.requests[-1].json() == body and "background" in reply["semtoken"]["reason"]
+
+    def test_a_failed_response_has_a_reason(self, almanac_clusters: TokenClusters) -> None:
+        failed = {"id": "r", "error": {"code": "server_error", "message": "out of memory"}, "output": []}
+        event = {"type": "response.failed", "response": failed}
+
+        async def behave(_: Received, writer: asyncio.StreamWriter) -> None:
+            sent = f"event: response.failed\ndata: {json.dumps(event)}\n\n".encode()
+            writer.write(stream_head() + chunk(sent) + LAST_CHUNK)
+            await writer.drain()
+
+        with (
+            raw_upstream(behave) as upstream,
+            running(proxy_app(ProxySettings(upstream.url), almanac_clusters, page=False)) as url,
+        ):
+            [got] = events_of(httpx.post(f"{url}/v1/responses", json={"input": "x", "stream": True}).text)
+        assert "out of memory" in got["response"].pop("semtoken")["reason"]
+        assert got == event
+
+
+@contextmanager
+def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit: float) -> Iterator[str]:
+    """A proxy that shows answers up to an uncertainty, and another text in place of the others."""
+    calibrator = made(clusters, folder)
+    threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
+    applied = Applied(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
+    with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False)) as url:
+        yield url
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_answers_that_are_not_accepted_are_not_shown(
+    upstream: Upstream, almanac_clusters: TokenClusters, tmp_path: Path, name: str
+) -> None:
+    shape, sent = shape_of(name), recording(name).reply
+    [said] = read_payload(sent).choices
+    body = asked_for(shape, K) | {"semtoken": {"tokens": True}}
+    with withholding(upstream, almanac_clusters, tmp_path, 0.0) as url:
+        reply = post(url, name, body)
+        stream = post(url, name, body | {"stream": True})
+    [choice] = read_payload(reply.json()).choices
+    assert [(part.kind, part.text, part.steps) for part in choice.segments] == [("answer", 'I do not "know".', ())]
+    assert said.segments[-1].text.strip() not in reply.text
+    assert blocks_in(reply.json())[0]["decision"] == "abstain"
+    assert stream.status_code == 400 and "--abstain-text" in stream.json()["error"]["message"]
+    with withholding(upstream, almanac_clusters, tmp_path / "again", 1e9) as url:
+        accepted = post(url, name, asked_for(shape, K))
+    assert blocks_in(accepted.json())[0]["decision"] == "answer"
+    assert json.loads(without_block(accepted.content)) == sent
