@@ -19,7 +19,7 @@ HERE = "block"
 """Stands for a block in what is remembered of an edit."""
 
 
-class Reply(NamedTuple):
+class LocatedReply(NamedTuple):
     """A reply or event, and where its choices stand."""
 
     json: Document
@@ -55,7 +55,7 @@ class Editor:
     _known: dict[tuple[Frame, bool], list[_Piece] | None] = field(default_factory=dict)
     """The edits of events that only go on with an answer, by their frame and by whether they get a block."""
 
-    def read(self, text: str) -> Reply:
+    def read(self, text: str) -> LocatedReply:
         """A reply or event.
 
         Raises
@@ -67,13 +67,13 @@ class Editor:
         places = self.shape.places(document.value)
         if places is None:
             raise ValueError(f"it is nothing that {self.shape.path} answers")
-        return Reply(document, places)
+        return LocatedReply(document, places)
 
-    def edited(self, reply: Reply, blocks: Blocks) -> str:
+    def edited(self, reply: LocatedReply, blocks: Blocks) -> str:
         """The text of a reply or event without what is hidden, with its blocks, and with another text if withheld."""
         return reply.json.changed(self._changes(reply, blocks))
 
-    def _changes(self, reply: Reply, blocks: Blocks) -> Iterator[Change]:
+    def _changes(self, reply: LocatedReply, blocks: Blocks) -> Iterator[Change]:
         for place in reply.places:
             block = None if place.choice is None else blocks.get(place.choice)
             if block is not None:

@@ -15,7 +15,7 @@ import anyio
 from semtoken.errors import InvalidInput
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.editing import Blocks, Editor, Reply
+from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
@@ -95,7 +95,7 @@ class Scoring:
         edit = partial(self.editor.continued, found, data)
         return Piece(sent, data, edit, self.scorer.go_on(found), found.choice)
 
-    def read(self, sent: Event) -> Reply | Piece:
+    def read(self, sent: Event) -> LocatedReply | Piece:
         """An event and its choices; a piece that passes as it is where there is nothing to score or to understand."""
         try:
             data = sent.data
@@ -108,7 +108,7 @@ class Scoring:
             self.scorer.fail("not_understood", f"An event of the stream was not understood: {error}")
             return Piece(sent)
 
-    def scored(self, sent: Event, found: Reply | Piece) -> Piece:
+    def scored(self, sent: Event, found: LocatedReply | Piece) -> Piece:
         """An event that was read, scored."""
         if isinstance(found, Piece):
             return found
@@ -362,7 +362,7 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
     found = None if len(sent.raw) >= LARGE else scoring.read(sent)
-    long = scoring.scorer.tokens > LONG_ANSWER and isinstance(found, Reply)
+    long = scoring.scorer.tokens > LONG_ANSWER and isinstance(found, LocatedReply)
     if found is not None and not (long and any(place.ended for place in found.places)):  # type: ignore[union-attr]
         return await _with_readings(scoring.scored(sent, found), scoring)
 

@@ -21,7 +21,7 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.topk import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
-from semtoken.web.proxy.editing import Reply
+from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.rewriting import AnswerRequest
@@ -116,7 +116,7 @@ class ReplyScorer:
         if self.seconds > self._scoring.settings.max_scoring_seconds:
             self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
 
-    def reply(self, reply: Reply) -> dict[int, Block]:
+    def reply(self, reply: LocatedReply) -> dict[int, Block]:
         """The blocks of a whole reply, by the index of their choice."""
         start = perf_counter()
         try:
@@ -144,7 +144,7 @@ class ReplyScorer:
         self.seconds += perf_counter() - start
         return blocks
 
-    def event(self, event: Reply) -> dict[int, Block]:
+    def event(self, event: LocatedReply) -> dict[int, Block]:
         """The blocks of an event: of the answers so far, and of those that end with it."""
         start = perf_counter()
         self._last = event.json.value
