@@ -120,7 +120,9 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rows(page: Any) -> list[list[str]]:
-    texts = "body => [...body.rows].map(row => [...row.querySelectorAll('td')].map(cell => cell.innerText))"
+    """The cells of each answer: place, chance where there are some, question and answer on a line each, label."""
+    shown = "[...body.rows].filter(row => row.className !== 'inside')"
+    texts = f"body => {shown}.map(row => [...row.cells].map(cell => cell.innerText))"
     found: list[list[str]] = page.locator("tbody").first.evaluate(texts)
     return found
 
@@ -133,17 +135,23 @@ def test_a_file_is_shown_riskiest_first_with_no_request(
     shown = rows(opened.page)
     scores = {a["prompt"]: float("-inf") if a["log_score"] is None else a["log_score"] for a in answers}
     assert len(shown) == 50  # the first page of 60
-    assert [scores[row[1]] for row in shown] == sorted(scores.values())[:50]
+    assert [scores[row[1].split("\n")[0]] for row in shown] == sorted(scores.values())[:50]
+    assert [row[0] for row in shown] == [str(i) for i in range(1, 51)]
     opened.page.get_by_role("button", name="Next").click()
     assert len(rows(opened.page)) == 10
 
 
 def test_the_slider_counts_what_it_accepts(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
     opened = Opened(browser, static_page({"answers": answers}), tmp_path / "page.html")
-    for cut in (0.1, 0.5, 0.9):
-        opened.page.get_by_role("slider").fill(str(cut))
-        accepted = sum(a["uncertainty"] <= cut for a in answers)
-        assert f"Accepts {accepted} of {len(answers)}" in opened.page.get_by_role("status").inner_text()
+    for check in (0, 13, len(answers)):
+        opened.page.get_by_role("slider").fill(str(check))
+        accepted = len(answers) - check
+        assert f"The other {accepted} would be accepted unread" in opened.page.get_by_role("status").inner_text()
+    opened.page.get_by_role("slider").fill("13")
+    with opened.page.expect_download() as download:
+        opened.page.get_by_role("button", name="Save the rest").click()
+    saved = [json.loads(line)["prompt"] for line in Path(download.value.path()).read_text().splitlines()]
+    assert saved == [row[1].split("\n")[0] for row in rows(opened.page)[:13]]
 
 
 def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -152,12 +160,12 @@ def test_labels_are_given_by_keys_and_saved(browser: Any, answers: list[dict[str
     page.get_by_role("region", name="File").focus()
     for key in ("y", "ArrowDown", "n", "ArrowDown", "ArrowDown", "y", "y"):
         page.keyboard.press(key)
-    assert [row[-1] for row in rows(page)[:4]] == ["right", "wrong", "", ""]
+    assert [row[-1] for row in rows(page)[:4]] == ["✓ right", "✗ wrong", "", ""]
     with page.expect_download() as download:
         page.get_by_role("button", name="Save labels").click()
     saved = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
     assert [record["correct"] for record in saved] == [True, False]
-    assert {record["prompt"] for record in saved} == {row[1] for row in rows(page)[:2]}
+    assert {record["prompt"] for record in saved} == {row[1].split("\n")[0] for row in rows(page)[:2]}
 
 
 def test_the_keyboard_reaches_what_else_was_considered(
@@ -210,7 +218,7 @@ def test_hostile_text_stays_text(browser: Any, answers: list[dict[str, Any]], tm
         assert HOSTILE in page.get_by_role("tabpanel").inner_text()
         assert opened.complaints == [] and page.locator("img").count() == 0, view
     page.get_by_role("tab", name="File").click()
-    assert rows(page)[0][1] == HOSTILE
+    assert HOSTILE in rows(page)[0][1]
 
 
 def assert_accessible(page: Any, view: str) -> None:
@@ -274,7 +282,7 @@ def test_chances_and_the_threshold_with_the_promise(browser: Any, everything: di
     inside = [block for block in blocks if block["chance"] is not None and block["chance"] >= cut]
     assert 0 < len(inside) < len(blocks)
     told = page.get_by_role("status").inner_text()
-    assert f"Accepts {len(inside)} of {len(blocks)}" in told
+    assert f"The other {len(inside)} would be accepted unread" in told
     assert f"expected wrong among them {sum(1 - block['chance'] for block in inside):.1f}" in told
     assert all(block["decision"] == "answer" for block in inside)  # rounding makes the cut stricter, never looser
 
@@ -344,9 +352,9 @@ def test_a_hundred_thousand_rows(browser: Any, tmp_path: Path) -> None:
     page = Opened(browser, static_page({"many": many}), tmp_path / "page.html").page
     assert len(rows(page)) == 50
     order = sorted(many, key=lambda row: -row["uncertainty"])
-    assert [row[1] for row in rows(page)] == [row["prompt"] for row in order[:50]]
-    page.get_by_role("button", name="uncertainty").click()
-    assert [row[1] for row in rows(page)] == [row["prompt"] for row in order[::-1][:50]]
+    assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[:50]]
+    page.get_by_role("button", name="#").click()
+    assert [row[1].split("\n")[0] for row in rows(page)] == [row["prompt"] for row in order[::-1][:50]]
 
 
 def test_a_dropped_file_that_is_not_scored_is_refused(
@@ -360,7 +368,34 @@ def test_a_dropped_file_that_is_not_scored_is_refused(
     (tmp_path / "good.jsonl").write_text('{"prompt": "a", "response": "x", "uncertainty": 0.5}\n')
     page.locator("input[type=file]").set_input_files(tmp_path / "good.jsonl")
     page.get_by_text("1 to 1 of 1").wait_for()
-    assert rows(page)[0][1:3] == ["a", "x"]
+    assert rows(page)[0][1] == "a\nx"
+
+
+def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path: Path) -> None:
+    """Rows as `semtoken check` writes them, wide and on a phone: the detail is in view, with buttons for labels."""
+    mark = {"start": 0, "end": 5, "confidence": 0.3, "rivals": [["Quito", 0.4]]}
+    row = {
+        "question": "Capital?",
+        "text": "Lima.",
+        "uncertainty": 1.0,
+        "doubt": "In doubt: “Lima.” (30 %).",
+        "marks": [mark],
+    }
+    many = [row | {"question": f"Capital {i}?", "value": float(i)} for i in range(40)]
+    for width, height in ((1280, 900), (390, 844)):
+        html = static_page({"replies": many})
+        opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})
+        page = opened.page
+        assert [each[1].split("\n")[0] for each in rows(page)[:3]] == ["Capital 39?", "Capital 38?", "Capital 37?"]
+        page.locator("tbody tr:not(.inside)").nth(5).click()
+        card = page.locator("article.card")
+        assert "In doubt: “Lima.”" in card.inner_text() and "Capital 34?" in card.inner_text()
+        card.locator("button.mark").click()
+        assert "Quito" in card.inner_text()
+        page.get_by_role("button", name="wrong (n)").scroll_into_view_if_needed()
+        page.get_by_role("button", name="wrong (n)").click()
+        assert rows(page)[5][-1] == "✗ wrong"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width and opened.complaints == []
 
 
 # ---- served -----------------------------------------------------------------------------------------------------
@@ -373,7 +408,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     page.on("request", lambda r: asked.append(r.url) if not r.url.startswith("data:") else None)
     page.on("console", lambda m: complaints.append(m.text))
     page.goto(served)
-    page.get_by_role("textbox", name="Ask").fill("Which city is the capital of Peru?")
+    page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
     page.keyboard.press("Enter")
     page.get_by_text("a ranking, not a chance").wait_for()
     [expected] = almanac.generate(
@@ -437,7 +472,7 @@ def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac:
         for word in words:
             inside = [t for t in tokens if t["start"] < word["end"] and t["end"] > word["start"]]
             assert word["confidence"] == pytest.approx(math.prod(t["agreeing_probability"] for t in inside), rel=1e-6)
-        page.get_by_role("textbox", name="Ask").fill(question)
+        page.get_by_role("textbox", name="Your question").fill(question)
         page.keyboard.press("Enter")
         page.locator("[role=status] .mark.weak").wait_for()  # the answer is still coming
 
@@ -455,7 +490,7 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
                 page.get_by_role("button", name="List models").click()
                 sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
                 page.locator("details.server").evaluate("details => { details.open = true }")
-            page.get_by_role("textbox", name="Ask").fill("Which city is the capital of Peru?")
+            page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
             assert_accessible(page, url)
             page.keyboard.press("Enter")
             page.get_by_text("a ranking, not a chance").wait_for()
@@ -471,7 +506,7 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
 def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:
     page = browser.new_context().new_page()
     page.goto(served)
-    page.get_by_role("textbox", name="Ask").fill("What?")
+    page.get_by_role("textbox", name="Your question").fill("What?")
     page.route("**/v1/**", lambda route: route.abort("connectionrefused"))
     page.keyboard.press("Enter")
     assert "does not answer" in page.get_by_role("alert").inner_text()
@@ -497,7 +532,7 @@ def test_the_page_of_the_proxy_sends_the_key_and_keeps_it_nowhere(
         page.get_by_label("API key").fill("sk-secret")
         page.get_by_role("button", name="List models").click()
         sync_api.expect(page.locator("[list=models]")).to_have_value("almanac")  # the page forbids eval
-        page.get_by_role("textbox", name="Ask").fill("Which city is the capital of Peru?")
+        page.get_by_role("textbox", name="Your question").fill("Which city is the capital of Peru?")
         page.keyboard.press("Enter")
         page.get_by_text("a ranking, not a chance").wait_for()
         assert keys == ["Bearer sk-secret"] * 2

@@ -5,15 +5,20 @@ import { calibrationOf, chanceText, level, shown } from "./helpers.js";
 
 const LONG = 12; // tokens: from here on the product says little but the length
 
-// Character ranges to mark: the parts that came with the answer, or else its tokens without the blanks around them.
+// Character ranges to mark: the parts that came with the answer, or else its words, each the product over its tokens.
 function partsOf(answer) {
   if (answer.parts) return answer.parts.filter((part) => part.present !== false && part.end > part.start && part.confidence !== null);
-  const words = (answer.tokens ?? []).map((token) => {
+  const words = [];
+  for (const token of answer.tokens ?? []) {
     const piece = answer.text.slice(token.start, token.end);
     const start = token.start + piece.length - piece.trimStart().length;
-    return { start, end: start + piece.trim().length, text: piece.trim(), confidence: token.agreeing_probability };
-  });
-  return words.filter((word) => word.end > word.start);
+    const last = words[words.length - 1];
+    if (!piece.trim()) continue;
+    const goesOn = last && last.end === token.start && !/^\s/.test(piece);
+    if (goesOn) Object.assign(last, { end: start + piece.trim().length, confidence: last.confidence * token.agreeing_probability });
+    else words.push({ start, end: start + piece.trim().length, confidence: token.agreeing_probability });
+  }
+  return words.map((word) => ({ ...word, text: answer.text.slice(word.start, word.end) }));
 }
 
 const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
@@ -34,6 +39,7 @@ function stretches(answer, all) {
 
 // What else was likely within a stretch of text: lists of { share, text }, one for each place that was looked at.
 function rivals(answer, part) {
+  if (part.rivals) return [part.rivals.map(([text, share]) => ({ share, text }))];
   const inside = (one) => one.start < part.end && one.end > part.start;
   const followed = (answer.disputes ?? []).filter(inside).sort((a, b) => b.disagreement - a.disagreement);
   if (followed.length) return followed.map((one) => one.meanings.map((m) => ({ share: m.probability, text: m.continuation, chosen: m.chosen })));
@@ -54,7 +60,7 @@ const Share = ({ share, text, chosen, counted }) =>
 
 function Also({ answer, part, id, close }) {
   const found = rivals(answer, part);
-  const explained = part.form_only ? S.formOnly : !found.length ? S.nothingKnown : answer.disputes ? S.sharesFollowed : S.shares;
+  const explained = part.form_only ? S.formOnly : !found.length ? S.nothingKnown : answer.disputes ? S.sharesFollowed : part.rivals ? S.mayGoOn : S.shares;
   return html`<section class="also" id=${id} aria-label=${S.at(part.text)} aria-live="polite">
     <h3 dir="auto">${S.at(part.text)}</h3>
     ${found.map((list) => html`<ul>${list.map((other) => html`<${Share} ...${other} />`)}</ul>`)}
@@ -84,6 +90,7 @@ function Verdict({ answer, compared }) {
   const calibration = calibrationOf(answer);
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
+    if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
     return html`<p class="note">${compared ? S.noChance : S.uncalibrated(shown(answer.uncertainty))}</p>
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
@@ -170,6 +177,15 @@ function useRemembered(key) {
   return [on, setOn];
 }
 
+// The answer as plain text, with a line for each doubtful stretch.
+function withDoubts(answer, question) {
+  const lines = partsOf(answer).filter(doubtful).map((part) => {
+    const others = (rivals(answer, part)[0] ?? []).filter((one) => !one.chosen && !one.counted).slice(0, 2);
+    return S.copiedDoubt(part.text, part.confidence, others);
+  });
+  return [question, answer.text.trim(), ...lines].filter(Boolean).join("\n\n");
+}
+
 let panels = 0;
 export function Card({ answer, question, title, compared }) {
   const [open, setOpen] = useState(null);
@@ -185,7 +201,7 @@ export function Card({ answer, question, title, compared }) {
   const part = open === null ? null : stretches(answer, all)[open]?.part;
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(question);
+      await navigator.clipboard.writeText(withDoubts(answer, question));
       setCopied(S.copied);
     } catch {
       setCopied(S.notCopied);
@@ -196,6 +212,7 @@ export function Card({ answer, question, title, compared }) {
     ${title && html`<p class="dim">${title}</p>`}
     ${question && html`<h2 dir="auto">${question}</h2>`}
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
+    ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${answer.new_word_confidence !== undefined && answer.new_word_confidence !== null && (answer.tokens?.length ?? 0) >= LONG &&
     html`<p><strong>${S.typical(answer.new_word_confidence)}</strong></p>`}
@@ -204,9 +221,9 @@ export function Card({ answer, question, title, compared }) {
     ${(answer.flags ?? []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
     ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}
-    ${answer.parts && html`<${FieldTable} parts=${answer.parts} />`}
+    ${answer.parts && !answer.marks && html`<${FieldTable} parts=${answer.parts} />`}
     <div class="row">
-      ${question && html`<button onClick=${copy}>${copied || S.copy}</button>`}
+      <button onClick=${copy}>${copied || S.copy}</button>
       <label><input type="checkbox" checked=${numbers} onChange=${() => setNumbers(!numbers)} /> ${S.numbers}</label>
       <label><input type="checkbox" checked=${all} onChange=${() => { setAll(!all); setOpen(null); }} /> ${S.markAll}</label>
     </div>

@@ -131,10 +131,10 @@ export function Ask({ info, server, setServer, remember }) {
     setRunning(null);
   };
   return html`<form class="ask" onSubmit=${submit}>
-      <label for="question">${S.ask}</label>
-      <input id="question" dir="auto" value=${question} placeholder=${S.question} onInput=${(e) => setQuestion(e.target.value)} />
+      <label for="question">${S.question}</label>
+      <input id="question" dir="auto" value=${question} onInput=${(e) => setQuestion(e.target.value)} />
       ${running === null
-        ? html`<button class="main">${S.ask}</button>`
+        ? html`<button class="main">${S.send}</button>`
         : html`<button type="button" onClick=${() => stopper.current.abort()}>${S.stop}</button>`}
     </form>
     <${Server} ...${{ info, server, setServer }} />
@@ -142,6 +142,8 @@ export function Ask({ info, server, setServer, remember }) {
     html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}
     ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} />`)}
-    ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>`}
+    ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>
+      <div class="row" role="group" aria-label=${S.examplesName}>${S.examples.map((text) => html`<button onClick=${() => setQuestion(text)}>${text}</button>`)}</div>`}
+    ${answers.length > 0 && html`<p class="note">${S.clickHint} ${S.sureCanBeWrong}</p>`}
     <${Legend} />`;
 }

@@ -1,53 +1,101 @@
-// A file of scored answers: riskiest first, a slider for the cut, keys for labels, and what to save.
-import { html, useMemo, useState } from "./preact.js";
+// A file of scored answers: the most doubtful first, what is doubtful beside each, keys and buttons for labels.
+import { html, useEffect, useMemo, useState } from "./preact.js";
 import { S } from "./strings.js";
 import { Card, Legend } from "./answer.js";
-import { chanceOf, chanceText, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save, shown } from "./helpers.js";
+import { chanceOf, chanceText, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save } from "./helpers.js";
 
-const accepts = (row, cut, chance) => (chance ? (chanceOf(row) ?? -1) >= cut : row.uncertainty <= cut);
+const FIRST_LOOK = 20; // so many of the most doubtful are to be checked, until the reader says otherwise
+const WIDE = "(min-width: 60rem)"; // room for what is doubtful beside the list
 
-function Slider({ rows, cut, setCut, calibrator }) {
-  const chance = chanceOf(rows[0] ?? {}) !== null;
-  const accepted = rows.filter((row) => accepts(row, cut, chance));
-  const wrong = accepted.reduce((sum, row) => sum + (1 - (chanceOf(row) ?? 0)), 0);
+// Ascending by a key; rows of equal keys keep their order.
+function sortedBy(rows, key) {
+  const withKeys = rows.map((row) => [key(row), row]);
+  withKeys.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
+  return withKeys.map(([, row]) => row);
+}
+
+// Whether the window is wide, as it changes.
+function useWide() {
+  const query = useMemo(() => matchMedia(WIDE), []);
+  const [wide, setWide] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => setWide(query.matches);
+    query.addEventListener("change", changed);
+    return () => query.removeEventListener("change", changed);
+  }, []);
+  return wide;
+}
+
+// How many to check: a number of answers, the most doubtful first, since scores of sentences lie too close together.
+function Cut({ ranked, check, setCheck, calibrator }) {
+  const accepted = ranked.slice(check);
+  const chances = accepted.map(chanceOf).filter((chance) => chance !== null);
   const labelled = accepted.filter((row) => row.label !== null);
-  const value = chance ? S.percent(cut) : cut.toFixed(2);
   // Rounded up: a stricter cut than the one with the promise, never a looser one.
-  const promised = chance && calibrator?.threshold ? Math.ceil(100 * calibrator.threshold.chance) / 100 : null;
+  const promised = calibrator?.threshold ? Math.ceil(100 * calibrator.threshold.chance) / 100 : null;
+  const keeps = promised === null ? 0 : ranked.filter((row) => (chanceOf(row) ?? -1) < promised).length;
+  const wrong = chances.reduce((sum, chance) => sum + 1 - chance, 0);
   return html`<div class="card">
-    <label for="cut">${S.cut(value, chance)}</label>
-    <input id="cut" type="range" min="0" max="1" step="0.01" list=${promised === null ? undefined : "promised"} value=${cut} onInput=${(event) => setCut(Number(event.target.value))} />
-    ${promised !== null && html`<datalist id="promised"><option value=${promised}></option></datalist>`}
+    <label for="cut">${S.cut(check, ranked.length)}</label>
+    <input id="cut" type="range" min="0" max=${ranked.length} step="1" value=${check} onInput=${(event) => setCheck(Number(event.target.value))} />
     <p role="status">
-      <strong>${S.accepts(accepted.length, rows.length)}</strong>${chance && accepted.length ? S.expectedWrong(wrong.toFixed(1)) : ""}.
+      <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong.toFixed(1)) : ""}.
       ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
     </p>
-    ${promised !== null && html`<p><button onClick=${() => setCut(promised)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
+    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
     ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${calibrator.promise}</p>`}
-    <p class="note">${S.sureWrong}${chance ? "" : ` ${S.noChances}`}</p>
+    <p class="note">${S.sureWrong}</p>
   </div>`;
+}
+
+function Detail({ row, label }) {
+  return html`<div class="detail">
+    <${Card} key=${row.place} answer=${row} question=${promptOf(row)} />
+    <div class="row thumbs" role="group" aria-label=${S.columns.label}>
+      <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} (y)</button>
+      <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} (n)</button>
+    </div>
+  </div>`;
+}
+
+const SIGNS = { true: "✓", false: "✗" };
+
+function Row({ row, chance, selected, select, detail }) {
+  const columns = chance ? 4 : 3;
+  return html`<tr aria-current=${selected} onClick=${select}>
+      <td class="number">${row.place}</td>
+      ${chance && html`<td class="number">${chanceText(row)}</td>`}
+      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div></td>
+      <td>${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
+    </tr>
+    ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;
 }
 
 export function File({ rows, setRows, calibrator }) {
   const [problem, setProblem] = useState("");
-  const [cut, setCut] = useState(0.5);
-  const [sort, setSort] = useState({ key: "risk", down: true });
+  const [check, setCheck] = useState(Math.min(FIRST_LOOK, rows.length));
+  const [order, setOrder] = useState({ key: "place", down: false });
   const [page, setPage] = useState(0);
   const [current, setCurrent] = useState(0);
   const [, redraw] = useState(0);
-  const chance = rows.length > 0 && chanceOf(rows[0]) !== null;
+  const wide = useWide();
+  const chance = rows.some((row) => chanceOf(row) !== null);
+  const ranked = useMemo(() => {
+    const found = sortedBy(rows, (row) => -riskOf(row));
+    found.forEach((row, i) => (row.place = i + 1));
+    return found;
+  }, [rows]);
   const sorted = useMemo(() => {
-    const keys = { risk: riskOf, chance: (row) => -(chanceOf(row) ?? -1) };
-    const key = keys[sort.key] ?? ((row) => (sort.key === "prompt" ? promptOf(row) : row.text));
-    const withKeys = rows.map((row) => [key(row), row]);
-    withKeys.sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0));
-    if (sort.down) withKeys.reverse();
-    return withKeys.map(([, row]) => row);
-  }, [rows, sort]);
+    const keys = { place: (row) => row.place, chance: (row) => chanceOf(row) ?? -1, text: (row) => `${promptOf(row)}\n${row.text}` };
+    const found = sortedBy(ranked, keys[order.key]);
+    return order.down ? found.reverse() : found;
+  }, [ranked, order]);
   const open = async (files) => {
     if (!files?.length) return;
     try {
-      setRows(parseLines(await files[0].text()));
+      const found = parseLines(await files[0].text());
+      setRows(found);
+      setCheck(Math.min(FIRST_LOOK, found.length));
       setProblem("");
       setPage(0);
       setCurrent(0);
@@ -55,8 +103,7 @@ export function File({ rows, setRows, calibrator }) {
       setProblem(error.message);
     }
   };
-  const first = page * PAGE_ROWS;
-  const visible = sorted.slice(first, first + PAGE_ROWS);
+  const visible = sorted.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
   const label = (row, value) => {
     row.label = row.label === value ? null : value;
     redraw((n) => n + 1);
@@ -71,52 +118,45 @@ export function File({ rows, setRows, calibrator }) {
       label(visible[current], value);
     }
   };
-  const line = (row) => JSON.stringify({ ...row, label: undefined, ...(row.label === null ? {} : { correct: row.label }) });
+  const line = ({ place, marks, label: given, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
-    const active = sort.key === key;
-    const direction = active ? (sort.down ? "descending" : "ascending") : "none";
+    const active = order.key === key;
+    const direction = active ? (order.down ? "descending" : "ascending") : "none";
     return html`<th scope="col" class=${number ? "number" : ""} aria-sort=${direction}>
-      <button onClick=${() => { setSort({ key, down: active ? !sort.down : true }); setPage(0); }}>${text}${active ? (sort.down ? " ▼" : " ▲") : ""}</button>
+      <button onClick=${() => { setOrder({ key, down: active && !order.down }); setPage(0); setCurrent(0); }}>${text}${active ? (order.down ? " ▼" : " ▲") : ""}</button>
     </th>`;
   };
   const labelled = rows.filter((row) => row.label !== null).length;
   const selected = visible[current];
-  return html`<${Choose} label=${S.drop} onFile=${open} />
-    ${problem && html`<p role="alert" class="card">${problem}</p>`}
-    ${rows.length > 0 &&
-    html`<${Slider} ...${{ rows, cut, setCut, calibrator }} />
-      <p class="note">${S.keys}</p>
-      <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file} onKeyDown=${onKey}>
-        <table>
-          <caption>${S.rows(rows.length)}</caption>
-          <thead><tr>
-            ${header("risk", S.columns.risk, true)}${chance && header("chance", S.columns.chance, true)}${header("prompt", S.columns.prompt)}${header("text", S.columns.text)}
-            <th scope="col">${S.columns.label}</th>
-          </tr></thead>
-          <tbody>
-            ${visible.map(
-              (row, i) => html`<tr aria-current=${i === current} onClick=${() => setCurrent(i)}>
-                <td class="number">${shown(row.uncertainty)}</td>
-                ${chance && html`<td class="number">${chanceText(row)}</td>`}
-                <td dir="auto">${promptOf(row)}</td>
-                <td dir="auto">${row.text}</td>
-                <td>${row.label === null ? "" : row.label ? S.right : S.wrong}</td>
-              </tr>`,
-            )}
-          </tbody>
-        </table>
-      </div>
-      <${Pages} page=${page} setPage=${(to) => { setPage(to); setCurrent(0); }} count=${sorted.length} />
-      ${selected && html`<div class="row" role="group" aria-label=${S.columns.label}>
-          <button aria-pressed=${selected.label === true} onClick=${() => label(selected, true)}>${S.right} (y)</button>
-          <button aria-pressed=${selected.label === false} onClick=${() => label(selected, false)}>${S.wrong} (n)</button>
+  const detail = selected && html`<${Detail} ...${{ row: selected, label }} />`;
+  if (!rows.length) return html`<${Choose} label=${S.drop} onFile=${open} />${problem && html`<p role="alert" class="card">${problem}</p>`}`;
+  return html`${problem && html`<p role="alert" class="card">${problem}</p>`}
+    <${Cut} ...${{ ranked, check, setCheck, calibrator }} />
+    <p class="note">${S.keys}</p>
+    <div class=${wide ? "columns" : ""} onKeyDown=${onKey}>
+      <div>
+        <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file}>
+          <table>
+            <caption>${S.rows(rows.length, rows[0].headline?.name ?? rows[0].headline)}</caption>
+            <thead><tr>
+              ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", S.columns.text)}
+              <th scope="col">${S.columns.label}</th>
+            </tr></thead>
+            <tbody>
+              ${visible.map((row, i) => html`<${Row} ...${{ row, chance, selected: i === current, select: () => setCurrent(i), detail: i === current && !wide && detail }} />`)}
+            </tbody>
+          </table>
         </div>
-        <${Card} key=${`${page}-${current}-${sort.key}-${sort.down}-${rows.length}`} answer=${selected} question=${promptOf(selected)} />
-        <${Legend} />`}
-      <div class="row">
-        <button disabled=${labelled === 0} onClick=${() => save("labelled.jsonl", sorted.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
-        <button onClick=${() => save("accepted.jsonl", sorted.filter((row) => accepts(row, cut, chance)).map(line))}>${S.exportAccepted}</button>
-        <button onClick=${() => save("rest.jsonl", sorted.filter((row) => !accepts(row, cut, chance)).map(line))}>${S.exportRest}</button>
+        <${Pages} page=${page} setPage=${(to) => { setPage(to); setCurrent(0); }} count=${sorted.length} />
       </div>
-      ${labelled > 0 && html`<p class="note">${S.labelsNext(labelled)}</p>`}`}`;
+      ${wide && html`<div class="beside-list">${detail}</div>`}
+    </div>
+    <${Legend} />
+    <div class="row">
+      <button disabled=${labelled === 0} onClick=${() => save("labelled.jsonl", ranked.filter((row) => row.label !== null).map(line))}>${S.exportLabels}</button>
+      <button onClick=${() => save("accepted.jsonl", ranked.slice(check).map(line))}>${S.exportAccepted}</button>
+      <button onClick=${() => save("rest.jsonl", ranked.slice(0, check).map(line))}>${S.exportRest}</button>
+    </div>
+    ${labelled > 0 && html`<p class="note">${S.labelsNext(labelled)}</p>`}
+    <details><summary>${S.another}</summary><${Choose} label=${S.drop} onFile=${open} /></details>`;
 }

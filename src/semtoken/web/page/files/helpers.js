@@ -39,10 +39,17 @@ export const promptOf = (row) => {
   return typeof prompt === "string" ? prompt : (prompt.at?.(-1)?.content ?? JSON.stringify(prompt));
 };
 
-// Scores of long answers are 1 to many digits; their logs still rank them.
-export const riskOf = (row) => -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+// The number that ranks the answers, larger for riskier ones; without one the log of the score, which keeps the digits
+// that scores of long answers lose.
+export const riskOf = (row) => row.headline?.value ?? row.value ?? -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
 
-export const asRow = (row) => ({ ...row, text: String(row.text ?? row.response ?? ""), label: typeof row.correct === "boolean" ? row.correct : null });
+// Doubtful stretches as `semtoken check` writes them, in the form of parts.
+const asParts = (row) => (row.marks ?? []).map((mark) => ({ ...mark, text: row.text.slice(mark.start, mark.end), present: true }));
+
+export function asRow(row) {
+  const found = { ...row, text: String(row.text ?? row.response ?? row.answer ?? ""), label: typeof row.correct === "boolean" ? row.correct : null };
+  return found.marks && !found.parts ? { ...found, parts: asParts(found) } : found;
+}
 
 export function parseLines(text) {
   const rows = [];
