@@ -74,6 +74,16 @@ def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
     return hasattr(value, "__len__") and len(value) > 0 and isinstance(value[0], int | np.integer)
 
 
+def question_of(prompt: Prompt) -> str:
+    """What a person asked: the last message of a user, or the last paragraph of a text, which leaves out examples that
+    stand before it. Nothing where only token ids are known.
+    """
+    if isinstance(prompt, str):
+        return prompt.strip().replace("\r\n", "\n").rpartition("\n\n")[2]
+    said = [one.get("content") for one in prompt if isinstance(one, Mapping) and one.get("role") == "user"]
+    return said[-1] if said and isinstance(said[-1], str) else ""
+
+
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     """The text the model sees: the prompt itself, or chat messages through the tokenizer's template.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from semtoken.backends.base import Observer, Step
+from semtoken.backends.base import ROW, Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer, normalized_rows
 
@@ -18,15 +19,20 @@ class AnswerScores(Observer):
     ----------
     scorer
         Clusters and rules; see `semtoken.scoring.scorer_for`.
+    methods
+        Further methods of one pass, whose scores each answer gets (`ScoredResponse.scores`).
     """
 
-    def __init__(self, scorer: Scorer) -> None:
+    def __init__(self, scorer: Scorer, methods: Sequence[str] = ()) -> None:
         self.scorer = scorer
+        self.methods = MethodScores(methods)
+        self.reads = frozenset({ROW}) | self.methods.reads
         self._exact = AnswerBatch(scorer)
         self._top: dict[int, TopkAnswer] = {}
 
     def observe(self, step: Step) -> Collection[int] | None:
         """Take in one step."""
+        self.methods.observe(step)
         if step.logits is None:
             for answer, token, (ids, values) in zip(step.answers, step.tokens, step.best, strict=True):
                 listed = [TopToken(log_prob=float(v), id=int(i)) for i, v in zip(ids, values, strict=True)]
@@ -65,6 +71,7 @@ class AnswerScores(Observer):
     def forget(self, answer: int) -> None:
         """Drop an answer, so that another one can have its number."""
         self._top.pop(answer, None)
+        self.methods.forget(answer)
         del self._exact[answer]
 
     def results(self, lengths: Mapping[int, int], distribution: Distribution = "raw") -> list[ScoredResponse]:
@@ -89,8 +96,8 @@ class StoppingScores(AnswerScores):
         In units of -log_score: an answer ends once its own can only be above.
     """
 
-    def __init__(self, scorer: Scorer, limit: float) -> None:
-        super().__init__(scorer)
+    def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = ()) -> None:
+        super().__init__(scorer, methods)
         self.limit = limit
         self.stopped: set[int] = set()
 

@@ -214,6 +214,16 @@ def gather(rows: Rows, row_ids: IdArray, column_ids: IdArray) -> FloatArray:
     return np.asarray(rows[row_ids, column_ids], dtype=np.float64)
 
 
+def best_columns(rows: Rows, normalizers: FloatArray, size: int, k: int) -> list[tuple[IdArray, FloatArray]]:
+    """Ids and log-probabilities of the k best tokens of each row [n, columns], best first."""
+    import torch
+
+    logits: Any = rows if is_tensor(rows) else torch.from_numpy(np.asarray(rows))
+    found = logits[:, :size].float().topk(min(k, size))
+    values = found.values.double().cpu().numpy() - normalizers[:, None]
+    return list(zip(found.indices.cpu().numpy(), values, strict=True))
+
+
 def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
     """The first `size` columns of one row, in at least float32, as a numpy array of its own."""
     wide = widened(rows[row, :size])

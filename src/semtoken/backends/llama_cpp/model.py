@@ -15,7 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
+from semtoken.backends.base import (
+    Completion,
+    Decoding,
+    Observer,
+    Prompt,
+    Readable,
+    Response,
+    Step,
+    finish,
+    require_readings,
+    show,
+)
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
@@ -114,7 +125,7 @@ class LlamaCppBackend:
 
     name = "llama-cpp"
     distribution: Distribution = "raw"
-    has_states = False
+    gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 
     def __init__(self, llama: Any) -> None:
         self.model = llama
@@ -162,6 +173,7 @@ class LlamaCppBackend:
         `Decoding.options` are arguments of `Llama.generate` (`temp`, `top_p`, ...), and `stop_token_ids` for further
         tokens that end an answer.
         """
+        require_readings(self, observers)
         decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
         completions: list[Completion] = []
         for ids, each in zip(self._encoded(prompts, 1), decodings, strict=True):
@@ -218,6 +230,7 @@ class LlamaCppBackend:
         batch_size: int = 8,
     ) -> None:
         """Read replies token by token; see `Backend.read`."""
+        require_readings(self, observers)
         listed = as_responses(replies, len(prompts))
         encoded = self._encoded(prompts, 0)
         answers = [

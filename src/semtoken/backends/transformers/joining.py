@@ -8,8 +8,8 @@ are long or the model cannot read trees, in rows that begin where the first of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from semtoken.backends.base import Arrival, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
+from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 from semtoken.support.arrays import as_rows
@@ -58,6 +59,8 @@ class _Together:
     cache: Any
     logits: torch.Tensor
     """[B, columns] of the next token; none once it is chosen and the rows have joined others."""
+    inside: Mapping[str, Any] = field(default_factory=dict)
+    """What observers read from inside the model: fields of the `Step` that chooses the next token."""
 
 
 class ReadsRows(Protocol):
@@ -90,11 +93,14 @@ class JoiningRows:
         The model.
     observers
         See every step.
+    inside
+        Watches the model for them.
     """
 
-    def __init__(self, backend: ReadsRows, observers: Sequence[Observer]) -> None:
+    def __init__(self, backend: ReadsRows, observers: Sequence[Observer], inside: Inside) -> None:
         self._backend = backend
         self._observers = observers
+        self._inside = inside
         self._size = backend.vocabulary.size
         self._running: _Together | None = None
 
@@ -123,8 +129,9 @@ class JoiningRows:
             known = self._backend.last_prompt
             tree = prompt_tree(prompts, () if known is None else known.token_ids)
             if tree.seen.size <= MOST_SEEN:
-                return _Together(rows, *self._read_tree(tree, prompts, known))
-        return _Together(rows, *self._read_padded(prompts))
+                mask, cache, logits = self._read_tree(tree, prompts, known)
+                return _Together(rows, mask, cache, logits, self._inside.at_places(torch.from_numpy(tree.last)))
+        return _Together(rows, *self._read_padded(prompts), self._inside.at())
 
     def _read_tree(
         self, tree: PromptTree, prompts: Sequence[Sequence[int]], known: SharedPrefix | None
@@ -151,7 +158,7 @@ class JoiningRows:
         ids = np.array([[row.token_ids[-1]] for row, _ in part.rows], dtype=np.int64)
         mask = np.concatenate([part.mask, np.ones_like(ids)], axis=1)
         output = self._backend.forward(PaddedBatch(ids, mask[:, -1:]), mask=mask, cache=part.cache, keep=1)
-        return _Together(part.rows, mask, output.past_key_values, output.logits[:, -1])
+        return _Together(part.rows, mask, output.past_key_values, output.logits[:, -1], self._inside.at())
 
     def _choose(self, part: _Together) -> list[int]:
         """Choose the next tokens and show the step; returns which rows go on."""
@@ -164,6 +171,7 @@ class JoiningRows:
             logits=as_rows(part.logits),
             rows=range(len(rows)),
             ends=[token in row.stop_ids for row, token in zip(rows, tokens, strict=True)],
+            **part.inside,
         )
         ended = show(step, self._observers)
         going_on = []

@@ -11,7 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Arrival, Completion, Decoding, Observer, Prompt, Response, Step, finish, show
+from semtoken.backends.base import (
+    Arrival,
+    Completion,
+    Decoding,
+    Observer,
+    Prompt,
+    Readable,
+    Response,
+    Step,
+    finish,
+    require_readings,
+    show,
+)
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_responses,
@@ -31,8 +43,10 @@ from semtoken.backends.transformers.cache import (
     shared_beginning,
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
+from semtoken.backends.transformers.hooks import timed_passes
+from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
-from semtoken.backends.transformers.observe import BatchRow, StepWatch, middle_layer, timed_passes
+from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.trees import PromptTree
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
@@ -107,13 +121,16 @@ class TransformersBackend:
         return None if limit is None else int(limit)
 
     @property
-    def has_states(self) -> bool:
-        """Whether the middle layer, whose states observers may read, is found."""
+    def gives(self) -> frozenset[Readable]:
+        """All of a row; states where the model's layers are found, attention where it can be computed plainly."""
+        found: set[Readable] = {"log_probability", "entropy", "best", "row", "logits"}
+        if gives_attention(self.model):
+            found.add("attention")
         try:
-            middle_layer(self.model)
+            layers_of(self.model)
         except ModelError:
-            return False
-        return True
+            return frozenset(found)
+        return frozenset(found | {"states"})
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for this model, or computed and cached."""
@@ -134,8 +151,7 @@ class TransformersBackend:
     ) -> list[Completion]:
         """Answer each prompt; see `Backend.generate`.
 
-        `Decoding.options` are keyword arguments of transformers' `generate`. An answer ends where the model reads no
-        further (`max_length`).
+        `Decoding.options` are keyword arguments of transformers' `generate`.
 
         Raises
         ------
@@ -144,6 +160,7 @@ class TransformersBackend:
         BackendError
             Beam search or assisted decoding was asked for.
         """
+        require_readings(self, observers)
         decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
         if not prompts:
             return []
@@ -153,11 +170,7 @@ class TransformersBackend:
         shrinks = only_usual(self.model.generation_config) and not any(decoding.options for decoding in decodings)
         found: dict[int, Completion] = {}
         for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=prefix is not None):
-            rows = [
-                self._row(number * n + sample, decodings[number], encoded[number])
-                for number in batch
-                for sample in range(n)
-            ]
+            rows = [self._row(number * n + sample, decodings[number]) for number in batch for sample in range(n)]
             criteria = decodings[0].options.get("stopping_criteria") or ()
             watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
             self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
@@ -190,12 +203,15 @@ class TransformersBackend:
         InvalidInput
             An empty prompt, or no room for an answer.
         """
-        rows = JoiningRows(self, observers)
-        while (newcomers := arrivals()) or rows:
-            self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
-            if newcomers:
-                rows.begin([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
-            rows.step()
+        require_readings(self, observers)
+        inside = Inside(observers)
+        rows = JoiningRows(self, observers, inside)
+        with inside.watching(self.model):
+            while (newcomers := arrivals()) or rows:
+                self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
+                if newcomers:
+                    rows.begin([(self._row(one.answer, one.decoding), one) for one in newcomers])
+                rows.step()
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise what `generate` would raise before its first step, if it would."""
@@ -241,10 +257,8 @@ class TransformersBackend:
             members = groups[length]
             yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
 
-    def _row(self, answer: int, decoding: Decoding, prompt: Sequence[int]) -> BatchRow:
+    def _row(self, answer: int, decoding: Decoding) -> BatchRow:
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
-        if self.max_length is not None:
-            limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
         return BatchRow(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
 
     def _generate(
@@ -296,20 +310,16 @@ class TransformersBackend:
         return inputs
 
     def _check_options(self, decoding: Decoding) -> None:
-        options, settings = decoding.options, self._settings(decoding)
-        if (options.get("num_beams") or getattr(settings, "num_beams", 1) or 1) > 1:
+        options = decoding.options
+        default_beams = getattr(self.model.generation_config, "num_beams", 1) or 1
+        if (options.get("num_beams") or default_beams) > 1:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
         if (options.get("num_return_sequences") or 1) > 1:
             raise InvalidInput(
                 "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
             )
-        lookup = options.get("prompt_lookup_num_tokens") or getattr(settings, "prompt_lookup_num_tokens", None)
-        if options.get("assistant_model") is not None or lookup:
+        if options.get("assistant_model") is not None or options.get("prompt_lookup_num_tokens"):
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
-
-    def _settings(self, decoding: Decoding) -> Any:
-        """The settings for generation that hold where `options` say nothing: those in the options, or the model's."""
-        return decoding.options.get("generation_config") or self.model.generation_config
 
     def _options(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         """Keyword arguments of transformers' `generate`."""
@@ -328,8 +338,6 @@ class TransformersBackend:
 
     def _stop_ids(self, decoding: Decoding) -> set[int]:
         given = decoding.options.get("eos_token_id")
-        if given is None:
-            given = getattr(decoding.options.get("generation_config"), "eos_token_id", None)
         if given is None:
             given = end_ids(self.model, self.tokenizer)
         found = {given} if isinstance(given, int) else set(given)
@@ -354,6 +362,7 @@ class TransformersBackend:
 
         `chunk_size` is the number of reply tokens whose logits exist at one time.
         """
+        require_readings(self, observers)
         listed = as_responses(replies, len(prompts))
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
         answers = [
@@ -363,21 +372,24 @@ class TransformersBackend:
         for ids in answers:
             self.vocabulary.check_ids(ids)
         self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
+        inside = Inside(observers)
         for first in range(0, len(encoded), batch_size):
             batch = range(first, min(first + batch_size, len(encoded)))
-            for step in self._reply_steps(batch, encoded, answers, chunk_size):
-                show(step, observers)
+            with inside.watching(self.model):
+                for step in self._reply_steps(batch, encoded, answers, chunk_size, inside):
+                    show(step, observers)
             for number in batch:
                 finish(number, Completion(answers[number], truncated=None), observers)
 
     def _reply_steps(
-        self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int
+        self, batch: Sequence[int], prompts: list[list[int]], replies: list[list[int]], chunk: int, inside: Inside
     ) -> Iterator[Step]:
         """The steps of a generation that chose these replies."""
         mine = [replies[number] for number in batch]
         step = 0
         for logits in self._reply_logits([prompts[number] for number in batch], mine, chunk):
-            for i in range(logits.shape[1]):
+            width = logits.shape[1]
+            for i in range(width):
                 rows = [row for row, ids in enumerate(mine) if len(ids) > step]
                 yield Step(
                     answers=[batch[row] for row in rows],
@@ -385,6 +397,7 @@ class TransformersBackend:
                     size=self.vocabulary.size,
                     logits=as_rows(logits[:, i]),
                     rows=rows,
+                    **inside.at(i - width),
                 )
                 step += 1
 
@@ -419,7 +432,6 @@ class TransformersBackend:
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt, in as few forward passes as can be."""
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         found = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):
             for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
@@ -502,14 +514,11 @@ class TransformersBackend:
             "attention_mask": torch.from_numpy(batch.mask).to(self._device),
         }
 
-    def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0) -> None:
-        """Check that sequences can be read, with so many tokens `more`."""
+    def _check_lengths(self, sequences: Sequence[Sequence[int]]) -> None:
         limit = self.max_length
         for number, ids in enumerate(sequences):
-            if limit is not None and len(ids) + more > limit:
-                raise InvalidInput(
-                    f"Prompt {number} has {len(ids) + more:,} tokens; the model reads {limit:,} at most."
-                )
+            if limit is not None and len(ids) > limit:
+                raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the model reads {limit:,} at most.")
 
 
 def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ the tokens that were chosen, hands both to the observers, and says which answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
-from semtoken.errors import ModelError
+from semtoken.backends.transformers.hooks import forward_hook, inner_model
+from semtoken.backends.transformers.inside import Inside
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary
@@ -28,62 +29,6 @@ from transformers import StoppingCriteria  # noqa: E402
 
 FEW_ROWS = 8
 """A batch of fewer rows is kept as it is: one row takes the model nearly as long."""
-
-Hook = Callable[[Any, Any, Any], None]
-"""Called with (module, its arguments, its output) after every forward pass."""
-
-
-def inner_model(model: Any) -> Any:
-    """The model itself where an adapter is wrapped around it."""
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-@contextmanager
-def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
-    """Have `hook` called after every forward pass of a module, until the block ends."""
-    handle = module.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Have every forward pass of a model happen inside a `clock()` of its own, until the block ends."""
-    running: list[AbstractContextManager[None]] = []
-
-    def begin(module: Any, args: Any) -> None:
-        running.append(clock())
-        running[-1].__enter__()
-
-    def end(module: Any, args: Any, output: Any) -> None:
-        running.pop().__exit__(None, None, None)
-
-    handle = inner_model(model).register_forward_pre_hook(begin)
-    try:
-        with forward_hook(inner_model(model), end):
-            yield
-    finally:
-        handle.remove()
-
-
-def middle_layer(model: Any) -> Any:
-    """The decoder layer whose output is entry int((L + 1) / 2) of the L + 1 hidden states (entry 0: the embeddings).
-
-    Raises
-    ------
-    ModelError
-        The model keeps its layers where they cannot be found.
-    """
-    count = model.config.get_text_config().num_hidden_layers
-    for module in inner_model(model).modules():
-        if isinstance(module, torch.nn.ModuleList) and len(module) == count:
-            return module[(count + 1) // 2 - 1]
-    raise ModelError(
-        f"No list of {count} layers was found in {type(model).__name__}, so EigenScore's hidden states cannot be "
-        "recorded. Leave 'eigenscore' out of the methods."
-    )
 
 
 @dataclass(eq=False)
@@ -156,37 +101,23 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         self._rows = rows
         self._observers = observers
         self._criteria = criteria
-        self._states: torch.Tensor | None = None
+        self._inside = Inside(observers)
         self._done = [False] * len(rows)
         self._shrinks = shrinks
         self._thread = get_ident()
-        self._has_passed = False
-        """The model has read the newest tokens. Only a prompt is read in several passes, which share a cache."""
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
-        """Keep the logits of every forward pass, and the states of the middle layer if an observer reads them."""
-        states: torch.Tensor | None = None
+        """Keep the logits of every forward pass, and what observers read from inside the model."""
 
         def keep_logits(module: Any, args: Any, output: Any) -> None:
-            cache = getattr(output, "past_key_values", None)
-            again = self._has_passed and (cache is None or cache is not self.cache)
-            if (
-                get_ident() != self._thread or again
-            ):  # another thread's, or that of a processor that asks the model, too
-                return
-            self.logits, self.cache, self._states = output.logits[:, -1].detach(), cache, states
-            self._has_passed = True
-
-        def keep_states(module: Any, args: Any, output: Any) -> None:
-            nonlocal states
-            if get_ident() == self._thread:
-                states = (output[0] if isinstance(output, tuple) else output)[:, -1].detach()
+            if get_ident() == self._thread:  # other threads may use the same model
+                self.logits = output.logits[:, -1].detach()
+                self.cache = getattr(output, "past_key_values", None)
 
         with ExitStack() as hooks:
             hooks.enter_context(forward_hook(inner_model(model), keep_logits))
-            if any(observer.reads_states for observer in self._observers):
-                hooks.enter_context(forward_hook(middle_layer(model), keep_states))
+            hooks.enter_context(self._inside.watching(model))
             yield
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor, **kwargs: Any) -> torch.Tensor:
@@ -201,7 +132,6 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             for row in active:
                 if completion := self._rows[row].completed(tokens[row], self._vocabulary, ended):
                     self._end(row, completion)
-        self._has_passed = False
         # On Apple's GPUs, transformers makes one step more before it ends.
         ends = self._half_done and input_ids.device.type != "mps" and is_repeatable(self.cache)
         return torch.tensor([done or ends for done in self._done], dtype=torch.bool, device=input_ids.device)
@@ -233,7 +163,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             logits=as_rows(self.logits),
             rows=active,
             ends=[token in self._rows[row].stop_ids for row, token in zip(active, tokens, strict=True)],
-            states=self._states,
+            **self._inside.at(),
         )
         return show(step, self._observers)
 

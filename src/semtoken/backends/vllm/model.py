@@ -9,14 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Completion, Decoding, Observer, Prompt, Response, Step, finish, show
+from semtoken.backends.base import (
+    Completion,
+    Decoding,
+    Observer,
+    Prompt,
+    Readable,
+    Response,
+    Step,
+    finish,
+    readings,
+    require_readings,
+    show,
+)
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
 from semtoken.backends.vllm.scorer import MEMORY_BUDGET, memory_groups, sampling_params
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
-from semtoken.errors import BackendError, InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
@@ -90,7 +102,6 @@ class VLLMBackend:
     """
 
     name = "vllm"
-    has_states = False
 
     def __init__(self, llm: Any, *, top_k: int = 20, memory_budget: int = MEMORY_BUDGET) -> None:
         self.model = llm
@@ -118,6 +129,15 @@ class VLLMBackend:
         """Whether the engine gives log-probabilities of the whole vocabulary."""
         limit = self.model.model_config.max_logprobs
         return bool(limit == -1 or limit >= self.vocabulary.size)
+
+    @property
+    def gives(self) -> frozenset[Readable]:
+        """Whole rows where the engine gives them, the best tokens where their values are log-probabilities."""
+        if self.is_exact:
+            return frozenset({"log_probability", "entropy", "best", "row", "logits"})
+        if self.model.model_config.logprobs_mode.endswith("_logprobs"):
+            return frozenset({"log_probability", "entropy", "best", "row"})
+        return frozenset({"log_probability"})
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for the engine's checkpoint, or computed from it and cached."""
@@ -164,17 +184,11 @@ class VLLMBackend:
 
     def _best(self, observers: Sequence[Observer]) -> int | None:
         """How many best tokens of each step to ask for; None for the whole vocabulary."""
-        wanted = [observer.top_k for observer in observers]
-        if any(k is None for k in wanted):
-            if self.is_exact:
-                return None
-            if not self.model.model_config.logprobs_mode.endswith("_logprobs"):
-                raise BackendError(
-                    f"With logprobs_mode={self.model.model_config.logprobs_mode!r} the k best values are logits, whose "
-                    "sum over the vocabulary is unknown. Start the engine with logprobs_mode='raw_logprobs' or "
-                    "max_logprobs=-1."
-                )
-        return max([self.top_k if k is None else k for k in wanted], default=0)
+        require_readings(self, observers)
+        wanted = readings(observers)
+        if any(reading.what in ("row", "entropy", "logits") for reading in wanted):
+            return None if self.is_exact else max(self.top_k, *(reading.k for reading in wanted))
+        return max((reading.k for reading in wanted), default=0)
 
     def _params(self, decoding: Decoding, ids: Sequence[int], sample: int, best: int | None) -> Any:
         options: dict[str, Any] = {
@@ -278,7 +292,6 @@ class VLLMBackend:
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
         jobs = [[*prompt, *ids] for prompt in self._encoded(prompts) for ids in continuations]
-        self._check_lengths(jobs)
         params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
         params.logprobs, params.prompt_logprobs = None, 0
         sums: list[float] = []
@@ -300,13 +313,10 @@ class VLLMBackend:
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        self._check_lengths(encoded)
-        return encoded
-
-    def _check_lengths(self, sequences: Sequences) -> None:
-        for number, ids in enumerate(sequences):
+        for number, ids in enumerate(encoded):
             if len(ids) > (self.max_length or len(ids)):
                 raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}.")
+        return encoded
 
 
 def _best_first(token: int, found: Any, values: FloatArray) -> tuple[Any, FloatArray]:

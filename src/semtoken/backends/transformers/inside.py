@@ -1,0 +1,164 @@
+"""What observers read from inside a transformers model: states of layers, and attention to the token before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+from semtoken.backends.base import Observer, readings
+from semtoken.backends.transformers.hooks import Hook, forward_hook, inner_model
+from semtoken.errors import ModelError
+from semtoken.support.extras import require
+
+require("torch", extra="transformers")
+
+import torch  # noqa: E402
+
+Pick = Callable[[torch.Tensor], torch.Tensor]
+PLAIN_ATTENTION = "eager"
+"""transformers' name of the computation that keeps attention weights."""
+
+
+def layers_of(model: Any) -> Any:
+    """The decoder layers of a model, first to last.
+
+    Raises
+    ------
+    ModelError
+        The model keeps its layers where they cannot be found.
+    """
+    count = model.config.get_text_config().num_hidden_layers
+    for module in inner_model(model).modules():
+        if isinstance(module, torch.nn.ModuleList) and len(module) == count:
+            return module
+    raise ModelError(f"No list of {count} layers was found in {type(model).__name__}.")
+
+
+def layer_at(model: Any, depth: float) -> Any:
+    """The decoder layer whose output is entry int(depth (L + 1)) of the L + 1 hidden states (entry 0: the embeddings).
+
+    Parameters
+    ----------
+    model
+        Of transformers, with L layers.
+    depth
+        In (0, 1]; 0.5 is the middle layer, 1 the last one.
+
+    Raises
+    ------
+    ModelError
+        The model keeps its layers where they cannot be found.
+    """
+    layers = layers_of(model)
+    entry = int(depth * (len(layers) + 1))
+    return layers[min(max(entry, 1), len(layers)) - 1]
+
+
+def attentions_of(model: Any) -> list[Any]:
+    """The attention module of every layer, or none where a layer has no single one."""
+    found = []
+    for layer in layers_of(model):
+        inside = [module for name, module in layer.named_children() if name in ("self_attn", "attn", "attention")]
+        if len(inside) != 1:
+            return []
+        found += inside
+    return found
+
+
+def gives_attention(model: Any) -> bool:
+    """Whether the attention of every layer can be computed in the plain way."""
+    try:
+        found = attentions_of(model)
+    except ModelError:
+        return False
+    return bool(found) and bool(getattr(inner_model(model), "_supports_attention_backend", False))
+
+
+@dataclass
+class Inside:
+    """What the newest pass of a model left inside it, as far as observers read that.
+
+    Parameters
+    ----------
+    observers
+        Their readings say what is kept.
+    """
+
+    observers: Sequence[Observer]
+    depths: Collection[float] = field(init=False)
+    attention: bool = field(init=False)
+    _states: dict[float, torch.Tensor] = field(default_factory=dict)
+    """By depth: [B, T, H]."""
+    _attended: dict[int, torch.Tensor] = field(default_factory=dict)
+    """By layer: [B, heads, T]."""
+
+    def __post_init__(self) -> None:
+        wanted = readings(self.observers)
+        self.depths = sorted({reading.depth for reading in wanted if reading.what == "states"})
+        self.attention = any(reading.what == "attention" for reading in wanted)
+
+    @contextmanager
+    def watching(self, model: Any) -> Iterator[None]:
+        """Keep what the passes of a model in this thread leave, until the block ends."""
+        thread = get_ident()
+
+        def into(kept: dict[Any, torch.Tensor], key: Any, found: Callable[[Any], torch.Tensor]) -> Hook:
+            def keep(module: Any, args: Any, output: Any) -> None:
+                if get_ident() == thread:  # other threads may use the same model
+                    kept[key] = found(output).detach()
+
+            return keep
+
+        with ExitStack() as hooks:
+            for depth in self.depths:
+                hooks.enter_context(forward_hook(layer_at(model, depth), into(self._states, depth, _hidden)))
+            if self.attention:
+                hooks.enter_context(plain_attention(model))
+                for number, module in enumerate(attentions_of(model)):
+                    hooks.enter_context(forward_hook(module, into(self._attended, number, _to_newest)))
+            yield
+
+    def at(self, position: int = -1) -> dict[str, Any]:
+        """Fields of a `Step` whose rows are those of the newest pass, at one of its positions."""
+        return self._fields(lambda states: states[:, position], lambda attended: attended[:, :, position])
+
+    def at_places(self, places: torch.Tensor) -> dict[str, Any]:
+        """The same with a row for each of several positions of a pass that has one row."""
+        return self._fields(lambda states: states[0, places], lambda attended: attended[0][:, places].T)
+
+    def _fields(self, of_states: Pick, of_attended: Pick) -> dict[str, Any]:
+        attended = [of_attended(self._attended[number]) for number in sorted(self._attended)]
+        return {
+            "states": {depth: of_states(found) for depth, found in self._states.items()},
+            "attention": torch.stack(attended, dim=1) if attended else None,
+        }
+
+
+def _hidden(output: Any) -> torch.Tensor:
+    """[B, T, H] what a layer gives out."""
+    found: torch.Tensor = output[0] if isinstance(output, tuple) else output
+    return found
+
+
+def _to_newest(output: Any) -> torch.Tensor:
+    """[B, heads, T] how much each position attends to itself, the newest token where the next one is predicted.
+
+    lm-polygraph reads this number for RAUQ, too: the step that chooses a token attends to the token before it.
+    """
+    weights = output[1]
+    return torch.diagonal(weights, offset=weights.shape[-1] - weights.shape[-2], dim1=-2, dim2=-1)
+
+
+@contextmanager
+def plain_attention(model: Any) -> Iterator[None]:
+    """Have a model compute its attention in the plain way, which keeps the weights, until the block ends."""
+    inner = inner_model(model)
+    before = inner.config._attn_implementation
+    inner.set_attn_implementation(PLAIN_ATTENTION)
+    try:
+        yield
+    finally:
+        inner.set_attn_implementation(before)
