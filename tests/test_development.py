@@ -24,7 +24,8 @@ import semtoken
 
 PAGE = Path(__file__).parents[1] / "docs" / "development.md"
 BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code>.*?)```", re.DOTALL)
-METHOD, STATISTIC = "## Recipe 1: a method", "### With a statistic that nobody records yet"
+METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
+INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
 DATASET = "## Recipe 2: a data set"
 BACKEND, SHAPE = "### In this process: a backend", "### Over HTTP: the shape of its replies"
 
@@ -140,37 +141,74 @@ def compared(source: Path, *arguments: str) -> set[str]:
 SCORE_OF_AN_ANSWER = """
 import numpy as np
 from semtoken import Generation, methods
-print(methods.score("weakest_token", Generation("a b c", [1, 2, 3], log_probs=np.array([-0.5, -2.0, -1.0]))))
-print(methods.weakest_token([-0.25]))
+print(methods.score("first_token", Generation("a b c", [1, 2, 3], log_probs=np.array([-0.5, -2.0, -1.0]))))
 """
 
 
 def test_a_method(edited: Copy) -> None:
-    assert run(edited(METHOD), SCORE_OF_AN_ANSWER).split() == ["2.0", "0.25"]
+    assert run(edited(METHOD), SCORE_OF_AN_ANSWER).split() == ["0.5"]
 
 
 @pytest.mark.slow
-def test_a_method_is_compared(edited: Copy) -> None:
-    assert {"Weakest token", "Perplexity"} <= compared(edited(METHOD), "--methods", "weakest_token,perplexity")
+def test_methods_are_compared(edited: Copy) -> None:
+    found = compared(edited(METHOD, STATISTIC, INSIDE, PAIRS), "--methods", "first_token,mean_margin,departure")
+    assert {"First token", "Mean margin", "Departure"} <= found
+
+
+SCORES_OF_ANSWERS = """
+import json
+import numpy as np
+import torch
+import semtoken as st
+
+prompt = "Answer these questions:\\n\\nQuestion:\\nWhat is the capital of France?\\nAnswer:\\n"
+stc = st.STC.from_pretrained("almanac", device="cpu", methods=["mean_margin", "largest_state_move"])
+[made] = stc.generate(prompt, 6)
+[read] = stc.score(prompt, [made.token_ids])
+ids = stc.tokenizer(prompt)["input_ids"]
+with torch.no_grad():
+    whole = stc.model(torch.tensor([ids + made.token_ids]), output_hidden_states=True)
+top = whole.logits[0, len(ids) - 1 : -1, : stc.clusters.vocabulary.size].softmax(-1).topk(2).values
+middle = whole.hidden_states[(stc.model.config.num_hidden_layers + 1) // 2][0, len(ids) - 1 : -1]
+near = torch.nn.functional.cosine_similarity(middle[1:], middle[:-1])
+by_hand = {
+    "mean_margin": 1 - float((top[:, 0] - top[:, 1]).mean()),
+    "largest_state_move": float((1 - near).max()),
+}
+print(json.dumps([made.scores, read.scores, by_hand]))
+"""
+
+
+def test_statistics_of_the_answering_model(edited: Copy) -> None:
+    """Generated and read answers have the numbers that a pass by hand has."""
+    made, read, by_hand = json.loads(run(edited(STATISTIC, INSIDE), SCORES_OF_ANSWERS))
+    assert made == pytest.approx(by_hand, abs=1e-4)
+    assert read == pytest.approx(by_hand, abs=1e-4)
 
 
 @pytest.mark.slow
-def test_a_statistic(edited: Copy) -> None:
-    source = edited(METHOD, STATISTIC)
-    assert "Departure" in compared(source, "--methods", "departure,perplexity")
+def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
+    source = edited()
     out = source / "run"
-    flags = ("--model", "almanac", "--dataset", "almanac", "--methods", "departure", "--limit", "8")
-    command(source, "bench", "run", *flags, "--out", str(out))
-    [scores] = out.glob("stages/score-departure-*/00000.parquet")
-    assert len(pyarrow.parquet.read_table(scores)) == 8
+    flags = ("--model", "almanac", "--dataset", "almanac", "--limit", "8", "--out", str(out))
+    command(source, "bench", "run", *flags, "--methods", "perplexity")
+    answers = {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
+    for heading in (STATISTIC, INSIDE, PAIRS):
+        for block in blocks(heading):
+            block.apply(source)
+    command(source, "bench", "run", *flags, "--methods", "perplexity,mean_margin,largest_state_move,departure")
+    for name in ("mean_margin", "largest_state_move", "departure"):
+        [scores] = out.glob(f"stages/score-{name}-*/00000.parquet")
+        assert len(pyarrow.parquet.read_table(scores)) == 8
+    assert answers == {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
 
 
 def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
     source = edited()
-    for block in blocks(STATISTIC):
+    for block in blocks(PAIRS):
         if "steps.py" not in block.file:
             block.apply(source)
-    with pytest.raises(AssertionError, match=r"No step fills \['answer_similarity'\]"):
+    with pytest.raises(AssertionError, match=r"Some method needs \['answer_similarity'\], which no step fills"):
         run(source, "import semtoken.statistics")
 
 
@@ -351,11 +389,13 @@ def test_a_payload_shape(edited: Copy) -> None:
 
 
 def test_the_counts_are_those_of_the_blocks() -> None:
-    changed = {heading: {block.file for block in blocks(heading)} for heading in (METHOD, DATASET, BACKEND, SHAPE)}
-    more = {block.file for block in blocks(STATISTIC)} - changed[METHOD]
+    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE)
+    changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
     page = PAGE.read_text("utf-8")
-    assert f"| a method | 2 | {len(changed[METHOD])} |" in page
-    assert f"| its new statistic | 2 more | {len(more)} more |" in page
+    assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
+    assert f"| a method with a new statistic of the answering model | 4 | {len(changed[STATISTIC])} |" in page
+    assert f"| a method that reads attention or states | 4 | {len(changed[INSIDE])} |" in page
+    assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
     assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
     assert f"| a backend | 2 | 1; {len(changed[BACKEND])} with `--backend` everywhere |" in page
     assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page

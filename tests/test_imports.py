@@ -27,7 +27,7 @@ LAYERS = (
     "calibration",
     "scoring methods",
     "payloads",
-    "backends stc probing cascade",
+    "backends observers stc probing cascade",
     "statistics executors",
     "bench score_file",
     "web integrations",

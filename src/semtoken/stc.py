@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response
+from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response, require_readings
 from semtoken.backends.load import load_backend
-from semtoken.backends.prompts import as_prompts, as_responses
+from semtoken.backends.prompts import as_prompts, as_responses, question_of
 from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
@@ -19,6 +20,7 @@ from semtoken.choices import BackendName, FunctionWords, Preset
 from semtoken.clusters import NO_CLUSTERING, TokenClusters, as_clusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
+from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import ScoringRules, scorer_for
 
@@ -45,6 +47,9 @@ class STC:
         alone, at once, which is enough for the preset `default`.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
+    methods
+        Further methods of one pass (`semtoken.methods.METHODS`), such as `["mean_new_word", "trace"]`: each answer gets
+        their scores. What they read is recorded in the same pass, a few numbers a token.
     calibrator
         A `Calibrator`, or a directory that holds one: every answer gets its chance of being right.
     threshold
@@ -73,11 +78,14 @@ class STC:
         function_words: FunctionWords | None = None,
         clustering: bool | None = None,
         prefix_matching: bool | None = None,
+        methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
+        self.methods = require_one_pass(methods)
+        require_readings(self.backend, [MethodScores(self.methods)])
         self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
         self._progress = progress
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
@@ -109,6 +117,7 @@ class STC:
         function_words: FunctionWords | None = None,
         clustering: bool | None = None,
         prefix_matching: bool | None = None,
+        methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
         progress: Callable[..., None] | None = None,
@@ -126,7 +135,7 @@ class STC:
             A torch device ("cuda:0"). Default: the first CUDA device if there is one.
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
-        clusters, preset, function_words, clustering, prefix_matching, calibrator, threshold, progress
+        clusters, preset, function_words, clustering, prefix_matching, methods, calibrator, threshold, progress
             As for `STC`.
         revision, trust_remote_code
             As in transformers.
@@ -141,6 +150,7 @@ class STC:
         ModelError
             There is no such model or device, or the model cannot be loaded.
         """
+        require_one_pass(methods)  # before minutes are spent on loading
         loaded = load_backend(
             backend,
             model_or_path,
@@ -157,6 +167,7 @@ class STC:
             function_words=function_words,
             clustering=clustering,
             prefix_matching=prefix_matching,
+            methods=methods,
             calibrator=calibrator,
             threshold=threshold,
             progress=progress,
@@ -234,8 +245,9 @@ class STC:
         """
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
         scores = self.observer(stop_above)
-        results = _InOrder(self, scores, on_result)
-        self.backend.generate(as_prompts(prompts), decoding, [scores, results])
+        listed = as_prompts(prompts)
+        results = _InOrder(self, scores, on_result, [question_of(one) for one in listed for _ in range(decoding.n)])
+        self.backend.generate(listed, decoding, [scores, results])
         return results.found
 
     def score(
@@ -275,7 +287,7 @@ class STC:
         """
         listed = as_prompts(prompts)
         scores = self.observer()
-        results = _InOrder(self, scores, on_result)
+        results = _InOrder(self, scores, on_result, [question_of(prompt) for prompt in listed])
         self.backend.read(
             listed, as_responses(responses, len(listed)), [scores, results], batch_size=batch_size, **reading_kwargs
         )
@@ -313,17 +325,27 @@ class STC:
     def observer(self, stop_above: float | None = None) -> AnswerScores:
         """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
         scorer = scorer_for(self.clusters, self.rules)
-        return AnswerScores(scorer) if stop_above is None else StoppingScores(scorer, stop_above)
+        if stop_above is None:
+            return AnswerScores(scorer, self.methods)
+        return StoppingScores(scorer, stop_above, self.methods)
 
-    def result(self, scores: AnswerScores, answer: int, completion: Completion) -> ScoredResponse:
+    def result(self, scores: AnswerScores, answer: int, completion: Completion, question: str = "") -> ScoredResponse:
         """The score of a complete answer, with its chance and its decision where there is a calibrator."""
-        return self.results(scores, {answer: completion})[0]
+        return self.results(scores, {answer: completion}, {answer: question})[0]
 
-    def results(self, scores: AnswerScores, completions: Mapping[int, Completion]) -> list[ScoredResponse]:
-        """Those of several answers, by their numbers."""
+    def results(
+        self,
+        scores: AnswerScores,
+        completions: Mapping[int, Completion],
+        questions: Mapping[int, str] = MappingProxyType({}),
+    ) -> list[ScoredResponse]:
+        """Those of several answers, by their numbers; what was asked by the same numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
-        scored = zip(scores.results(lengths, self.backend.distribution), completions.values(), strict=True)
-        found = [replace(result, truncated=completion.truncated) for result, completion in scored]
+        scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
+        found = [
+            scores.methods.scored(answer, replace(result, truncated=completion.truncated), questions.get(answer, ""))
+            for result, (answer, completion) in scored
+        ]
         if self.calibrator is None and self.threshold is None:
             return found
         origin = Fingerprint(**origin_of(self.model, self._name))
@@ -333,10 +355,11 @@ class STC:
 class _InOrder(Observer):
     """Keeps the results of a call and reports them in the order of the answers."""
 
-    top_k = 0
+    reads = frozenset()
 
-    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None) -> None:
+    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None, questions: Sequence[str]) -> None:
         self.found = Answers()
+        self._questions = questions
         self._stc = stc
         self._scores = scores
         self._on_result = on_result
@@ -344,7 +367,7 @@ class _InOrder(Observer):
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Report the answer, if those before it were."""
-        self._waiting[answer] = self._stc.result(self._scores, answer, completion)
+        self._waiting[answer] = self._stc.result(self._scores, answer, completion, self._questions[answer])
         while len(self.found) in self._waiting:
             result = self._waiting.pop(len(self.found))
             if self._on_result is not None:

@@ -284,7 +284,9 @@ def usage(path: Path) -> dict[str, int]:
 
 
 def test_a_method_without_its_statistic_fails_alone(made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransformersBackend, "has_states", False)  # as of an unknown architecture
+    monkeypatch.setattr(
+        TransformersBackend, "gives", frozenset({"log_probability", "best", "row", "logits"})
+    )  # as of an unknown architecture
     settings = {**deepcopy(made[0]), "methods": ["perplexity", "ln_entropy", "eigenscore"], "sensitivity": {}}
     for _ in range(2):  # a second attempt tells it again
         (failure,) = start(settings, tmp_path / "run")

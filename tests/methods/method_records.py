@@ -14,6 +14,11 @@ PAIR_FIELDS = ("nli_logits", "similarity")
 CONTRADICTS, ENTAILS = [4.0, 0.0, -4.0], [-4.0, 0.0, 4.0]
 
 
+def one_of(count: int, best: float) -> np.ndarray:
+    """Log-probabilities of some tokens, one of which has `best` and the others share the rest."""
+    return np.log([best, *[(1 - best) / (count - 1)] * (count - 1)])
+
+
 def surely_right(samples: int = 5) -> Generation:
     """The same certain answer every time."""
     return Generation(
@@ -35,6 +40,12 @@ def surely_right(samples: int = 5) -> Generation:
         nli_chosen_to_alternative=[np.array([2, 2]), np.array([2, 1])],
         nli_alternative_to_chosen=[np.array([2, 2]), np.array([2, 1])],
         hidden_states=np.tile(np.sin(np.arange(16.0)), (samples, 1)),
+        token_entropies=np.array([0.05, 0.1]),
+        uniform_divergences=np.array([6.0, 5.5]),
+        best_log_probs=[one_of(20, 0.99), one_of(20, 0.98)],
+        attention_to_previous=np.full((2, 3, 2), 0.9),
+        new_word_log_probs=np.log([0.99]),
+        phrase_log_probs=np.log([0.99]),
         stc_log_score=-0.01,
         stc_no_clustering_log_score=-0.02,
         stc_no_prefix_log_score=-0.02,
@@ -64,6 +75,12 @@ def scattered() -> Generation:
         nli_chosen_to_alternative=[np.array([2, 0]), np.array([2, 0])],
         nli_alternative_to_chosen=[np.array([2, 0]), np.array([2, 0])],
         hidden_states=np.random.default_rng(1).normal(size=(5, 16)),
+        token_entropies=np.array([2.5, 1.7]),
+        uniform_divergences=np.array([0.4, 0.9]),
+        best_log_probs=[one_of(20, 0.15), one_of(20, 0.4)],
+        attention_to_previous=np.full((2, 3, 2), 0.1),
+        new_word_log_probs=np.log([0.15]),
+        phrase_log_probs=np.log([0.12]),
         stc_log_score=-3.0,
         stc_no_clustering_log_score=-4.0,
         stc_no_prefix_log_score=-4.0,
@@ -107,6 +124,12 @@ def random_legal(seed: int, samples: int = 5, tokens: int = 4) -> Generation:
         nli_chosen_to_alternative=[rng.integers(3, size=5) for _ in range(tokens)],
         nli_alternative_to_chosen=[rng.integers(3, size=5) for _ in range(tokens)],
         hidden_states=rng.normal(size=(samples, 16)),
+        token_entropies=rng.exponential(size=tokens),
+        uniform_divergences=rng.exponential(size=tokens),
+        best_log_probs=[np.sort(np.log(rng.dirichlet(np.ones(24))))[::-1][:20] for _ in range(tokens)],
+        attention_to_previous=rng.uniform(size=(tokens, 3, 2)),
+        new_word_log_probs=np.log(rng.uniform(0.05, 1.0, size=2)),
+        phrase_log_probs=np.log(rng.uniform(0.05, 1.0, size=3)),
         stc_log_score=-float(rng.exponential()),
         stc_no_clustering_log_score=-float(rng.exponential()),
         stc_no_prefix_log_score=-float(rng.exponential()),

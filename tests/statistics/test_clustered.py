@@ -13,15 +13,20 @@ from semtoken.almanac import load_questions
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import AnswerSettings, Timings, record_greedy
-from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_log_scores
+from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_scores
 from semtoken.statistics.steps import STC_STEPS
 from tests.statistics import models
 
-FIELDS = {field for step in STC_STEPS for field in step.fills}
+FIELDS = {field for step in STC_STEPS for field in step.fills if field.endswith("_log_score")}
 
 
 def scorers(stc: Any) -> dict[str, Scorer]:
-    return {step.fills[0]: scorer_for(stc.clusters, replace(stc.rules, **(step.rules or {}))) for step in STC_STEPS}
+    scored = [step for step in STC_STEPS if step.fills[0] in FIELDS]
+    return {step.fills[0]: scorer_for(stc.clusters, replace(stc.rules, **(step.rules or {}))) for step in scored}
+
+
+def log_scores(found: dict[str, list[st.ScoredResponse]]) -> dict[str, list[float]]:
+    return {name: [one.log_score for one in answers] for name, answers in found.items()}
 
 
 @pytest.mark.parametrize("preset", ["paper", "default"])
@@ -30,7 +35,7 @@ def test_the_almanacs_scores_are_those_of_its_generation(preset: Any) -> None:
     prompts = [stc.tokenizer(question.prompt())["input_ids"] for question in load_questions("dev")[:40]]
     generations = record_greedy(stc, prompts, FIELDS, AnswerSettings(batch_size=16), Timings())
     answers = [generation.token_ids for generation in generations]
-    found = clustered_log_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7)
+    found = log_scores(clustered_scores(stc, prompts, answers, scorers(stc), Timings(), batch_size=7))
     for name in FIELDS:
         expected = [getattr(generation, name) for generation in generations]
         np.testing.assert_allclose(found[name], expected, rtol=1e-4, atol=1e-5)
@@ -57,10 +62,10 @@ def test_many_clusterings_share_one_pass_and_each_has_its_own_seconds() -> None:
         passes += 1
 
     handle = stc.model.register_forward_hook(count)
-    clustered_log_scores(stc, prompts, answers, {}, Timings(), batch_size=3)
+    clustered_scores(stc, prompts, answers, {}, Timings(), batch_size=3)
     alone, passes = passes, 0
     timings = Timings()
-    found = clustered_log_scores(stc, prompts, answers, others, timings, batch_size=3)
+    found = log_scores(clustered_scores(stc, prompts, answers, others, timings, batch_size=3))
     handle.remove()
     assert passes == alone
     assert timings.seconds.keys() == {READING, NORMALIZERS, *others}
@@ -73,4 +78,4 @@ def test_many_clusterings_share_one_pass_and_each_has_its_own_seconds() -> None:
 
 def test_no_answers_give_no_scores() -> None:
     stc = models.answering()
-    assert clustered_log_scores(stc, [], [], scorers(stc), Timings()) == {name: [] for name in FIELDS}
+    assert clustered_scores(stc, [], [], scorers(stc), Timings()) == {name: [] for name in FIELDS}

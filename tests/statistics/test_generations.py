@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import semtoken as st
 from semtoken.backends.transformers import cache
 from semtoken.backends.transformers.draws import SeededDraws, draw_key, where_passed
-from semtoken.backends.transformers.observe import middle_layer
+from semtoken.backends.transformers.inside import layer_at
 from semtoken.errors import InvalidInput, InvalidLogits, ModelError
 from semtoken.results.generation import Generation
 from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
@@ -160,7 +160,7 @@ def test_middle_layer_of_another_architecture(layers: int, entry: int) -> None:
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(n_layer=layers, n_embd=8, n_head=2, vocab_size=11, n_positions=16)).eval()
     seen: list[torch.Tensor] = []
-    middle_layer(model).register_forward_hook(
+    layer_at(model, 0.5).register_forward_hook(
         lambda _m, _a, out: seen.append(out[0] if isinstance(out, tuple) else out)
     )
     with torch.no_grad():
@@ -173,7 +173,7 @@ def test_a_model_without_a_list_of_layers_is_refused() -> None:
     model = tiny.llama(stc.clusters.vocabulary.size)
     model.model.layers = torch.nn.Sequential(*model.model.layers)
     with pytest.raises(ModelError, match="list of 2 layers"):
-        middle_layer(model)
+        layer_at(model, 0.5)
 
 
 def test_answers_end_at_the_first_newline_and_keep_it() -> None:

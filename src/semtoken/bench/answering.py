@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from semtoken.backends.base import Backend, Prompt
+from semtoken.bench.records import columns_of
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError
+from semtoken.observers import Statistic
+from semtoken.results import ScoredResponse
 from semtoken.results.generation import Generation
 from semtoken.scoring import Scorer
 from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, record_greedy, record_samples
-from semtoken.statistics.clustered import clustered_log_scores
+from semtoken.statistics.clustered import clustered_scores
 from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
 from semtoken.statistics.timings import IN_MODEL
+from semtoken.statistics.watched import watched_statistics
 
-GREEDY_FIELDS = frozenset({"log_probs", "top_log_probs"})
 Answered = Callable[[int], None]
 """Called with the number of prompts that are done."""
 
@@ -46,7 +50,7 @@ class RunAnswerer:
         Seconds go to `greedy`, `likelihoods` and `alternatives`.
         """
         with self._passes(timings):
-            return record_greedy(self.backend, prompts, GREEDY_FIELDS, decoding, timings, _counted(answered))
+            return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, _counted(answered))
 
     def samples(
         self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
@@ -57,7 +61,7 @@ class RunAnswerer:
         `sample_likelihoods` and `hidden_states`.
         """
         empty = [Generation(text="", token_ids=()) for _ in prompts]
-        needs = {"hidden_states"} if self.backend.has_states else set()
+        needs = {"hidden_states"} if "states" in self.backend.gives else set()
         with self._passes(timings):
             return record_samples(self.backend, prompts, empty, needs, decoding, timings, _counted(answered))
 
@@ -72,9 +76,19 @@ class RunAnswerer:
         answers: Sequence[Sequence[int]],
         scorers: Mapping[str, Scorer],
         timings: Timings,
-    ) -> dict[str, list[float]]:
-        """See `semtoken.statistics.clustered.clustered_log_scores`."""
-        return clustered_log_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
+    ) -> dict[str, list[ScoredResponse]]:
+        """See `semtoken.statistics.clustered.clustered_scores`."""
+        return clustered_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
+
+    def watched(
+        self,
+        prompts: Sequence[Prompt],
+        answers: Sequence[Sequence[int]],
+        watches: Mapping[str, Statistic],
+        timings: Timings,
+    ) -> dict[str, list[Any]]:
+        """See `semtoken.statistics.watched.watched_statistics`."""
+        return watched_statistics(self.backend, prompts, answers, watches, timings, batch_size=self.batch_size)
 
     def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:
         """See `semtoken.statistics.p_true_log_probs`."""

@@ -26,10 +26,7 @@ from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, Ru
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for
-
-VERSIONS: Mapping[str, int] = {}
-"""Work -> version of the code that does it, where it is not 1: what an older version made is made again."""
+from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,8 @@ class _Steps:
         """Those that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
         steps = {name: step for name, step in self._answers().items() if name in wanted}
-        for step in (*self._clustered(steps["greedy"], clusterings), *self._others(steps)):
+        greedy = steps["greedy"]
+        for step in (*self._clustered(greedy, clusterings), *self._watched(greedy), *self._others(steps)):
             if step.name in wanted or step.subject:
                 steps[step.name] = step
         for name in self.settings.methods:
@@ -205,7 +203,7 @@ class _Steps:
         whole = {
             **facts,
             "work": work.partition(":")[0],
-            "version": VERSIONS.get(work, 1),
+            "version": 1,
             "shard_size": self.settings.shard_size,
         }
         keys = [step.key for step in inputs]
@@ -230,6 +228,10 @@ class _Steps:
         rules = ScoringRules(self.settings.preset, self.settings.function_words)
         return {"preset": rules.preset, "function_words": rules.function_words}
 
+    def _watched(self, greedy: PlannedStep) -> list[PlannedStep]:
+        """Statistics of the answering model. Each has a key of its own, so that an old run gains one by running on."""
+        return [self._step(step.name, "watched", {"statistic": step.name}, [greedy]) for step in watch_steps()]
+
     def _clustered(self, greedy: PlannedStep, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         rules = self._rules
         main, *variants = clusterings
@@ -237,7 +239,10 @@ class _Steps:
         for step in STC_STEPS:
             changed = step.rules or {}
             clusters = main.key if changed.get("clustering", True) else main.identity.get("neutral")
-            steps.append(self._step(step.name, "stc", {**rules, **changed, "clusters": clusters}, [greedy]))
+            facts = {**rules, **changed, "clusters": clusters}
+            if not step.fills[0].endswith("_log_score"):  # the rules alone tell the scores apart
+                facts["fills"] = list(step.fills)
+            steps.append(self._step(step.name, "stc", facts, [greedy]))
         for variant in variants:
             steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
         if controls := self.settings.controls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -28,9 +29,9 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     }
 )
 """Form of a `Layout` -> from plain lists to what `Generation` holds."""
-COLUMNS: Mapping[str, Layout] = MappingProxyType(
-    {name: layout for name, layout in LAYOUTS.items() if name != HIDDEN_STATES}
-    | {COORDINATES: Layout("float64", 2, form="array"), FEATURES: Layout("int32")}
+COLUMNS: Mapping[str, Layout] = ChainMap(
+    {COORDINATES: Layout("float64", 2, form="array"), FEATURES: Layout("int32")},
+    LAYOUTS,  # type: ignore[arg-type]
 )
 """Every column that a run keeps, by name."""
 
@@ -64,8 +65,8 @@ def generations_of(questions: Sequence[str], shards: Sequence[Mapping[str, Seque
         fields = {name: _FORMS[COLUMNS[name].form](values[i]) for name, values in columns.items()}
         if FEATURES in fields:
             fields[HIDDEN_STATES] = unpack_states(fields.pop(COORDINATES), fields.pop(FEATURES))
-        fields = {"text": "", "token_ids": (), **fields}  # a method of samples alone reads no greedy answer
-        found.append(Generation(question=question, distribution="raw", **fields))
+        answer = {name: fields.pop(name, empty) for name, empty in (("text", ""), ("token_ids", ()))}  # none of samples
+        found.append(Generation(**answer, question=question, distribution="raw").with_fields(fields))
     return found
 
 

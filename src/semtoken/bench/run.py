@@ -37,7 +37,7 @@ def _phases() -> list[tuple[str, ...]]:
     """
     found: dict[str, dict[str, None]] = {}
     for step in STEPS:
-        work = step.artifact if step.rules is None else "stc"
+        work = "stc" if step.rules is not None else "watched" if step.watch is not None else step.artifact
         found.setdefault(step.asks, {})[work] = None
     return [*map(tuple, found.values()), ("scores",)]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from semtoken.almanac import almanac_path
+from semtoken.backends.base import NEVER_GIVEN, not_given
 from semtoken.bench.judges.settings import JudgeSettings
 from semtoken.choices import (
     Algorithm,
@@ -24,9 +25,10 @@ from semtoken.choices import (
     PTrueSpelling,
 )
 from semtoken.errors import InvalidInput
-from semtoken.methods import METHODS
+from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require
 
 require("pydantic", extra="bench")
@@ -175,7 +177,8 @@ class RunSettings(Strict):
 
     models: tuple[Model, ...] = Field(min_length=1)
     datasets: tuple[DatasetChoice, ...] = Field(min_length=1)
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(name for name, one in METHODS.items() if one.family not in ONE_PASS_FAMILIES)
+    """By default those of the paper; the further numbers of one pass are asked for by name."""
     decoding: DecodingSettings = DecodingSettings()
     preset: Preset = "paper"
     function_words: FunctionWords | None = None
@@ -208,6 +211,16 @@ class RunSettings(Strict):
         if unknown:
             raise ValueError(f"there is no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
         return tuple(name for name in METHODS if name in names)
+
+    @model_validator(mode="after")
+    def _possible(self) -> RunSettings:
+        """Refuse what no model of a backend gives, before one is loaded. What nobody asked for by name is left out."""
+        never = {model.backend: NEVER_GIVEN.get(model.backend, frozenset()) for model in self.models}
+        for name in self.methods if "methods" in self.model_fields_set else ():
+            for backend, missing in never.items():
+                if found := readings_for(METHODS[name].needs) & missing:
+                    raise ValueError(f"the method {name}: {not_given(backend, found)}")
+        return self
 
     @field_validator("models")
     @classmethod

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from semtoken import metrics
-from semtoken.backends.base import Completion, Observer, Step
+from semtoken.backends.base import LOGITS, Completion, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.calibration.apply import Applied
 from semtoken.errors import InvalidInput
@@ -157,6 +157,8 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
 
 class _Likelihoods(Observer):
     """Sums the log-probabilities of replies that are read, and compares each token with the best one."""
+
+    reads = frozenset({LOGITS})
 
     def __init__(self) -> None:
         self.found: dict[int, tuple[float, bool]] = {}

@@ -22,6 +22,7 @@ from semtoken.methods.checks import (
     nli_classes,
     same_count,
 )
+from semtoken.methods.table import method
 from semtoken.support.arrays import is_tensor
 from semtoken.support.inputs import listed, one_of
 from semtoken.support.inputs import text as checked_text
@@ -40,6 +41,26 @@ def is_function_word_text(text: str) -> bool:
     return token_text(text).lower() in english_stopwords()
 
 
+def _alternatives(g: Any) -> dict[str, Any]:
+    return {
+        "alternative_logprobs_chosen_first": g.top_log_probs,
+        "nli_chosen_to_alternative": g.nli_chosen_to_alternative,
+        "nli_alternative_to_chosen": g.nli_alternative_to_chosen,
+        "is_function_word": np.array([is_function_word_text(text) for text in g.token_texts]),
+    }
+
+
+@method(
+    title="CCP",
+    family="claims",
+    needs=("token_texts", "top_log_probs", "nli_chosen_to_alternative", "nli_alternative_to_chosen"),
+    arguments=_alternatives,
+    range=(-1.0, 0.0),
+    reference="Fadeeva et al., Findings of ACL 2024, arXiv:2403.04696",
+    semantic_aware=True,
+    external_model_free=False,
+    overhead="high",
+)
 def ccp(
     alternative_logprobs_chosen_first: Rows,
     nli_chosen_to_alternative: Rows,

@@ -6,9 +6,21 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.methods.checks import FloatArray, square, total
+from semtoken.methods.table import method
 from semtoken.support.inputs import one_of, real
 
 
+@method(
+    title="ConU",
+    family="frequency",
+    needs=("similarity",),
+    range=(0.0, 1.0),
+    reference="Wang et al., Findings of EMNLP 2024, arXiv:2407.00499",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def conu(
     similarity: npt.ArrayLike,
     lambda_: float = 0.5,

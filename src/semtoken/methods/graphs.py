@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import CONTRADICTION, ENTAILMENT, FloatArray, indices, square, total
 from semtoken.methods.semantic import pair_logits
+from semtoken.methods.table import method
 from semtoken.support.inputs import listed, one_of, real, text
 
 _SMALLEST_DEGREE = 1e-12
@@ -81,6 +83,25 @@ def jaccard_affinity(texts: Sequence[str]) -> FloatArray:
     return np.array([[len(a & b) / len(a | b) if a | b else 1.0 for b in words] for a in words], dtype=np.float64)
 
 
+def _graph(g: Any) -> dict[str, Any]:
+    return {
+        "nli_logits_unique_contra_neutral_entail": g.nli_logits,
+        "unique_text_index_per_sample": g.sample_text_index,
+    }
+
+
+@method(
+    title="EigV",
+    family="graph",
+    needs=("sample_texts", "nli_logits"),
+    arguments=_graph,
+    range=(1.0, math.inf),
+    reference="Lin et al., TMLR 2024, arXiv:2305.19187",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def eigv(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     *,
@@ -122,6 +143,17 @@ def eigv(
     return round(total(np.maximum(0.0, 1.0 - eigenvalues)), 10)
 
 
+@method(
+    title="Ecc",
+    family="graph",
+    needs=("sample_texts", "nli_logits"),
+    arguments=_graph,
+    reference="Lin et al., TMLR 2024, arXiv:2305.19187",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def ecc(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     threshold: float = 0.9,
@@ -169,6 +201,18 @@ def ecc(
     return round(math.sqrt(max(spread, 0.0)), 6)
 
 
+@method(
+    title="Deg",
+    family="graph",
+    needs=("sample_texts", "nli_logits"),
+    arguments=_graph,
+    range=(0.0, 1.0),
+    reference="Lin et al., TMLR 2024, arXiv:2305.19187",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def deg(
     entail_prob_row_premise: npt.ArrayLike | None = None,
     *,

@@ -8,9 +8,16 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import Rows, log_probs, mean, sample_log_probs, total
+from semtoken.methods.table import method
 from semtoken.support.inputs import one_of
 
 
+@method(
+    title="Perplexity",
+    family="likelihood",
+    needs=("log_probs",),
+    reference="Fomicheva et al., TACL 2020, arXiv:2005.10608",
+)
 def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
     """Mean negative log-probability of the answer's tokens, U = -(1/T) sum_t log p_t.
 
@@ -44,6 +51,13 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
     return -mean(log_probs(greedy_logprobs, "greedy_logprobs")) + 0.0
 
 
+@method(
+    title="Sequence probability",
+    family="likelihood",
+    needs=("log_probs",),
+    range=(0.0, 1.0),
+    reference="Cao et al., EACL 2026, arXiv:2603.20161",
+)
 def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_minus_probability") -> float:
     """One minus the probability of the whole answer: STC without clustering and without prefixes.
 
@@ -72,6 +86,31 @@ def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_
     return -math.expm1(log_probability) + 0.0
 
 
+@method(
+    "stc_no_prefix",
+    title="STC without prefix matching",
+    family="clusters",
+    needs=("stc_no_prefix_log_score",),
+    range=(0.0, 1.0),
+    reference="Cao et al., EACL 2026, arXiv:2603.20161",
+    semantic_aware=True,
+)
+@method(
+    "stc_no_clustering",
+    title="STC without clustering",
+    family="clusters",
+    needs=("stc_no_clustering_log_score",),
+    range=(0.0, 1.0),
+    reference="Cao et al., EACL 2026, arXiv:2603.20161",
+)
+@method(
+    title="STC",
+    family="clusters",
+    needs=("stc_log_score",),
+    range=(0.0, 1.0),
+    reference="Cao et al., EACL 2026, arXiv:2603.20161",
+    semantic_aware=True,
+)
 def stc(log_score: float) -> float:
     """Uncertainty by Semantic Token Clustering from the score of a `ScoredResponse`, S = 1 - exp(log_score).
 
@@ -95,6 +134,40 @@ def stc(log_score: float) -> float:
     return -math.expm1(float(log_probs([log_score], "log_score")[0])) + 0.0
 
 
+@method(
+    title="Weakest token",
+    family="likelihood",
+    needs=("log_probs",),
+    reference="as in lm-polygraph, 2023",
+)
+def weakest_token(greedy_logprobs: npt.ArrayLike) -> float:
+    """Surprise of the least likely token of the answer, U = -min_t log p_t.
+
+    Parameters
+    ----------
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`.
+
+    Returns
+    -------
+    float in [0, inf]
+        0 if every token was certain.
+
+    References
+    ----------
+    A common baseline: the maximum over the tokens of lm-polygraph's token-level surprise.
+    """
+    return -float(log_probs(greedy_logprobs, "greedy_logprobs").min()) + 0.0
+
+
+@method(
+    title="Predictive entropy",
+    family="likelihood",
+    needs=("sample_log_probs",),
+    reference="Malinin and Gales, ICLR 2021, arXiv:2002.07650",
+    single_sample=False,
+    overhead="high",
+)
 def predictive_entropy(sample_logprobs: Rows) -> float:
     """Monte Carlo entropy of whole answers, U = -(1/M) sum_m sum_t log p_mt.
 
@@ -117,6 +190,14 @@ def predictive_entropy(sample_logprobs: Rows) -> float:
     return -mean([total(row) for row in sample_log_probs(sample_logprobs)]) + 0.0
 
 
+@method(
+    title="LN entropy",
+    family="likelihood",
+    needs=("sample_log_probs",),
+    reference="Malinin and Gales, ICLR 2021, arXiv:2002.07650",
+    single_sample=False,
+    overhead="high",
+)
 def ln_entropy(sample_logprobs: Rows, *, variant: str = "matching_counts") -> float:
     """Length-normalised predictive entropy, U = -(1/M) sum_m (1/T_m) sum_t log p_mt.
 

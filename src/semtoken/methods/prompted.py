@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, log_sum_exp, numbers
+from semtoken.methods.table import method
 from semtoken.support.arrays import as_ids
 from semtoken.support.inputs import one_of, shown
 
 _VARIANTS = ("neg_logprob_true", "one_minus_prob_true", "two_way_softmax")
 
 
+def _asked(g: Any) -> dict[str, Any]:
+    """The two log-probabilities and the rest of the vocabulary as a distribution over three."""
+    log_true, log_false = (float(value) for value in g.p_true_log_probs)
+    rest = max(1.0 - math.exp(log_true) - math.exp(log_false), 0.0)
+    log_rest = math.log(rest) if rest else -math.inf
+    return {"next_token_logits": [log_true, log_false, log_rest], "true_index": 0, "false_index": 1}
+
+
+@method(
+    title="P(True)",
+    family="prompted",
+    needs=("p_true_log_probs",),
+    arguments=_asked,
+    reference="Kadavath et al., 2022, arXiv:2207.05221",
+    overhead="medium",
+)
 def p_true(
     next_token_logits: npt.ArrayLike,
     true_index: int | Sequence[int],

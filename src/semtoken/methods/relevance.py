@@ -21,11 +21,21 @@ from semtoken.methods.checks import (
     square,
     total,
 )
+from semtoken.methods.table import method
 from semtoken.support.inputs import flag, listed, one_of, real
 
 _SMALLEST_SIMILARITY = 1e-12
 
 
+@method(
+    title="TokenSAR",
+    family="relevance",
+    needs=("log_probs", "token_similarity"),
+    reference="Duan et al., ACL 2024, arXiv:2307.01379",
+    semantic_aware=True,
+    external_model_free=False,
+    overhead="medium",
+)
 def token_sar(
     greedy_logprobs: npt.ArrayLike,
     similarity_to_full_without_token: npt.ArrayLike,
@@ -98,6 +108,17 @@ def token_sar_of_samples(sample_logprobs: Rows, token_importance: Rows, *, zero_
     return mean(_surprises(samples, token_importance, "token_importance", zero_relevance, invert=False))
 
 
+@method(
+    title="SentenceSAR",
+    family="relevance",
+    needs=("sample_log_probs", "similarity"),
+    range=(-math.inf, math.inf),
+    reference="Duan et al., ACL 2024, arXiv:2307.01379",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def sentence_sar(
     sample_logprobs: Rows, similarity: npt.ArrayLike, t: float = 0.001, *, symmetric: bool = True
 ) -> float:
@@ -130,6 +151,17 @@ def sentence_sar(
     return _supported_entropy(np.array([total(row) for row in samples]), similarity, t, symmetric)
 
 
+@method(
+    title="SAR",
+    family="relevance",
+    needs=("sample_log_probs", "similarity", "sample_token_similarity"),
+    range=(-math.inf, math.inf),
+    reference="Duan et al., ACL 2024, arXiv:2307.01379",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def sar(
     sample_logprobs: Rows,
     similarity: npt.ArrayLike,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from semtoken.methods.checks import (
     sample_log_probs,
     total,
 )
+from semtoken.methods.table import method
 from semtoken.support.inputs import one_of
 
 _Same = Callable[[int, int], bool]
@@ -121,6 +123,24 @@ def semantic_clusters(
     return _by_first_appearance([class_of[row] for row in rows])
 
 
+def _classes(g: Any) -> dict[str, Any]:
+    return {
+        "sample_logprobs": g.sample_log_probs,
+        "cluster_ids": semantic_clusters(nli_labels(g.nli_logits), g.sample_text_index),
+    }
+
+
+@method(
+    title="Semantic entropy",
+    family="semantic",
+    needs=("sample_texts", "sample_log_probs", "nli_logits"),
+    arguments=_classes,
+    reference="Kuhn et al., ICLR 2023, arXiv:2302.09664; Farquhar et al., Nature 2024",
+    semantic_aware=True,
+    single_sample=False,
+    external_model_free=False,
+    overhead="high",
+)
 def semantic_entropy(
     sample_logprobs: Rows | None = None,
     cluster_ids: npt.ArrayLike | None = None,

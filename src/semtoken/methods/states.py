@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.methods.checks import numbers
+from semtoken.methods.table import method
 from semtoken.support.inputs import one_of, real
 
 
+@method(
+    title="EigenScore",
+    family="states",
+    needs=("hidden_states",),
+    range=(-3.0, math.inf),
+    reference="Chen et al., ICLR 2024, arXiv:2402.03744",
+    semantic_aware=True,
+    single_sample=False,
+    overhead="high",
+)
 def eigenscore(embeddings: npt.ArrayLike, alpha: float = 1e-3, *, variant: str = "cov_over_d_minus_1_log10") -> float:
     """Volume that the samples span in the model's hidden space.
 

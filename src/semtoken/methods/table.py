@@ -1,4 +1,7 @@
-"""`METHODS`: every method with what it needs, what it costs and where it comes from; `score` applies one."""
+"""`METHODS`: every method with what it needs, what it costs and where it comes from; `score` applies one.
+
+A method is a function of plain arrays with `@method(...)` above it; nothing else has to name it.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Literal, TypeVar
 
 from semtoken.errors import InvalidInput, MissingStatistic
-from semtoken.methods.claims import ccp, is_function_word_text
-from semtoken.methods.frequency import conu
-from semtoken.methods.graphs import deg, ecc, eigv
-from semtoken.methods.likelihood import ln_entropy, perplexity, predictive_entropy, sequence_probability, stc
-from semtoken.methods.prompted import p_true
-from semtoken.methods.relevance import sar, sentence_sar, token_sar
-from semtoken.methods.semantic import nli_labels, semantic_clusters, semantic_entropy
-from semtoken.methods.states import eigenscore
 from semtoken.results.generation import Generation
 from semtoken.support.inputs import instance, shown
 
 Overhead = Literal["low", "medium", "high"]
 Arguments = Callable[[Any], dict[str, Any]]
+Formula = TypeVar("Formula", bound=Callable[..., float])
 
 
 @dataclass(frozen=True)
@@ -35,13 +29,11 @@ class Method:
     title: str
     """As tables print it."""
     family: str
-    """What it reads: likelihood, prompted, relevance, semantic, graph, frequency, states, claims, clusters."""
+    """What it reads: a name of `FAMILIES`, or another."""
     function: Callable[..., float]
     """Arrays -> uncertainty, higher is riskier."""
     needs: tuple[str, ...]
-    """Fields of `Generation` that must be recorded."""
-    arguments: Arguments
-    """A generation that has them -> the function's arguments."""
+    """Fields of `Generation` that must be recorded; the function gets them in this order."""
     range: tuple[float, float]
     """Smallest and largest value."""
     reference: str
@@ -54,6 +46,92 @@ class Method:
     """Needs no model but the one that answered."""
     overhead: Overhead
     """Cost beyond the greedy generation."""
+    arguments: Arguments | None = None
+    """For a function with other arguments: a generation that has what is needed -> these, by name."""
+    monotone: bool = True
+    """It moves one way with each array that it reads, so that bounds of the array give bounds of the uncertainty."""
+
+    def of(self, generation: Generation, **options: Any) -> float:
+        """The uncertainty of a record that has what is needed."""
+        if self.arguments is not None:
+            return self.function(**self.arguments(generation), **options)
+        return self.function(*(getattr(generation, name) for name in self.needs), **options)
+
+
+FAMILIES = (
+    *("clusters", "likelihood", "entropy", "attention", "words", "prompted"),
+    *("relevance", "semantic", "graph", "frequency", "states", "claims"),
+)
+"""The order of `METHODS`; families that are not here come after these."""
+ONE_PASS_FAMILIES = frozenset({"entropy", "attention", "words"})
+"""Families of which every method reads nothing but what one generation leaves behind."""
+_methods: dict[str, Method] = {}
+METHODS: Mapping[str, Method] = MappingProxyType(_methods)
+"""Every method by name: STC with its ablations, then the methods it is compared with, family by family."""
+
+
+def _enter(entry: Method) -> None:
+    if entry.name in _methods:
+        raise TypeError(f"There are two methods called {entry.name!r}.")
+    place = {family: number for number, family in enumerate(FAMILIES)}
+    entries = sorted([*_methods.values(), entry], key=lambda one: place.get(one.family, len(place)))
+    _methods.clear()
+    _methods.update({one.name: one for one in entries})
+
+
+def method(
+    name: str = "",
+    *,
+    title: str,
+    family: str,
+    needs: tuple[str, ...],
+    reference: str,
+    range: tuple[float, float] = (0.0, math.inf),
+    arguments: Arguments | None = None,
+    semantic_aware: bool = False,
+    single_sample: bool = True,
+    external_model_free: bool = True,
+    overhead: Overhead = "low",
+    monotone: bool = True,
+) -> Callable[[Formula], Formula]:
+    """Enter the formula below into `METHODS`.
+
+    Parameters
+    ----------
+    name
+        Key in `METHODS`; by default the name of the function.
+    title, family, needs, reference, range, arguments, monotone
+        See `Method`.
+    semantic_aware, single_sample, external_model_free, overhead
+        See `Method`.
+
+    Raises
+    ------
+    TypeError
+        There is a method of that name.
+    """
+
+    def enter(function: Formula) -> Formula:
+        own = name or function.__name__
+        entry = Method(
+            name=own,
+            title=title,
+            family=family,
+            function=function,
+            needs=needs,
+            range=range,
+            reference=reference,
+            semantic_aware=semantic_aware,
+            single_sample=single_sample,
+            external_model_free=external_model_free,
+            overhead=overhead,
+            arguments=arguments,
+            monotone=monotone,
+        )
+        _enter(entry)
+        return function
+
+    return enter
 
 
 def score(name: str, generation: Generation, **options: Any) -> float:
@@ -83,318 +161,14 @@ def score(name: str, generation: Generation, **options: Any) -> float:
     if not isinstance(name, str) or name not in METHODS:
         raise InvalidInput(f"There is no method {shown(name)}; there are {', '.join(METHODS)}.")
     instance(generation, Generation, "generation")
-    method = METHODS[name]
-    missing = [field for field in method.needs if getattr(generation, field) is None]
+    found = METHODS[name]
+    missing = [field for field in found.needs if getattr(generation, field, None) is None]
     if missing:
         raise MissingStatistic(
             f"{name} needs {', '.join(missing)}, which this generation does not hold. "
             "Record it first, or leave the method out."
         )
     try:
-        return method.function(**method.arguments(generation), **options)
+        return found.of(generation, **options)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from error
-
-
-def _greedy(g: Generation) -> dict[str, Any]:
-    return {"greedy_logprobs": g.log_probs}
-
-
-def _samples(g: Generation) -> dict[str, Any]:
-    return {"sample_logprobs": g.sample_log_probs}
-
-
-def _asked(g: Any) -> dict[str, Any]:
-    """The two log-probabilities and the rest of the vocabulary as a distribution over three."""
-    log_true, log_false = (float(value) for value in g.p_true_log_probs)
-    rest = max(1.0 - math.exp(log_true) - math.exp(log_false), 0.0)
-    log_rest = math.log(rest) if rest else -math.inf
-    return {"next_token_logits": [log_true, log_false, log_rest], "true_index": 0, "false_index": 1}
-
-
-def _classes(g: Any) -> dict[str, Any]:
-    return {
-        "sample_logprobs": g.sample_log_probs,
-        "cluster_ids": semantic_clusters(nli_labels(g.nli_logits), g.sample_text_index),
-    }
-
-
-def _graph(g: Any) -> dict[str, Any]:
-    return {
-        "nli_logits_unique_contra_neutral_entail": g.nli_logits,
-        "unique_text_index_per_sample": g.sample_text_index,
-    }
-
-
-def _alternatives(g: Any) -> dict[str, Any]:
-    return {
-        "alternative_logprobs_chosen_first": g.top_log_probs,
-        "nli_chosen_to_alternative": g.nli_chosen_to_alternative,
-        "nli_alternative_to_chosen": g.nli_alternative_to_chosen,
-        "is_function_word": np.array([is_function_word_text(text) for text in g.token_texts]),
-    }
-
-
-_STC_PAPER = "Cao et al., EACL 2026, arXiv:2603.20161"
-_LIN = "Lin et al., TMLR 2024, arXiv:2305.19187"
-_DUAN = "Duan et al., ACL 2024, arXiv:2307.01379"
-_MALININ = "Malinin and Gales, ICLR 2021, arXiv:2002.07650"
-_INF = math.inf
-
-_ALL = (
-    Method(
-        name="stc",
-        title="STC",
-        family="clusters",
-        function=stc,
-        needs=("stc_log_score",),
-        arguments=lambda g: {"log_score": g.stc_log_score},
-        range=(0.0, 1.0),
-        reference=_STC_PAPER,
-        semantic_aware=True,
-        single_sample=True,
-        external_model_free=True,
-        overhead="low",
-    ),
-    Method(
-        name="stc_no_clustering",
-        title="STC without clustering",
-        family="clusters",
-        function=stc,
-        needs=("stc_no_clustering_log_score",),
-        arguments=lambda g: {"log_score": g.stc_no_clustering_log_score},
-        range=(0.0, 1.0),
-        reference=_STC_PAPER,
-        semantic_aware=False,
-        single_sample=True,
-        external_model_free=True,
-        overhead="low",
-    ),
-    Method(
-        name="stc_no_prefix",
-        title="STC without prefix matching",
-        family="clusters",
-        function=stc,
-        needs=("stc_no_prefix_log_score",),
-        arguments=lambda g: {"log_score": g.stc_no_prefix_log_score},
-        range=(0.0, 1.0),
-        reference=_STC_PAPER,
-        semantic_aware=True,
-        single_sample=True,
-        external_model_free=True,
-        overhead="low",
-    ),
-    Method(
-        name="sequence_probability",
-        title="Sequence probability",
-        family="likelihood",
-        function=sequence_probability,
-        needs=("log_probs",),
-        arguments=_greedy,
-        range=(0.0, 1.0),
-        reference=_STC_PAPER,
-        semantic_aware=False,
-        single_sample=True,
-        external_model_free=True,
-        overhead="low",
-    ),
-    Method(
-        name="perplexity",
-        title="Perplexity",
-        family="likelihood",
-        function=perplexity,
-        needs=("log_probs",),
-        arguments=_greedy,
-        range=(0.0, _INF),
-        reference="Fomicheva et al., TACL 2020, arXiv:2005.10608",
-        semantic_aware=False,
-        single_sample=True,
-        external_model_free=True,
-        overhead="low",
-    ),
-    Method(
-        name="p_true",
-        title="P(True)",
-        family="prompted",
-        function=p_true,
-        needs=("p_true_log_probs",),
-        arguments=_asked,
-        range=(0.0, _INF),
-        reference="Kadavath et al., 2022, arXiv:2207.05221",
-        semantic_aware=False,
-        single_sample=True,
-        external_model_free=True,
-        overhead="medium",
-    ),
-    Method(
-        name="predictive_entropy",
-        title="Predictive entropy",
-        family="likelihood",
-        function=predictive_entropy,
-        needs=("sample_log_probs",),
-        arguments=_samples,
-        range=(0.0, _INF),
-        reference=_MALININ,
-        semantic_aware=False,
-        single_sample=False,
-        external_model_free=True,
-        overhead="high",
-    ),
-    Method(
-        name="ln_entropy",
-        title="LN entropy",
-        family="likelihood",
-        function=ln_entropy,
-        needs=("sample_log_probs",),
-        arguments=_samples,
-        range=(0.0, _INF),
-        reference=_MALININ,
-        semantic_aware=False,
-        single_sample=False,
-        external_model_free=True,
-        overhead="high",
-    ),
-    Method(
-        name="token_sar",
-        title="TokenSAR",
-        family="relevance",
-        function=token_sar,
-        needs=("log_probs", "token_similarity"),
-        arguments=lambda g: _greedy(g) | {"similarity_to_full_without_token": g.token_similarity},
-        range=(0.0, _INF),
-        reference=_DUAN,
-        semantic_aware=True,
-        single_sample=True,
-        external_model_free=False,
-        overhead="medium",
-    ),
-    Method(
-        name="sentence_sar",
-        title="SentenceSAR",
-        family="relevance",
-        function=sentence_sar,
-        needs=("sample_log_probs", "similarity"),
-        arguments=lambda g: _samples(g) | {"similarity": g.similarity},
-        range=(-_INF, _INF),
-        reference=_DUAN,
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="sar",
-        title="SAR",
-        family="relevance",
-        function=sar,
-        needs=("sample_log_probs", "similarity", "sample_token_similarity"),
-        arguments=lambda g: _samples(g) | {"similarity": g.similarity, "token_similarity": g.sample_token_similarity},
-        range=(-_INF, _INF),
-        reference=_DUAN,
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="semantic_entropy",
-        title="Semantic entropy",
-        family="semantic",
-        function=semantic_entropy,
-        needs=("sample_texts", "sample_log_probs", "nli_logits"),
-        arguments=_classes,
-        range=(0.0, _INF),
-        reference="Kuhn et al., ICLR 2023, arXiv:2302.09664; Farquhar et al., Nature 2024",
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="ecc",
-        title="Ecc",
-        family="graph",
-        function=ecc,
-        needs=("sample_texts", "nli_logits"),
-        arguments=_graph,
-        range=(0.0, _INF),
-        reference=_LIN,
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="eigv",
-        title="EigV",
-        family="graph",
-        function=eigv,
-        needs=("sample_texts", "nli_logits"),
-        arguments=_graph,
-        range=(1.0, _INF),
-        reference=_LIN,
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="deg",
-        title="Deg",
-        family="graph",
-        function=deg,
-        needs=("sample_texts", "nli_logits"),
-        arguments=_graph,
-        range=(0.0, 1.0),
-        reference=_LIN,
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="conu",
-        title="ConU",
-        family="frequency",
-        function=conu,
-        needs=("similarity",),
-        arguments=lambda g: {"similarity": g.similarity},
-        range=(0.0, 1.0),
-        reference="Wang et al., Findings of EMNLP 2024, arXiv:2407.00499",
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=False,
-        overhead="high",
-    ),
-    Method(
-        name="eigenscore",
-        title="EigenScore",
-        family="states",
-        function=eigenscore,
-        needs=("hidden_states",),
-        arguments=lambda g: {"embeddings": g.hidden_states},
-        range=(-3.0, _INF),
-        reference="Chen et al., ICLR 2024, arXiv:2402.03744",
-        semantic_aware=True,
-        single_sample=False,
-        external_model_free=True,
-        overhead="high",
-    ),
-    Method(
-        name="ccp",
-        title="CCP",
-        family="claims",
-        function=ccp,
-        needs=("token_texts", "top_log_probs", "nli_chosen_to_alternative", "nli_alternative_to_chosen"),
-        arguments=_alternatives,
-        range=(-1.0, 0.0),
-        reference="Fadeeva et al., Findings of ACL 2024, arXiv:2403.04696",
-        semantic_aware=True,
-        single_sample=True,
-        external_model_free=False,
-        overhead="high",
-    ),
-)
-
-METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
-"""Every method by name: STC with its ablations, then the methods it is compared with."""

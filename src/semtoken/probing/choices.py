@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Backend, Observer, Step
+from semtoken.backends.base import LOGITS, Backend, Observer, Step
 from semtoken.errors import InvalidInput
 from semtoken.parts import Part, Parts
 from semtoken.parts.fields import allowed_values, subschema
@@ -98,6 +98,8 @@ def _option(backend: Backend, answer: ScoredResponse, number: int, part: Part, v
 
 class _Ends(Observer):
     """Sums the log-probabilities of each option's tokens and of its end."""
+
+    reads = frozenset({LOGITS})
 
     def __init__(self, options: Sequence[_Option], vocabulary: Vocabulary) -> None:
         self.totals = np.zeros(len(options))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Backend, Observer, Step
+from semtoken.backends.base import LOGITS, Backend, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
@@ -61,6 +61,8 @@ SHOWN = 3  # tokens of a group that are shown
 
 class StepRows(Observer):
     """Keeps the log-probabilities of some steps of one answer (float64 [V] each)."""
+
+    reads = frozenset({LOGITS})
 
     def __init__(self, steps: Sequence[int], size: int) -> None:
         self.rows: dict[int, FloatArray] = {}

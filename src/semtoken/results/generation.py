@@ -7,7 +7,7 @@ are natural logs of the raw distribution, terminators (end of sequence, newline)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -36,6 +36,10 @@ class Layout:
     """The field has one entry per token of the answer, or per sample."""
     form: Literal["plain", "array", "arrays"] = "plain"
     """`plain` values and lists, one regular `array`, or a list of `arrays` of different lengths."""
+
+
+PER_TOKEN = Layout("float64", 1, "token", "array")
+"""One number a token."""
 
 
 def _layout(
@@ -110,12 +114,28 @@ class Generation:
     hidden_states: FloatArray | None = field(default=None, metadata=_layout("float64", 2, "sample", "array"))
     """[M, H] middle layer at the last content token of each sample."""
 
+    token_entropies: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
+    """[n] entropy of the next-token distribution from which each token was chosen, in nats."""
+    uniform_divergences: FloatArray | None = field(default=None, metadata={"layout": PER_TOKEN})
+    """[n] divergence of the uniform distribution from it, KL(U || p), in nats."""
+    best_log_probs: Sequence[FloatArray] | None = field(default=None, metadata=_layout("float64", 2, "token", "arrays"))
+    """[n] arrays: log-probabilities of the 20 best tokens of each step, best first, whether chosen or not."""
+    attention_to_previous: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "token", "array"))
+    """[n, L, heads] attention to the token before, by each head of each layer, where the token is chosen."""
+    new_word_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    """[words] log confidence of each word that the answer adds to the question, by the rules of its score."""
+    phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
+    """[phrases] log confidence of each phrase of the answer, by the rules of its score."""
+
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer."""
     stc_no_clustering_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """The same without embedding clusters."""
     stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """The same without prefix matching."""
+
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that other packages have declared (`declare_field`), by name; they read like the others."""
 
     def __post_init__(self) -> None:
         self._require_one_per("token", _length(self.token_ids, "token_ids"))
@@ -126,6 +146,17 @@ class Generation:
     def __repr__(self) -> str:
         others = ", ".join(sorted(self.recorded - {"text", "token_ids", "distribution"})) or "nothing else"
         return f"Generation({shortened(self.text)!r}, {len(self.token_ids)} tokens; recorded: {others})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name in LAYOUTS and "further" in vars(self):
+            return self.further.get(name)
+        raise AttributeError(f"A Generation has no field {name!r}.")
+
+    def with_fields(self, recorded: Mapping[str, Any]) -> Generation:
+        """A fuller copy: the same with further fields of it recorded."""
+        own = {name: value for name, value in recorded.items() if name in _OWN_FIELDS}
+        more = {name: value for name, value in recorded.items() if name not in _OWN_FIELDS}
+        return replace(self, **own, further={**self.further, **more})
 
     @property
     def sample_text_index(self) -> list[int] | None:
@@ -138,7 +169,8 @@ class Generation:
     @property
     def recorded(self) -> frozenset[str]:
         """Names of the fields that hold a value."""
-        return frozenset(one.name for one in fields(self) if getattr(self, one.name) is not None)
+        own = (one.name for one in fields(self) if one.name != "further" and getattr(self, one.name) is not None)
+        return frozenset(own) | self.further.keys()
 
     def _require_one_per(self, unit: Unit, count: int) -> None:
         for name, layout in LAYOUTS.items():
@@ -147,10 +179,33 @@ class Generation:
                 raise InvalidInput(f"'{name}' has {length} entries for {count} {unit}s; it needs one per {unit}.")
 
 
-LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {one.name: one.metadata["layout"] for one in fields(Generation) if "layout" in one.metadata}
-)
+_OWN_FIELDS = frozenset(one.name for one in fields(Generation))
+_layouts: dict[str, Layout] = {
+    one.name: one.metadata["layout"] for one in fields(Generation) if "layout" in one.metadata
+}
+LAYOUTS: Mapping[str, Layout] = MappingProxyType(_layouts)
 """Every field that is recorded of an answer -> its layout."""
+
+
+def declare_field(name: str, layout: Layout) -> None:
+    """Give every `Generation` a further field, which a recording step fills.
+
+    Parameters
+    ----------
+    name
+        A Python name that no other field has.
+    layout
+        How it is laid out in a file.
+
+    Raises
+    ------
+    TypeError
+        The name is none, or that of a field with another layout.
+    """
+    if not name.isidentifier() or (name in _OWN_FIELDS and name not in _layouts):
+        raise TypeError(f"{name!r} cannot be the name of a field of Generation.")
+    if _layouts.setdefault(name, layout) != layout:
+        raise TypeError(f"{name!r} is laid out as {_layouts[name]}, not as {layout}.")
 
 
 def _length(value: Any, name: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Equality, PartKind
@@ -134,6 +134,11 @@ class ScoredResponse:
     """What the chance would be with one more label like this answer, wrong or right; see `Calibrator.chance_bounds`."""
     decision: Decision | None = None
     """Whether to give the answer, with the promise; None without a threshold."""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """By the methods that were asked for: the answer's uncertainty, higher is riskier, in the method's own units."""
+    score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Of those of them that are not exact, since only the k best tokens of each step are known: an interval around the
+    exact value."""
 
     def __repr__(self) -> str:
         low, high = self.uncertainty_bounds
@@ -336,6 +341,9 @@ class ScoredResponse:
             "proxy_for": self.proxy_for,
             "flags": [asdict(flag) for flag in self.flags],
         }
+        if self.scores:
+            bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
+            summary |= {"scores": dict(self.scores), "score_bounds": bounds}
         if self.chance is not None or self.decision is not None:
             decision = None if self.decision is None else asdict(self.decision)
             summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
@@ -403,6 +411,7 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
     if row.get("decision") is not None:
         row["decision"] = row["decision"]["action"]
+    row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
     row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
     return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
 

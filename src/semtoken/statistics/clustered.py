@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from semtoken.backends.base import Backend, Observer, Prompt, Step
+from semtoken.backends.base import LOGITS, Backend, Observer, Prompt, Step
 from semtoken.backends.prompts import encode_prompt, in_batches_by_length
+from semtoken.results import ScoredResponse
 from semtoken.scoring import AnswerBatch, Scorer, normalized_rows
 from semtoken.statistics.decoding import backend_of
 from semtoken.statistics.timings import Timings
@@ -15,7 +16,7 @@ READING, NORMALIZERS = "reading", "normalizers"
 """Steps of the clock: the pass itself, and the log normalisers, which all scorers share."""
 
 
-def clustered_log_scores(
+def clustered_scores(
     model: STC | Backend,
     prompts: Sequence[Prompt],
     answers: Sequence[Sequence[int]],
@@ -23,8 +24,8 @@ def clustered_log_scores(
     timings: Timings,
     *,
     batch_size: int = 32,
-) -> dict[str, list[float]]:
-    """`ScoredResponse.log_score` of every answer by every scorer, from one teacher-forced pass.
+) -> dict[str, list[ScoredResponse]]:
+    """Every answer scored by every scorer, from one teacher-forced pass.
 
     Up to rounding these are the scores that `STC.generate` gives while it generates the same answers.
 
@@ -44,7 +45,7 @@ def clustered_log_scores(
     Returns
     -------
     dict
-        Name of a scorer -> one log score for each answer.
+        Name of a scorer -> one scored response for each answer.
     """
     backend = backend_of(model)
     for scorer in scorers.values():
@@ -55,16 +56,18 @@ def clustered_log_scores(
     observer = _Clustered(scorers, timings)
     with timings.measure(READING):
         backend.read([encoded[i] for i in order], [answers[i] for i in order], [observer], batch_size=batch_size)
-    found = {name: [0.0] * len(answers) for name in scorers}
-    for name, scores in found.items():
+    found: dict[str, list[ScoredResponse]] = {}
+    places = {i: place for place, i in enumerate(order)}
+    for name in scorers:
         with timings.measure(name):
-            for place, i in enumerate(order):
-                scores[i] = observer.open[name][place].finish("raw").log_score
+            found[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
     return found
 
 
 class _Clustered(Observer):
     """Scores the same steps by several scorers, which share the log normalisers."""
+
+    reads = frozenset({LOGITS})
 
     def __init__(self, scorers: Mapping[str, Scorer], timings: Timings) -> None:
         self.open = {name: AnswerBatch(scorer) for name, scorer in scorers.items()}

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Backend, Completion, Observer, Step
+from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Step, best, states
 from semtoken.errors import InvalidLogits
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
-from semtoken.support.arrays import FloatArray, IdArray, is_tensor
+from semtoken.support.arrays import FloatArray, IdArray
 
 
 def backend_of(model: STC | Backend) -> Backend:
@@ -22,7 +22,7 @@ def backend_of(model: STC | Backend) -> Backend:
 class LogProbabilities(Observer):
     """Records the log-probability of every chosen token, from the raw distribution."""
 
-    top_k = 0
+    reads = frozenset({LOG_PROBABILITY})
 
     def __init__(self) -> None:
         self._found: dict[int, list[float]] = {}
@@ -65,36 +65,28 @@ class BestTokens(Observer):
     """
 
     def __init__(self, k: int) -> None:
-        self.top_k = k
+        self.reads = frozenset({best(k)})
+        self._k = k
         self._found: dict[int, list[tuple[IdArray, FloatArray]]] = {}
 
     def observe(self, step: Step) -> None:
         """Take in one step."""
-        best = step.best or best_tokens(step, self.top_k or 0)
-        for answer, (ids, values) in zip(step.answers, best, strict=True):
-            self._found.setdefault(answer, []).append((ids[: self.top_k], values[: self.top_k]))
+        for answer, found in zip(step.answers, step.best_of(self._k), strict=True):
+            self._found.setdefault(answer, []).append(found)
 
     def of(self, answer: int) -> list[tuple[IdArray, FloatArray]]:
         """Ids and log-probabilities of the best tokens of each step, best first."""
         return self._found.get(answer, [])
 
 
-def best_tokens(step: Step, k: int) -> list[tuple[IdArray, FloatArray]]:
-    """Ids and log-probabilities of the k best tokens of each answer's row, best first."""
-    import torch
-
-    rows = list(step.rows)
-    logits: Any = step.logits if is_tensor(step.logits) else torch.from_numpy(np.asarray(step.logits))
-    found = logits[rows, : step.size].float().topk(min(k, step.size))
-    values = found.values.double().cpu().numpy() - step.log_normalizers[:, None]
-    return list(zip(found.indices.cpu().numpy(), values, strict=True))
+MIDDLE = 0.5
+"""Depth of the middle layer."""
 
 
 class LastStates(Observer):
     """Keeps the middle layer's state that predicted the last token of each answer."""
 
-    top_k = 0
-    reads_states = True
+    reads = frozenset({states(MIDDLE)})
 
     def __init__(self) -> None:
         self._states: Any = None
@@ -102,10 +94,8 @@ class LastStates(Observer):
 
     def observe(self, step: Step) -> None:
         """Take in one step."""
-        if step.states is None:
-            return
         for answer, row in zip(step.answers, step.rows, strict=True):
-            self._rows[answer] = (step.states, row)
+            self._rows[answer] = (step.states[MIDDLE], row)
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Copy the state out of its batch."""
@@ -124,8 +114,7 @@ class Timed(Observer):
     """Another observer whose seconds are charged to a step of the clock."""
 
     def __init__(self, observer: Observer, step: str, timings: Timings) -> None:
-        self.top_k = observer.top_k
-        self.reads_states = observer.reads_states
+        self.reads = observer.reads
         self._observer = observer
         self._step = step
         self._timings = timings

@@ -12,11 +12,11 @@ from semtoken.backends import base
 from semtoken.backends.base import Backend, Completion, Observer
 from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput
 from semtoken.results.generation import Generation
 from semtoken.scoring import scorer_for
 from semtoken.statistics.decoding import BestTokens, LastStates, LogProbabilities, Timed, backend_of
-from semtoken.statistics.steps import STC_STEPS, RecordingStep
+from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
@@ -73,6 +73,7 @@ def record_greedy(
     decoding: AnswerSettings,
     timings: Timings,
     progress: Progress | None = None,
+    questions: Sequence[str] | None = None,
 ) -> list[Generation]:
     """The greedy answer of each prompt, with log-probabilities, alternatives and STC scores from the same pass.
 
@@ -87,6 +88,8 @@ def record_greedy(
     decoding, timings, progress
         How to generate; where the seconds of `shared_prefix`, `greedy`, `likelihoods`, `alternatives`, `stc`,
         `stc_no_clustering` and `stc_no_prefix` go; called with the progress.
+    questions
+        One for each prompt: their words are not new in an answer.
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
@@ -95,7 +98,10 @@ def record_greedy(
     if best is not None:
         observers.append(Timed(best, "alternatives", timings))
     scores = [(step, _scores(model, step, timings)) for step in STC_STEPS if set(step.fills) & set(needs)]
-    observers += [Timed(observer, step.name, timings) for step, observer in scores]
+    watches = [
+        (step, step.watch()) for step in watch_steps() if step.watch is not None and set(step.fills) & set(needs)
+    ]
+    observers += [Timed(observer, step.name, timings) for step, observer in (*scores, *watches)]
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.greedy(), observers, "greedy", timings, progress)
     records: dict[int, Generation] = {}
@@ -103,9 +109,11 @@ def record_greedy(
         fields: dict[str, Any] = {}
         for step, observer in scores:
             with timings.measure(step.name):
-                fields[step.fills[0]] = observer.result(place).log_score
+                fields |= step.of_answer(observer.result(place), questions[i] if questions else "")
+        fields |= {watch.field: watch.of(place) for _, watch in watches}
         found = None if best is None else best.of(place)
-        records[i] = replace(_greedy_record(backend, completion.token_ids, likelihoods.of(place), found), **fields)
+        greedy = _greedy_record(backend, completion.token_ids, likelihoods.of(place), found)
+        records[i] = greedy.with_fields(fields)
     return [records[i] for i in range(len(prompts))]
 
 
@@ -145,7 +153,7 @@ def _decode(
 class _Count(Observer):
     """Reports how many prompts have their answers."""
 
-    top_k = 0
+    reads = frozenset()
 
     def __init__(self, progress: Progress, step: str, prompts: int, n: int) -> None:
         self._progress = progress
@@ -207,7 +215,7 @@ def record_samples(
 
     Raises
     ------
-    ModelError
+    BackendError
         Hidden states are needed, and the backend gives none.
     """
     backend = backend_of(model)
@@ -215,11 +223,6 @@ def record_samples(
     observers: list[Observer] = [Timed(likelihoods, "sample_likelihoods", timings)]
     states = LastStates() if "hidden_states" in needs else None
     if states is not None:
-        if not backend.has_states:
-            raise ModelError(
-                f"{type(backend.model).__name__} gives no hidden states of its middle layer through {backend.name}. "
-                "Leave 'eigenscore' out of the methods."
-            )
         observers.append(Timed(states, "hidden_states", timings))
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.samples(), observers, "sampling", timings, progress)

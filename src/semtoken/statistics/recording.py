@@ -106,7 +106,7 @@ class _Run:
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
         """Greedy answers, and samples if they are needed."""
         ids = [encode_prompt(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        found = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress)
+        found = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress, questions)
         if "sampling" in self.steps:
             found = record_samples(self.model, ids, found, self.needs, self.decoding, self.timings, self.progress)
         texts = [prompt_text(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
@@ -127,7 +127,7 @@ class _Run:
             part = generations[first : first + QUESTIONS_AT_ONCE]
             with self.timings.measure(step):
                 fields = statistics(part)
-            filled += [replace(one, **more) for one, more in zip(part, fields, strict=True)]
+            filled += [one.with_fields(more) for one, more in zip(part, fields, strict=True)]
             if self.progress is not None:
                 self.progress(step, len(filled), len(generations))
         return filled

@@ -1,18 +1,22 @@
 """`STEPS`: every recording step, declared once: what it fills, what it reads, which model it asks.
 
 A new statistic that is about pairs of texts takes one field of `Generation`, one function here and one entry of
-`STEPS`. `record`, `semtoken compare` and `semtoken bench run` read this table and nothing else. A piece that is
-missing raises a `TypeError` when this module is imported.
+`STEPS`. One of the answering model is an observer with `@statistic` above it (`semtoken.observers`), which makes its
+step. `record`, `semtoken compare` and `semtoken bench run` read this table and nothing else. A piece that is missing
+raises a `TypeError` when this module is imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from semtoken.backends.base import Readable
 from semtoken.methods import METHODS
+from semtoken.observers import STATISTICS, Statistic
+from semtoken.observers.answers import new_word_log_probs, phrase_log_probs
+from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.statistics.alternatives import alternative_classes
 from semtoken.statistics.entailment import entailment_matrices
@@ -36,8 +40,29 @@ class Tokens:
     """Ids of special tokens."""
 
 
+OfAnswer: TypeAlias = Callable[[ScoredResponse, str], Fields]
+"""A scored answer and its question -> the fields that it adds to the generation."""
 PairRecorder: TypeAlias = Callable[[AskPairs, Sequence[Generation], Tokens], list[Fields]]
 """A model's answers to pairs of texts (`AskPairs`) -> the fields that it adds to each generation."""
+
+
+def _log_score(answer: ScoredResponse, question: str) -> Fields:
+    return {"stc_log_score": answer.log_score}
+
+
+def _without_clustering(answer: ScoredResponse, question: str) -> Fields:
+    return {"stc_no_clustering_log_score": answer.log_score}
+
+
+def _without_prefixes(answer: ScoredResponse, question: str) -> Fields:
+    return {"stc_no_prefix_log_score": answer.log_score}
+
+
+def _words(answer: ScoredResponse, question: str) -> Fields:
+    return {
+        "new_word_log_probs": new_word_log_probs(answer, question)[0],
+        "phrase_log_probs": phrase_log_probs(answer, question)[0],
+    }
 
 
 @dataclass(frozen=True)
@@ -54,8 +79,20 @@ class RecordingStep:
     """The artifact of a benchmark run that holds its records; by default one of its own name."""
     pairs: PairRecorder | None = None
     """What computes the fields, for a step that asks a model about pairs of texts."""
+    watch: type[Statistic] | None = None
+    """The observer of the answering model that records the field, in the pass that gives the answer or in another."""
     rules: Mapping[str, Any] | None = None
-    """For an STC score: the fields of `ScoringRules` that differ from those of the run."""
+    """For what a scored answer holds: the fields of `ScoringRules` that differ from those of the run."""
+    of_answer: OfAnswer = _log_score
+    """With rules: a scored answer and its question -> the fields that it adds."""
+
+    inside: frozenset[Readable] = frozenset()
+    """For a step without `watch`: what it reads that not every backend gives."""
+
+    @property
+    def reads(self) -> frozenset[Readable]:
+        """What a backend must give for it."""
+        return self.inside if self.watch is None else frozenset(reading.what for reading in self.watch.reads)
 
     @property
     def artifact(self) -> str:
@@ -90,22 +127,36 @@ def _sample_relevance(ask: AskPairs, part: Sequence[Generation], tokens: Tokens)
     return [{"sample_token_similarity": [next(found) for _ in one.sample_token_ids or ()]} for one in part]
 
 
-STEPS: tuple[RecordingStep, ...] = (
+_OWN: tuple[RecordingStep, ...] = (
     RecordingStep("greedy", fills=("text", "token_ids", "token_texts")),
     RecordingStep("likelihoods", fills=("log_probs",), needs=("token_ids",), file="greedy"),
     RecordingStep("alternatives", fills=("top_ids", "top_texts", "top_log_probs"), needs=("token_ids",), file="greedy"),
     RecordingStep("sampling", fills=("sample_texts", "sample_token_ids"), file="samples"),
     RecordingStep("sample_likelihoods", fills=("sample_log_probs",), needs=("sample_token_ids",), file="samples"),
-    RecordingStep("hidden_states", fills=("hidden_states",), needs=("sample_token_ids",), file="samples"),
+    RecordingStep(
+        "hidden_states",
+        fills=("hidden_states",),
+        needs=("sample_token_ids",),
+        file="samples",
+        inside=frozenset({"states"}),
+    ),
     RecordingStep("stc", fills=("stc_log_score",), needs=("token_ids",), rules={}),
     RecordingStep(
         "stc_no_clustering",
         fills=("stc_no_clustering_log_score",),
         needs=("token_ids",),
         rules={"clustering": False},
+        of_answer=_without_clustering,
     ),
     RecordingStep(
-        "stc_no_prefix", fills=("stc_no_prefix_log_score",), needs=("token_ids",), rules={"prefix_matching": False}
+        "stc_no_prefix",
+        fills=("stc_no_prefix_log_score",),
+        needs=("token_ids",),
+        rules={"prefix_matching": False},
+        of_answer=_without_prefixes,
+    ),
+    RecordingStep(
+        "words", fills=("new_word_log_probs", "phrase_log_probs"), needs=("token_ids",), rules={}, of_answer=_words
     ),
     RecordingStep("p_true", fills=("p_true_log_probs",), needs=("text",)),
     RecordingStep("entailment", fills=("nli_logits",), asks="nli", needs=("sample_texts",), pairs=_entailment),
@@ -131,49 +182,70 @@ STEPS: tuple[RecordingStep, ...] = (
 """In an order in which every step comes after those that fill what it needs."""
 
 
-@dataclass(frozen=True)
-class _Table:
-    """`STEPS`, checked, by name and by what they fill."""
-
-    steps: tuple[RecordingStep, ...]
-    by_name: Mapping[str, RecordingStep] = field(init=False)
-    filling: Mapping[str, RecordingStep] = field(init=False)
-
-    def __post_init__(self) -> None:
-        filling: dict[str, RecordingStep] = {}
-        for step in self.steps:
-            if missing := [name for name in step.needs if name not in filling]:
-                raise TypeError(f"Step {step.name!r} needs {missing}, which no earlier step fills.")
-            if (step.asks == "generator") != (step.pairs is None):
-                raise TypeError(f"Step {step.name!r} needs `pairs` exactly if it asks an NLI or a similarity model.")
-            for name in step.fills:
-                if name not in LAYOUTS:
-                    raise TypeError(f"Step {step.name!r} fills {name!r}, no field of Generation that has a layout.")
-                if name in filling:
-                    raise TypeError(f"{name!r} is filled by {filling[name].name!r} and by {step.name!r}.")
-                filling[name] = step
-        if unfilled := LAYOUTS.keys() - filling.keys():
-            raise TypeError(f"No step fills {sorted(unfilled)} of Generation.")
-        by_name = {step.name: step for step in self.steps}
-        if len(by_name) < len(self.steps):
-            raise TypeError("Two steps have the same name.")
-        if unknown := {name for method in METHODS.values() for name in method.needs} - filling.keys():
-            raise TypeError(f"Some method needs {sorted(unknown)}, which no step fills.")
-        object.__setattr__(self, "by_name", MappingProxyType(by_name))
-        object.__setattr__(self, "filling", MappingProxyType(filling))
-
-
-_table = _Table(STEPS)
-STEP = _table.by_name
+STEPS: list[RecordingStep] = []
+"""All recording steps, the observers of `semtoken.observers.STATISTICS` among them."""
+STEP: dict[str, RecordingStep] = {}
 """Name -> recording step."""
-STEP_OF_FIELD = _table.filling
+STEP_OF_FIELD: dict[str, RecordingStep] = {}
 """Field of `Generation` -> the step that fills it."""
+
+
+def add_step(step: RecordingStep) -> None:
+    """Enter a recording step into the tables.
+
+    Raises
+    ------
+    TypeError
+        It does not fit: it needs what no earlier step fills, fills what another does, or no field, or lacks a part.
+    """
+    if missing := [name for name in step.needs if name not in STEP_OF_FIELD]:
+        raise TypeError(f"Step {step.name!r} needs {missing}, which no earlier step fills.")
+    if (step.asks == "generator") != (step.pairs is None):
+        raise TypeError(f"Step {step.name!r} needs `pairs` exactly if it asks an NLI or a similarity model.")
+    if step.name in STEP:
+        raise TypeError(f"There are two steps called {step.name!r}.")
+    for name in step.fills:
+        if name not in LAYOUTS:
+            raise TypeError(f"Step {step.name!r} fills {name!r}, no field of Generation that has a layout.")
+        if name in STEP_OF_FIELD:
+            raise TypeError(f"{name!r} is filled by {STEP_OF_FIELD[name].name!r} and by {step.name!r}.")
+    STEPS.append(step)
+    STEP[step.name] = step
+    STEP_OF_FIELD.update(dict.fromkeys(step.fills, step))
+
+
+def add_statistics() -> None:
+    """Enter the steps of all observers with `@statistic` that have none yet."""
+    for field, watch in STATISTICS.items():
+        if field not in STEP_OF_FIELD:
+            add_step(RecordingStep(field, fills=(field,), needs=("token_ids",), watch=watch))
+
+
+def require_filled() -> None:
+    """Raise `TypeError` for a field that no step fills, or that a method needs and nobody records."""
+    if unfilled := LAYOUTS.keys() - STEP_OF_FIELD.keys():
+        raise TypeError(f"No step fills {sorted(unfilled)} of Generation.")
+    if unknown := {name for method in METHODS.values() for name in method.needs} - STEP_OF_FIELD.keys():
+        raise TypeError(f"Some method needs {sorted(unknown)}, which no step fills.")
+
+
+for _step in _OWN:
+    add_step(_step)
+add_statistics()
+require_filled()
+
 PAIR_STEPS = tuple(step for step in STEPS if step.pairs is not None)
 """Those that ask a model about pairs of texts."""
 STC_STEPS = tuple(step for step in STEPS if step.rules is not None)
-"""Those that compute an STC score of the greedy answer; all of them share one pass of the model."""
+"""Those that read a scored greedy answer; all of them share one pass of the model."""
 EVERYTHING = frozenset(name for method in METHODS.values() for name in method.needs)
-"""All fields of `Generation` that some method needs."""
+"""All fields of `Generation` that some method of this package needs."""
+
+
+def watch_steps() -> list[RecordingStep]:
+    """Those that watch the answering model; all of them can share one pass of it."""
+    add_statistics()
+    return [step for step in STEPS if step.watch is not None]
 
 
 def steps_for(fields: Iterable[str]) -> frozenset[str]:
@@ -186,6 +258,11 @@ def steps_for(fields: Iterable[str]) -> frozenset[str]:
             found.add(step.name)
             waiting += step.needs
     return frozenset(found - {"greedy"})
+
+
+def readings_for(fields: Iterable[str]) -> frozenset[Readable]:
+    """What a backend must give so that some fields of `Generation` can be recorded."""
+    return frozenset().union(*(STEP[name].reads for name in steps_for(fields)))
 
 
 def seconds_for(fields: Iterable[str], steps: Mapping[str, float]) -> float:

@@ -8,6 +8,7 @@ work                                       steps
 ========================================== ===========================================================================
 greedy, samples, p_true                    of the same names, by the model that answers
 stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
+watched                                    one for each statistic of the answering model
 entailment, alternative_entailment         of the same names, by the NLI model
 similarity, token_relevance,               of the same names, by the cross-encoder
 sample_token_relevance

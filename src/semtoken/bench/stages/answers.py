@@ -9,20 +9,22 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from semtoken.backends.base import require_readings
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.answering import RunAnswerer
 from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.plan import PlannedStep, clustering_of
 from semtoken.bench.records import columns_of, table_of
-from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
+from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
 from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError
 from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index
 from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.clustered import NORMALIZERS
-from semtoken.statistics.steps import STEP
+from semtoken.statistics.steps import STEP, watch_steps
 
 Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
 
@@ -71,6 +73,34 @@ def p_true(context: Context) -> Recorder:
     return record
 
 
+def watched(context: Context) -> Recorder:
+    """Statistics of the answering model of the greedy answers, all that are missing from one pass.
+
+    The pass itself is not charged to them: a generation computes the same rows anyway.
+    """
+    backend = _backend(context)
+    watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
+
+    def record(part: ShardInputs) -> Iterator[Recorded | Unrecorded]:
+        timings = Timings()
+        answers = [one.token_ids for one in part.generations]
+        wanted = {step.name: watches[step.name]() for step in part.missing}
+        for step in part.missing:
+            try:
+                require_readings(backend.backend, [wanted[step.name]])
+            except BackendError as error:  # the others have theirs
+                wanted.pop(step.name)
+                yield Unrecorded(step, str(error))
+        found = backend.watched(part.prompts, answers, wanted, timings)
+        for step in part.missing:
+            if step.name not in wanted:
+                continue
+            fields = [{wanted[step.name].field: value} for value in found[step.name]]
+            yield Recorded(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
+
+    return record
+
+
 def clustered(context: Context) -> Recorder:
     """STC scores of the greedy answers by all clusterings and rules that are missing, from one pass.
 
@@ -89,8 +119,8 @@ def clustered(context: Context) -> Recorder:
                 yield _row_means(context, part, step)
                 continue
             own = step.name.partition(":")[0]
-            (field,) = STEP["stc" if own == "control" else own].fills
-            fields = [{field: value} for value in found[step.name]]
+            of_answer = STEP["stc" if own == "control" else own].of_answer
+            fields = [of_answer(one, q.question) for one, q in zip(found[step.name], part.questions, strict=True)]
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
             yield Recorded(step, table_of(part.ids, fields), {own: seconds})
 

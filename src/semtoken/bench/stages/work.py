@@ -89,6 +89,7 @@ def _recorder(work: str, context: Context) -> Recorder:
         "greedy": answers.greedy,
         "samples": answers.samples,
         "stc": answers.clustered,
+        "watched": answers.watched,
         "p_true": answers.p_true,
         "scores": scores.recorder,
     }

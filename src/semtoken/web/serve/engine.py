@@ -21,7 +21,6 @@ from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend
 from semtoken.backends.detokenize import AnswerText
 from semtoken.errors import SemtokenError
 from semtoken.results import Running, ScoredResponse
-from semtoken.statistics.decoding import best_tokens
 from semtoken.stc import STC
 
 FinishReason = Literal["stop", "length"]
@@ -259,7 +258,7 @@ class _Rows(Observer):
             log_probs = step.log_probabilities().tolist()
         best: Sequence[Any] = [((), ())] * len(rows)
         if most := max(work.top for work in works):
-            best = step.best or best_tokens(step, most)
+            best = step.best_of(most)
         ended = set()
         ends = step.ends or [False] * len(rows)
         each = zip(step.answers, works, ends, strict=True)

@@ -1,0 +1,106 @@
+"""Methods of one pass that read attention weights of the answering model: RAUQ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.methods.checks import FloatArray, log_probs, mean, same_count
+from semtoken.methods.table import method
+from semtoken.support.arrays import real_numbers
+from semtoken.support.inputs import real
+
+ALPHA = 0.2
+"""Weight of a token's own probability against what it takes over from the token before."""
+
+
+def _attended(g: Any) -> dict[str, Any]:
+    """The recorded array [n, L, heads] without the first token, which has none before it, as [L, heads, n - 1]."""
+    return {
+        "greedy_logprobs": g.log_probs,
+        "attention_to_previous": np.moveaxis(np.asarray(g.attention_to_previous)[1:], 0, -1),
+    }
+
+
+@method(
+    title="RAUQ",
+    family="attention",
+    needs=("log_probs", "attention_to_previous"),
+    arguments=_attended,
+    reference="Vazhentsev et al., ICML 2026, arXiv:2505.20045",
+    monotone=False,
+)
+def rauq(
+    greedy_logprobs: npt.ArrayLike,
+    attention_to_previous: npt.ArrayLike,
+    *,
+    alpha: float = ALPHA,
+    layers: Iterable[int] | None = None,
+) -> float:
+    """Recurrent attention-based uncertainty: confidence is passed on from token to token along attention.
+
+    In each layer l the head is chosen that attends most to the token before, on average. With its weights att_t,
+    c_1 = p_1(y_1) and c_t = a p_t(y_t) + (1 - a) att_t c_{t-1}; u_l = -(1/T) sum_t ln c_t, and U = max_l u_l.
+
+    Parameters
+    ----------
+    greedy_logprobs : array of shape (T,)
+        Natural logs under the raw distribution, the terminator included.
+    attention_to_previous : array of shape (L, heads, T - 1)
+        Attention weights in [0, 1] of answer token t to answer token t - 1, for t = 2 .. T. Recorded is what the
+        position where token t is chosen gives to the newest token, as in lm-polygraph.
+    alpha
+        a in [0, 1].
+    layers
+        Which layers to look at, from 0; by default the middle third, L/3 <= l < 2L/3.
+
+    Returns
+    -------
+    float in [0, inf]
+        Nats. Of one token -ln p. lm-polygraph adds 1 and looks at one or two further layers (n // 3 to ceil(2n / 3)).
+
+    References
+    ----------
+    Vazhentsev et al. 2025, "Uncertainty-Aware Attention Heads: Efficient Unsupervised Uncertainty Quantification for
+    LLMs"; lm-polygraph's `RAUQ`.
+    """
+    logs = log_probs(greedy_logprobs, "greedy_logprobs")
+    own = real(alpha, "alpha", low=0.0, high=1.0)
+    if len(logs) == 1:
+        return -float(logs[0]) + 0.0
+    attended = _weights(attention_to_previous)
+    same_count("attention_to_previous", attended.shape[2], "greedy_logprobs[1:]", len(logs) - 1)
+    chosen = middle_third(len(attended)) if layers is None else list(layers)
+    if not chosen or min(chosen) < 0 or max(chosen) >= len(attended):
+        raise InvalidInput(f"'layers' is {chosen}, and there are {len(attended)} layers, from 0.")
+    return max(_of_layer(np.exp(logs), attended[layer], own) for layer in chosen)
+
+
+def middle_third(layers: int) -> list[int]:
+    """The layers l with L/3 <= l < 2L/3; the only one of a model with one."""
+    return [layer for layer in range(layers) if layers <= 3 * layer < 2 * layers] or list(range(layers))
+
+
+def _of_layer(probabilities: FloatArray, attended: FloatArray, own: float) -> float:
+    """-mean ln c of one layer, whose heads' weights are [heads, T - 1]."""
+    weights = attended[int(attended.mean(axis=1).argmax())]
+    confidence = float(probabilities[0])
+    found = [confidence]
+    for probability, weight in zip(probabilities[1:].tolist(), weights.tolist(), strict=True):
+        confidence = own * probability + (1 - own) * weight * confidence
+        found.append(confidence)
+    return -mean([math.log(one) if one > 0 else -math.inf for one in found]) + 0.0
+
+
+def _weights(values: npt.ArrayLike) -> FloatArray:
+    array = real_numbers(values, "attention_to_previous").astype(np.float64)
+    if array.ndim != 3 or not array.size:
+        raise InvalidInput(f"'attention_to_previous' must be [layers, heads, T - 1], got the shape {array.shape}.")
+    if not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
+        raise InvalidInput("'attention_to_previous' must hold weights in [0, 1], and no NaN.")
+    return np.clip(array, 0.0, 1.0)

@@ -1,0 +1,185 @@
+"""Any methods of one pass, applied to answers as they come."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from semtoken.backends.base import Observer, Step, readings
+from semtoken.engine_tokens import TopStep
+from semtoken.errors import InvalidInput
+from semtoken.methods import METHODS, score
+from semtoken.observers.answers import BOUNDED, OF_ANSWERS, PLAIN
+from semtoken.observers.table import STATISTICS, Statistic
+from semtoken.results import ScoredResponse
+from semtoken.results.generation import Generation
+from semtoken.support.inputs import shown
+
+
+def one_pass_methods() -> list[str]:
+    """Names of the methods that read nothing but what one pass of the answering model leaves behind."""
+    return [name for name, method in METHODS.items() if set(method.needs) <= OF_ANSWERS | STATISTICS.keys()]
+
+
+def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
+    """The same names, each once.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such method, or it needs more than one pass; the message lists those that can be had.
+    """
+    names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    possible = one_pass_methods()
+    for name in names:
+        if not isinstance(name, str) or name not in METHODS:
+            raise InvalidInput(f"There is no method {shown(name)}; of one pass there are {', '.join(possible)}.")
+        if name not in possible:
+            missing = sorted(set(METHODS[name].needs) - OF_ANSWERS - STATISTICS.keys())
+            raise InvalidInput(
+                f"The method {name} needs {', '.join(missing)}, which one generation does not leave behind. "
+                f"`semtoken compare` and `semtoken bench run` record it. Of one pass there are {', '.join(possible)}."
+            )
+    return names
+
+
+class MethodScores(Observer):
+    """Records what some methods read of every answer of a call, and applies them to answers that are complete.
+
+    Parameters
+    ----------
+    names
+        Methods of one pass.
+
+    Raises
+    ------
+    InvalidInput
+        See `require_one_pass`.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = require_one_pass(names)
+        self.needs = frozenset(needed for name in self.names for needed in METHODS[name].needs)
+        self.watches: dict[str, Statistic] = {
+            one: STATISTICS[one]() for one in sorted(self.needs) if one in STATISTICS and one not in OF_ANSWERS
+        }
+        self.reads = readings(list(self.watches.values()))
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        for watch in self.watches.values():
+            watch.observe(step)
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer, so that another one can have its number."""
+        for watch in self.watches.values():
+            watch.forget(answer)
+
+    def scored(self, answer: int, response: ScoredResponse, question: str = "") -> ScoredResponse:
+        """A complete answer with its scores by all methods.
+
+        Parameters
+        ----------
+        answer
+            Its number among those observed.
+        response
+            The answer.
+        question
+            What was asked: its words are no news.
+        """
+        if not self.names:
+            return response
+        if not response.n_tokens:  # nothing was written: the worst that a method can say
+            return replace(response, scores={name: METHODS[name].range[1] for name in self.names})
+        records = self._records(answer, response, question)
+        scores = {name: score(name, records.middle) for name in self.names}
+        bounds = {name: self._bounds(name, records) for name in self.names}
+        return replace(response, scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
+
+    def _records(self, answer: int, response: ScoredResponse, question: str) -> _Records:
+        found = {one: PLAIN[one](response, question) for one in {"text", "token_ids"} | self.needs & PLAIN.keys()}
+        corners: dict[str, tuple[Any, Any]] = {}
+        for one in self.needs & BOUNDED.keys():
+            found[one], low, high = BOUNDED[one](response, question)
+            if not np.array_equal(low, high):
+                corners[one] = low, high
+        for one, watch in self.watches.items():
+            found[one] = watch.of(answer)
+            if (pair := watch.bounds(answer)) is not None:
+                corners[one] = pair
+        start = Generation(found.pop("text"), found.pop("token_ids"), question=question)
+        return _Records(start.with_fields(found), corners)
+
+    def _bounds(self, name: str, records: _Records) -> tuple[float, float] | None:
+        """Between which numbers the method's exact value lies; None where it is exact itself."""
+        method = METHODS[name]
+        inexact = [one for one in method.needs if one in records.corners]
+        if not inexact:
+            return None
+        if not method.monotone:
+            raise InvalidInput(
+                f"The method {name} cannot be bounded, and of this answer only the best tokens of each step are known."
+            )
+        found = []
+        for ends in itertools.product((0, 1), repeat=len(inexact)):
+            fields = {one: records.corners[one][end] for one, end in zip(inexact, ends, strict=True)}
+            found.append(score(name, records.middle.with_fields(fields)))
+        return min(found), max(found)
+
+
+@dataclass(frozen=True)
+class _Records:
+    """What is recorded of one answer."""
+
+    middle: Generation
+    corners: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """By field: values below and above the exact one."""
+
+
+def scores_of_steps(
+    names: Sequence[str], response: ScoredResponse, steps: Sequence[TopStep], size: int | None, question: str = ""
+) -> ScoredResponse:
+    """An answer that was scored from the best tokens of its steps, with its scores by further methods.
+
+    Parameters
+    ----------
+    names
+        Methods of one pass.
+    response
+        The answer.
+    steps
+        One for each of its tokens.
+    size
+        Tokens of the model's vocabulary; None where that is not known.
+    question
+        What was asked.
+
+    Raises
+    ------
+    InvalidInput
+        A method needs more than one pass, or more than the best tokens, or more of them than the steps list.
+    """
+    scores = MethodScores(names)
+    unknown = {reading.what for reading in scores.reads} - {"log_probability", "entropy", "best", "row"}
+    if unknown:
+        readers = [one for one, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
+        needing = [name for name in scores.names if set(METHODS[name].needs) & set(readers)]
+        raise InvalidInput(
+            f"{', '.join(needing)} cannot be known from the best tokens of each step: a model in this process gives "
+            "what it reads. Leave it out."
+        )
+    for step in steps:
+        scores.observe(_as_step(step, size))
+    return scores.scored(0, response, question)
+
+
+def _as_step(step: TopStep, size: int | None) -> Step:
+    """A step of an engine as observers see it. Tokens are numbered as they are listed: observers compare numbers."""
+    chosen = next((place for place, name in enumerate(step.names) if place and name == step.names[0]), 0)
+    listed = sorted(range(1, len(step.names)), key=lambda place: -step.log_probs[place]) + [0] * (chosen == 0)
+    values = np.array([step.log_probs[place] for place in listed], dtype=np.float64)
+    return Step([0], [chosen], size or 0, None, best=[(np.array(listed), values)])

@@ -1,0 +1,99 @@
+"""`@statistic`: an observer of the answering model that fills a field of `Generation`, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from semtoken.backends.base import Observer, Step
+from semtoken.results.generation import PER_TOKEN, Layout, declare_field
+from semtoken.support.arrays import FloatArray
+
+
+class Statistic(Observer):
+    """An observer that fills one field of `Generation`. Put `@statistic` above the class, and say what it `reads`."""
+
+    field: ClassVar[str] = ""
+    """The field, which `@statistic` sets."""
+
+    def of(self, answer: int) -> Any:
+        """The value of an answer; None where what the engine gave is not enough to know it."""
+        raise NotImplementedError
+
+    def bounds(self, answer: int) -> tuple[Any, Any] | None:
+        """Values below and above the exact one, where only the best tokens of each step are known; else None."""
+        return None
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer, so that another one can have its number."""
+
+
+Kind = TypeVar("Kind", bound=type[Statistic])
+_statistics: dict[str, type[Statistic]] = {}
+STATISTICS: Mapping[str, type[Statistic]] = MappingProxyType(_statistics)
+"""Field of `Generation` -> the observer that fills it."""
+
+
+def statistic(field: str, layout: Layout = PER_TOKEN) -> Callable[[Kind], Kind]:
+    """Enter an observer into the table.
+
+    Parameters
+    ----------
+    field
+        The field that it fills. One that `Generation` does not have becomes a further one of every record.
+    layout
+        How the field is laid out in a file; by default one number a token.
+
+    Raises
+    ------
+    TypeError
+        Another observer fills the field, or it is laid out differently there.
+    """
+
+    def enter(observer: Kind) -> Kind:
+        if field in _statistics:
+            raise TypeError(f"{field!r} is filled by {_statistics[field].__name__} and by {observer.__name__}.")
+        declare_field(field, layout)
+        observer.field = field
+        _statistics[field] = observer
+        return observer
+
+    return enter
+
+
+class TokenNumbers(Statistic):
+    """One number of every step. Override `numbers`, which is all that a new statistic of this kind needs."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, list[tuple[float, float]]] = {}
+
+    def numbers(self, step: Step) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """[n] the number of each answer of a step; or lower and upper bounds of it, where only those can be known."""
+        raise NotImplementedError
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        found = self.numbers(step)
+        low, high = found if isinstance(found, tuple) else (found, found)
+        for answer, *pair in zip(step.answers, low.tolist(), high.tolist(), strict=True):
+            self._found.setdefault(answer, []).append((pair[0], pair[1]))
+
+    def of(self, answer: int) -> FloatArray:
+        """[n] the numbers of an answer; the middle of their bounds where these are not the same."""
+        pairs = self._pairs(answer)
+        return np.where(pairs[:, 0] == pairs[:, 1], pairs[:, 0], pairs.mean(axis=1))
+
+    def bounds(self, answer: int) -> tuple[FloatArray, FloatArray] | None:
+        """[n] lower and upper bounds; None where every number is exact."""
+        pairs = self._pairs(answer)
+        return None if (pairs[:, 0] == pairs[:, 1]).all() else (pairs[:, 0], pairs[:, 1])
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer."""
+        self._found.pop(answer, None)
+
+    def _pairs(self, answer: int) -> FloatArray:
+        return np.array(self._found.get(answer, []), dtype=np.float64).reshape(-1, 2)

@@ -1,0 +1,59 @@
+"""Numbers of every step of the answering model: entropy, divergence from uniform, the best log-probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semtoken.backends.base import ENTROPY, LOGITS, Step, best
+from semtoken.observers.table import Statistic, TokenNumbers, statistic
+from semtoken.results.generation import Layout
+from semtoken.support.arrays import FloatArray
+from semtoken.support.entropies import row_divergences
+
+MOST = 20
+"""Best log-probabilities that are kept of each step: as many as APIs list, and as any method here reads."""
+
+
+@statistic("token_entropies")
+class TokenEntropies(TokenNumbers):
+    """Entropy of every next-token distribution, in nats. An interval where only the best tokens are known."""
+
+    reads = frozenset({ENTROPY})
+
+    def numbers(self, step: Step) -> tuple[FloatArray, FloatArray]:
+        """[n] lower and upper bounds of the entropies, the same where the whole rows are known."""
+        return step.entropies
+
+
+@statistic("uniform_divergences")
+class UniformDivergences(TokenNumbers):
+    """Divergence of the uniform distribution from every next-token distribution, KL(U || p), in nats."""
+
+    reads = frozenset({LOGITS})
+
+    def numbers(self, step: Step) -> FloatArray:
+        """[n] the divergences."""
+        return row_divergences(step.own_rows, step.log_normalizers, step.size)
+
+
+@statistic("best_log_probs", Layout("float64", 2, "token", "arrays"))
+class BestLogProbabilities(Statistic):
+    """Log-probabilities of the best tokens of every step, best first: 20 of them, or as many as there are."""
+
+    reads = frozenset({best(MOST)})
+
+    def __init__(self) -> None:
+        self._found: dict[int, list[FloatArray]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        for answer, (_, values) in zip(step.answers, step.best_of(MOST), strict=True):
+            self._found.setdefault(answer, []).append(np.sort(np.asarray(values, dtype=np.float64))[::-1])
+
+    def of(self, answer: int) -> list[FloatArray]:
+        """[n] arrays, best first."""
+        return self._found.get(answer, [])
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer."""
+        self._found.pop(answer, None)

@@ -1,0 +1,195 @@
+"""`STC(..., methods=[...])`: scores of further methods, the same whichever way an answer comes, and their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import semtoken
+from semtoken import methods
+from semtoken.almanac import load_questions
+from semtoken.backends.base import Step
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
+from semtoken.support.entropies import entropy_bounds, row_divergences, row_entropies
+
+CASES = json.loads((Path(__file__).parent / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
+WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
+
+
+def numbers_of(case: dict[str, Any]) -> dict[str, float]:
+    rows, chosen = np.array(case["log_probs"]), case["chosen"]
+    normalizers, size = np.zeros(len(chosen)), rows.shape[1]
+    entropies, divergences = row_entropies(rows, normalizers, size), row_divergences(rows, normalizers, size)
+    logs = rows[np.arange(len(chosen)), chosen]
+    return {
+        "mean_token_entropy": methods.mean_token_entropy(entropies),
+        "max_token_entropy": methods.max_token_entropy(entropies),
+        "window_entropy_4": methods.window_entropy(entropies),
+        "trace": methods.trace(entropies, logs),
+        "first_content_entropy_20": methods.first_content_entropy(list(rows), case["first_content_step"]),
+        "self_certainty": methods.self_certainty(divergences),
+        "lowest_group_confidence_8_20": methods.lowest_group_confidence(list(rows)),
+        "epr_15": methods.epr(list(rows)),
+        "surprise_and_peak": methods.surprise_and_peak(entropies, logs),
+        "rauq_02": methods.rauq(logs, case["attention_to_previous"]),
+    }
+
+
+@pytest.mark.parametrize("case", CASES["cases"], ids=lambda case: case["name"])
+def test_worked_cases(case: dict[str, Any]) -> None:
+    assert numbers_of(case) == pytest.approx(case["expected"], rel=CASES["tolerance"], abs=CASES["tolerance"])
+
+
+@pytest.fixture(scope="module")
+def stc() -> Any:
+    return semtoken.STC.from_pretrained("almanac", device="cpu", methods=one_pass_methods())
+
+
+PROMPTS = [question.prompt() for question in load_questions("dev")[:2]]
+
+
+def test_generated_and_read_answers_have_the_same_scores(stc: Any) -> None:
+    made = stc.generate(PROMPTS, 8)
+    read = stc.score(PROMPTS, [answer.token_ids for answer in made])
+    for one, other in zip(made, read, strict=True):
+        assert set(one.scores) == set(one_pass_methods()) and not one.score_bounds
+        assert other.scores == pytest.approx(one.scores, rel=1e-4, abs=1e-4)
+        assert one.scores["stc"] == pytest.approx(one.uncertainty)
+        assert one.scores["perplexity"] == pytest.approx(-one.log_probability / one.n_tokens)
+        new_word = one.new_word_confidence(PROMPTS[made.index(one)])
+        assert new_word is None or math.exp(-one.scores["mean_new_word"]) == pytest.approx(new_word)
+        weakest = min(part.confidence for part in one.parts("phrase"))
+        assert math.exp(-one.scores["weakest_phrase"]) == pytest.approx(weakest)
+        assert json.loads(one.to_json())["scores"] == pytest.approx(one.scores)
+
+
+def test_scores_are_those_of_the_rows(stc: Any) -> None:
+    """Against a pass of the model itself and the formulas by hand."""
+    torch = pytest.importorskip("torch")
+    [answer] = stc.generate(PROMPTS[:1], 6)
+    prompt = stc.tokenizer(PROMPTS[0])["input_ids"]
+    with torch.no_grad():
+        logits = stc.model(torch.tensor([prompt + answer.token_ids])).logits[0, len(prompt) - 1 : -1]
+    logs = logits[:, : stc.clusters.vocabulary.size].double().log_softmax(-1).numpy()
+    entropies = -(np.exp(logs) * logs).sum(axis=1)
+    uniform = (logs.mean(axis=1) + np.log(logs.shape[1])).mean()
+    top = np.sort(logs, axis=1)[:, :-16:-1]
+    of_best = -(np.exp(top) * top).sum(axis=1).mean()
+    assert answer.scores["mean_token_entropy"] == pytest.approx(entropies.mean(), rel=1e-3, abs=1e-5)
+    assert answer.scores["self_certainty"] == pytest.approx(uniform, rel=1e-4)
+    assert answer.scores["epr"] == pytest.approx(of_best, rel=1e-3, abs=1e-5)
+
+
+def test_an_answer_without_tokens_has_the_worst_score_of_every_method(stc: Any) -> None:
+    [answer] = stc.score(PROMPTS[:1], [""])
+    assert answer.scores == {name: methods.METHODS[name].range[1] for name in one_pass_methods()}
+    assert answer.to_dict()["scores"]["perplexity"] is None
+
+
+def test_other_methods_are_refused_before_a_model_is_loaded() -> None:
+    with pytest.raises(InvalidInput, match=r"semantic_entropy needs nli_logits.*`semtoken compare`"):
+        semtoken.STC.from_pretrained("/no/such/model", methods=["semantic_entropy"])
+    with pytest.raises(InvalidInput, match="There is no method 'sar2'; of one pass there are stc, "):
+        semtoken.STC.from_pretrained("/no/such/model", methods=["sar2"])
+
+
+def test_what_the_backend_does_not_give_is_refused_before_the_first_step(stc: Any) -> None:
+    class OnlyRows:
+        name = "rows"
+        gives = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(stc.backend, name)
+
+    with pytest.raises(BackendError, match="rows backend does not give attention weights"):
+        semtoken.STC(OnlyRows(), clusters=stc.clusters, methods=["rauq"])
+
+
+# --- intervals from the best tokens ------------------------------------------------------------------------------
+
+
+@st.composite
+def distributions(draw: Any) -> Any:
+    size = draw(st.integers(2, 60))
+    steps = draw(st.integers(1, 6))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows = random.dirichlet(np.full(size, draw(st.sampled_from([0.02, 0.2, 1.0]))), size=steps)
+    rows = np.maximum(rows, 1e-12)
+    return np.log(rows / rows.sum(axis=1, keepdims=True)), random.integers(0, size, size=steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(distributions(), st.integers(1, 60), st.booleans())
+def test_the_exact_entropy_lies_between_the_bounds(drawn: Any, k: int, sized: bool) -> None:
+    rows, _ = drawn
+    size = rows.shape[1]
+    for row in rows:
+        best = np.sort(row)[::-1][: min(k, size)]
+        low, high = entropy_bounds(best, size if sized else None)
+        exact = -(np.exp(row) * row).sum()
+        assert low - 1e-9 <= exact <= high + 1e-9
+        if len(best) == size and sized:
+            assert high - low <= 1e-9
+
+
+def listed(row: np.ndarray, token: int, k: int) -> TopStep:
+    def entry(i: int) -> TopToken:
+        return TopToken(log_prob=float(row[i]), id=int(i))
+
+    return TopStep(chosen=entry(token), top=tuple(entry(i) for i in np.argsort(-row)[:k]))
+
+
+class Answer:
+    """As much of a scored answer as the methods below read."""
+
+    n_tokens = 1
+    text = "x"
+    log_score = -1.0
+
+    def __init__(self, logs: Any) -> None:
+        self.token_ids = list(range(len(logs)))
+        self.tokens = [type("T", (), {"log_probability": float(log), "text": " x7"}) for log in logs]
+
+
+BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace", "surprise_and_peak"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(distributions(), st.integers(20, 30))
+def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
+    rows, chosen = drawn
+    size, logs = rows.shape[1], rows[np.arange(len(chosen)), chosen]
+    exact = MethodScores([*BOUNDED, "epr", "lowest_group_confidence", "first_content_entropy"])
+    for row, token in zip(rows, chosen, strict=True):
+        exact.observe(Step([0], [int(token)], size, row[None].astype(np.float64), [0]))
+    records = exact._records(0, Answer(logs), "").middle  # type: ignore[arg-type]
+    steps = [listed(row, int(token), k) for row, token in zip(rows, chosen, strict=True)]
+    top = MethodScores(exact.names)
+    from semtoken.observers.method_scores import _as_step
+
+    for step in steps:
+        top.observe(_as_step(step, size))
+    found = top._records(0, Answer(logs), "")  # type: ignore[arg-type]
+    for name in exact.names:
+        value = methods.score(name, records)
+        low, high = top._bounds(name, found) or (methods.score(name, found.middle),) * 2
+        assert low - 1e-6 <= value <= high + 1e-6, name
+        assert name in BOUNDED or low == high, name
+
+
+def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
+    rows = np.log(np.full((1, 60), 1 / 60))
+    step = listed(rows[0], 0, 5)
+    with pytest.raises(InvalidInput, match="15 best log-probabilities of every step are read, and of step 0 only"):
+        scores_of_steps(["epr"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="self_certainty cannot be known from the best tokens"):
+        scores_of_steps(["self_certainty"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
