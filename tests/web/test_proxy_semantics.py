@@ -24,7 +24,7 @@ from semtoken.payloads import score_payload
 from semtoken.web.connections import ConnectionLimits
 from semtoken.web.hosts import hosts_for
 from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.handler import check_target
+from semtoken.web.proxy.paths import check_target
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.quiet import FewOfAKind
 from semtoken.web.running import address_of, listen, server_for

@@ -134,6 +134,7 @@ class TestWholeReplies:
     @pytest.mark.parametrize("name", NAMES)
     def test_the_score_is_that_of_the_library(self, proxy: str, almanac_clusters: TokenClusters, name: str) -> None:
         answer = post(proxy, name, plain(shape_of(name)))
+        assert answer.status_code == 200, answer.text
         sent, found = recording(name).reply, expected(recording(name).reply, almanac_clusters)
         blocks = blocks_in(answer.json())
         assert len(blocks) == len(read_payload(sent).choices)

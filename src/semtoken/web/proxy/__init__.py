@@ -3,9 +3,10 @@
     client -> client.py -> handler.py -> rewriting.py, asking.py -> upstream.py -> the server behind
     client <- relay.py  <- editing.py <- scoring.py   <------------------------'
 
-handler.py      what becomes of one request, and all that can go wrong
+handler.py      what becomes of one request, and all that can go wrong; paths.py: paths that must not pass
 rewriting.py    which requests are scored, and what the upstream is asked for; asking.py and limits.py: how many tokens
-relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes
+relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes,
+                unpacking.py takes off a compression
 reading.py      answers without log-probabilities, read by a model in this process
 editing.py      the block goes in, what only we asked for comes out; every other character stays
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus

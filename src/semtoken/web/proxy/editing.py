@@ -25,6 +25,11 @@ class LocatedReply(NamedTuple):
     json: Document
     places: Sequence[Place]
 
+    @property
+    def ends(self) -> bool:
+        """A choice ends with it."""
+        return any(place.ended for place in self.places)
+
 
 class _Piece(NamedTuple):
     """An edit of events with one frame: its ends are so many characters behind a place's end, or behind the start."""

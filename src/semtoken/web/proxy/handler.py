@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import AsyncExitStack
-from urllib.parse import unquote_to_bytes
 
 import anyio
 
@@ -15,18 +14,19 @@ from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
+from semtoken.web.proxy.paths import check_target, shows_answers
 from semtoken.web.proxy.relay import (
     Scoring,
-    can_be_unpacked,
     held_back,
     is_stream,
     relay_reply,
     relay_stream,
     relay_untouched,
 )
-from semtoken.web.proxy.rewriting import AnswerRequest, read_request, shows_answers
+from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.proxy.unpacking import can_be_unpacked
 from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure, forwarded
 from semtoken.web.wire import ApiError
 from semtoken.web.workers import Workers
@@ -193,21 +193,3 @@ class ProxyHandler:
                 raise held_back()
             await relay_untouched(answer, client, unscored=reason)
         self._metrics.added_seconds.observe(scorer.seconds)
-
-
-def check_target(target: bytes) -> None:
-    """Check that a path stays below the upstream's.
-
-    Raises
-    ------
-    ApiError
-        It does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
-    """
-    if not target.startswith(b"/") or b"#" in target:
-        raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
-    path = target.partition(b"?")[0]
-    for _ in range(3):  # servers behind gateways decode more than once
-        segments = re.split(rb"[/\\]", path)
-        if any(segment.partition(b";")[0] in (b".", b"..") for segment in segments):
-            raise ApiError(400, 'A path must not have the segments "." and "..".', code="bad_target")
-        path = unquote_to_bytes(path)

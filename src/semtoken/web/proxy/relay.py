@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import anyio
 
@@ -17,13 +17,14 @@ from semtoken.payloads.sse import Event, EventReader
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
+from semtoken.web.proxy.unpacking import PIECE, Unpacked, unpacked
 from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 from semtoken.web.workers import Busy, Workers
 
+T = TypeVar("T")
 LARGE = 2**15  # bytes of an event or reply from which on it is read in a thread
 LONG_ANSWER = 50  # tokens of an answer from which on it is finished in a thread
-PIECE = 2**16
 CHANGED = (b"content-length", b"content-encoding")
 DONE = "[DONE]"
 SHORT = 100  # characters that it has at most, with blanks
@@ -72,6 +73,14 @@ class Scoring:
     def decides(self) -> bool:
         """Accepted answers only are shown, so one that cannot be read is not."""
         return self.editor.withheld is not None
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do what takes long off the event loop; without a score where too much waits already."""
+        try:
+            return await self.workers.run(work)
+        except Busy:
+            self.scorer.fail("busy", BUSY)
+            return work()
 
     def reply(self, text: str) -> str:
         """A whole reply with its scores; any other text as it is."""
@@ -132,6 +141,8 @@ class Piece:
     """The index of the choice whose content it carries, if that goes on and it carries nothing else."""
     done: bool = False
     """It says that the stream is complete."""
+    ends = False
+    """Its answers' last steps have been scored."""
 
     def final_block(self, index: int | None) -> Block | None:
         """The block of a choice, if it ends with this event."""
@@ -200,79 +211,12 @@ def held_back() -> ApiError:
 def _edited_reply(raw: bytes, encoding: str, scoring: Scoring) -> bytes | None:
     """The reply with its scores; None if it cannot be read, or stays as it is."""
     try:
-        text = _unpacked(raw, encoding, scoring.limit).decode()
+        text = unpacked(raw, encoding, scoring.limit).decode()
     except (ValueError, zlib.error):
         scoring.scorer.give_up("encoded")
         return None
     changed = scoring.reply(text)
     return None if changed == text else changed.encode()
-
-
-def _unpacked(raw: bytes, encoding: str, limit: int) -> bytes:
-    """A body without its compression, which was not asked for.
-
-    Raises
-    ------
-    ValueError, zlib.error
-        It is compressed in another way, damaged, or larger than `limit` bytes.
-    """
-    if encoding == "identity":
-        return raw
-    unpacking = _unpacking(encoding)
-    unpacked: bytes = unpacking.decompress(raw, limit)
-    if not unpacking.eof:
-        raise ValueError("too long, or cut off")
-    return unpacked
-
-
-def _unpacking(encoding: str) -> Any:
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ValueError(f"unknown encoding {encoding}")
-    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip and zlib, whichever it is
-
-
-class Unpacked:
-    """The body of an answer without its compression, piece by piece."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-        self._unpacking = None if answer.encoding == "identity" else _unpacking(answer.encoding)
-        self._rest = b""
-
-    async def piece(self) -> bytes:
-        """The next piece; b"" at the end.
-
-        Raises
-        ------
-        BrokenOff
-            The upstream broke off, or its compression is damaged.
-        """
-        if self._unpacking is None:
-            return await self._answer.piece()
-        while True:
-            self._rest = self._rest or await self._answer.piece()
-            if not self._rest:
-                if not self._unpacking.eof:
-                    raise BrokenOff(stalled=False)
-                return b""
-            try:
-                found: bytes = self._unpacking.decompress(self._rest, PIECE)
-            except zlib.error as error:
-                raise BrokenOff(stalled=False) from error
-            self._rest = self._unpacking.unconsumed_tail
-            if found:
-                return found
-
-
-async def can_be_unpacked(answer: Answer) -> bool:
-    """Whether a stream that is compressed, which was not asked for, can be read."""
-    if answer.encoding == "identity":
-        return True
-    try:
-        _unpacking(answer.encoding).decompress(await answer.beginning(0), 1)
-    except (ValueError, zlib.error):
-        return False
-    return True
 
 
 async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None:
@@ -362,29 +306,12 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
     found = None if len(sent.raw) >= LARGE else scoring.read(sent)
-    long = scoring.scorer.tokens > LONG_ANSWER and isinstance(found, LocatedReply)
-    if found is not None and not (long and any(place.ended for place in found.places)):  # type: ignore[union-attr]
-        return await _with_readings(scoring.scored(sent, found), scoring)
-
-    def work() -> Piece:
-        return scoring.scored(sent, scoring.read(sent) if found is None else found)
-
-    try:
-        piece = await scoring.workers.run(work)
-    except Busy:
-        scoring.scorer.fail("busy", BUSY)
-        piece = work()
-    return await _with_readings(piece, scoring)
-
-
-async def _with_readings(piece: Piece, scoring: Scoring) -> Piece:
-    """The piece, once the reader has read the choices that end with it, where they had no log-probabilities."""
+    if found is None or (scoring.scorer.tokens > LONG_ANSWER and found.ends):
+        piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if found is None else found))
+    else:
+        piece = scoring.scored(sent, found)
     if scoring.scorer.has_unread:
-        try:
-            await scoring.workers.run(scoring.scorer.read_again, piece.blocks)
-        except Busy:
-            scoring.scorer.fail("busy", BUSY)
-            scoring.scorer.read_again(piece.blocks)
+        await scoring.in_thread(lambda: scoring.scorer.read_again(piece.blocks))
     return piece
 
 

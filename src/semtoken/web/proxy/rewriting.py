@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from unicodedata import normalize
-from urllib.parse import unquote
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import Hidden, Shape
@@ -16,13 +14,6 @@ from semtoken.payloads.splice import document, set_members, without
 from semtoken.web.block import KEY, BlockOptions, read_options
 
 LONGEST_FORM = 500
-DECODED = 3
-"""Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
-ANSWERING = frozenset(
-    {"chat", "conversations", "generate", "generatestream", "infill", "invocations", "messages", "responses"}
-    | {"slots", "threads"}
-)
-"""Segments of the paths at which servers give answers, besides those that hold "completion"."""
 _LIMIT = re.compile(
     r"(?:<=|≤|at most|up to|less than or equal to|no more than|(?:maximum|max|limit)(?: \w+){0,3})"
     r"\s*(?:is|of|:|=)?\s*(\d{1,4})(?![\d.]*\d)",
@@ -77,21 +68,6 @@ class AnswerRequest:
     def hidden(self, *, token_ids: bool) -> Hidden:
         """What of the reply to `asking` the client did not ask for."""
         return Hidden(self.kept, token_ids, self.body)
-
-
-def shows_answers(path: str) -> bool:
-    """Whether some server might take a path for one where answers are to be had, in whatever spelling.
-
-    Servers drop slashes at the end, parameters of segments and blanks, decode more than once, and fold letters.
-
-    >>> shows_answers("/v1/Chat/completions%20;x/"), shows_answers("/v1/embeddings")
-    (True, False)
-    """
-    for _ in range(DECODED):
-        path = unquote(path)
-    segments = re.split(r"[/\\]", normalize("NFKC", path).casefold())
-    names = ["".join(filter(str.isalpha, segment.partition(";")[0])) for segment in segments]
-    return any(name in ANSWERING or "completion" in name for name in names)
 
 
 def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:

@@ -30,6 +30,9 @@ from semtoken.web.proxy.settings import ProxySettings
 logger = logging.getLogger("semtoken.proxy")
 
 Block = dict[str, Any]
+NOTHING: Mapping[str, Any] = {}
+TOO_LONG = "The answer has more tokens than the proxy scores (--max-scored-tokens)."
+ONLY_ANSWERS = "only answers are scored."
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
@@ -198,7 +201,7 @@ class ReplyScorer:
                 late.add(event.choice)
             self.tokens += len(event.steps)
             if self.tokens > self._scoring.settings.max_scored_tokens:
-                raise Unscored("too_long", "The answer has more tokens than the proxy scores (--max-scored-tokens).")
+                raise Unscored("too_long", TOO_LONG)
             if event.kind == "answer":
                 written.steps += event.steps
                 for step in event.steps:
@@ -230,52 +233,44 @@ class ReplyScorer:
         return self._final(choice, distribution, written.answer if same else None) | {"final": True}
 
     def _final(self, choice: PayloadChoice, distribution: Distribution, answer: TopkAnswer | None) -> Block:
-        try:
-            if choice.segment("answer") is None:
-                kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
-                raise Unscored("no_answer", f"The choice holds a {kinds} and no answer; only answers are scored.")
-            if self._failed is None and self._scoring.reader is not None and is_silent(choice):
-                self._unread[choice.index] = choice
-                return {}
-            if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
-                raise Unscored("too_long", "The answer has more tokens than the proxy scores (--max-scored-tokens).")
-            result = self._attempt(
-                lambda: score_choice(
-                    choice,
-                    self._scoring.clusters,
-                    self._scoring.rules,
-                    distribution,
-                    proxy_for=self._scoring.settings.proxy_for,
-                    answer=answer,
-                )
+        if choice.segment("answer") is None:
+            kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
+            return self._unscored(Unscored("no_answer", f"The choice holds a {kinds} and no answer; {ONLY_ANSWERS}"))
+        if self._failed is None and self._scoring.reader is not None and is_silent(choice):
+            self._unread[choice.index] = choice
+            return {}
+        if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
+            return self._unscored(Unscored("too_long", TOO_LONG))
+        how = self._scoring
+        return self._block(
+            lambda: score_choice(
+                choice, how.clusters, how.rules, distribution, proxy_for=how.settings.proxy_for, answer=answer
             )
-        except Unscored as failed:
-            return self._unscored(failed)
-        return self._block(result)
+        )
 
     def _read(self, choice: PayloadChoice) -> Block:
         """The block of a choice that came without log-probabilities."""
-        reader = self._scoring.reader
+        reader, cut_off = self._scoring.reader, choice.finish_reason == self._asked.shape.ends[1]
         assert reader is not None
-        try:
-            result = self._attempt(lambda: reader.read(self._asked, choice))
-        except Unscored as failed:
-            return self._unscored(failed)
-        settings, cut_off = self._scoring.settings, choice.finish_reason == self._asked.shape.ends[1]
-        result = replace(result, truncated=cut_off, proxy_for=settings.proxy_for)
-        self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
-        return self._block(result) | {"read_with": reader.name}
 
-    def _block(self, result: ScoredResponse) -> Block:
+        def read() -> ScoredResponse:
+            found = reader.read(self._asked, choice)
+            self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
+            return replace(found, truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
+
+        return self._block(read, {"read_with": reader.name})
+
+    def _block(self, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING) -> Block:
+        """The block of a score, or of the reason why there is none."""
+        how = self._scoring
         try:
-            block: Block = self._attempt(
-                lambda: score_block(result, self._scoring.clusters, self._asked.options, self._scoring.calibrator)
-            )
+            result = self._attempt(score)
+            block = self._attempt(lambda: score_block(result, how.clusters, self._asked.options, how.calibrator))
         except Unscored as failed:
             return self._unscored(failed)
-        self._scoring.metrics.scored.labels(self._asked.endpoint).inc()
-        self._scoring.metrics.widths.observe(result.uncertainty_width)
-        return block
+        how.metrics.scored.labels(self._asked.endpoint).inc()
+        how.metrics.widths.observe(result.uncertainty_width)
+        return {**block, **more}
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
