@@ -22,9 +22,9 @@ from semtoken.bench.controls import (
 )
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.cell_figures import CellFigures, measure
+from semtoken.bench.report.comparison import controls, parts_in_words
 from semtoken.bench.report.content import build_report
-from semtoken.bench.report.parts_of_stc import controls, parts_in_words
-from semtoken.bench.report.sentences import headline
+from semtoken.bench.report.overview import headline
 from semtoken.bench.run import run_benchmark
 from semtoken.bench.settings import check_settings
 from semtoken.errors import InvalidInput

@@ -12,7 +12,7 @@ from semtoken import metrics
 from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
 from semtoken.bench.report.comparison import method_tests
 from semtoken.bench.report.figure_list import measured_figures, paired_tests
-from semtoken.bench.report.sentences import headline, notes, too_few
+from semtoken.bench.report.overview import headline, notes, too_few
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, results

@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from semtoken.bench.report.against import Compared, against_paper
+from semtoken.bench.report.against import (
+    MODELS,
+    QUESTIONS,
+    Compared,
+    against_paper,
+    paper_dataset,
+    paper_model,
+    plain,
+    published,
+)
 from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.figure_list import PAPER_TABLES, Figure, measured_figures
-from semtoken.bench.report.paper import MODELS, QUESTIONS, paper_dataset, paper_model, plain, published
 from semtoken.bench.report.write_csv import paper_csv
 from semtoken.methods import METHODS
 from tests.bench.report_runs import MAIN, cell, clustering, results

@@ -11,7 +11,7 @@ import yaml
 
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.bench.datasets import Dataset, read_dataset
-from semtoken.bench.fingerprints import model_identity
+from semtoken.bench.manifest import model_identity
 from semtoken.bench.plan import CellPlan, Plan, make_plan
 from semtoken.bench.settings import RunSettings, check_settings, read_settings
 from semtoken.cli.bench_run import resolve

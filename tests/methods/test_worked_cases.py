@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from semtoken import methods, metrics
-from semtoken.bench.report.paper import plain, published
+from semtoken.bench.report.against import plain, published
 
 CASES = json.loads((Path(__file__).parent / "data" / "method_cases.json").read_text())
 

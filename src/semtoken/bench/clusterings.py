@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semtoken.bench.fingerprints import digest
+from semtoken.bench.manifest import digest
 from semtoken.bench.settings import ClusteringSettings, ModelSettings, SensitivitySettings
 from semtoken.clustering.progress import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of

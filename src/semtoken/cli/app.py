@@ -17,11 +17,10 @@ from semtoken.cli import (
     compare,
     demo,
     doctor,
-    drift,
-    fetch,
     label,
     lm_eval,
     mcp,
+    models,
     payload,
     proxy,
     score,
@@ -88,7 +87,7 @@ app.command(cls=ShortHelp)(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
 app.command(cls=ShortHelp)(label.label)
 app.command(cls=ShortHelp)(calibrate.calibrate)
-app.command(cls=ShortHelp)(drift.drift)
+app.command(cls=ShortHelp)(calibrate.drift)
 app.command(cls=ShortHelp)(compare.compare)
 app.add_typer(bench.app, name="bench")
 app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
@@ -97,6 +96,6 @@ app.command(cls=ShortHelp)(serve.serve)
 app.command(cls=ShortHelp)(proxy.proxy)
 app.command(cls=ShortHelp)(doctor.doctor)
 app.command(cls=ShortHelp)(demo.demo)
-app.command(cls=ShortHelp)(fetch.fetch)
-app.command(cls=ShortHelp)(fetch.models)
+app.command(cls=ShortHelp)(models.fetch)
+app.command(cls=ShortHelp)(models.models)
 app.command(cls=ShortHelp)(view.view)

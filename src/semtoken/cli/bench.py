@@ -1,13 +1,318 @@
-"""`semtoken bench ...`: the commands of the benchmark."""
+"""`semtoken bench report` and `judge`, and the group of the benchmark's commands."""
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 import typer
 
-from semtoken.cli.bench_judge import judge
-from semtoken.cli.bench_report import report
 from semtoken.cli.bench_run import run
+from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
+from semtoken.cli.console import counting, err, out, tell
 from semtoken.cli.help import ShortHelp
+from semtoken.errors import InvalidInput
+from semtoken.support.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from semtoken.bench.judges import Agreement, Judge, Verdict
+    from semtoken.bench.report.content import BenchReport
+
+OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC of STC", "Overhead, %")
+"""Columns that fit a terminal."""
+
+
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, or the answers.parquet of a report.")],
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where the report goes. Default: RUN/report.", file_okay=False)
+    ] = None,
+    against: Annotated[
+        Literal["paper"] | None, typer.Option(help="'paper': its published figures beside the measured ones.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option("--judge", "-j", help="Whose verdicts count. Default: the run's primary judge.")
+    ] = None,
+    n_resamples: Annotated[
+        int, typer.Option(min=1, help="Resamples of the bootstrap, and exchanges of the tests.")
+    ] = 1000,
+    texts: Annotated[
+        bool,
+        typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
+    ] = True,
+    calibrator: CalibratorOption = None,
+) -> None:
+    """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
+
+    Writes a page (index.html) that needs nothing else, and the same as Markdown, LaTeX, CSV, PNG and SVG: AUROC and
+    PRR with 95 % intervals and paired tests, risk and coverage, calibration, the surest wrong answers, overheads,
+    ablations, the sensitivity study, clusters, judges. With --calibrator it says how its chances and its promise hold
+    on these answers. A run that is not finished gives a report of what is complete. A former report is replaced when
+    the new one is whole.
+    The scores of every answer are kept in answers.parquet, from which the same report can be made again.
+
+    For example:
+
+    - `semtoken bench report runs/almanac`
+    - `semtoken bench report runs/qwen --against paper --judge llm`
+    - `semtoken bench report runs/qwen --calibrator my-calibrator`
+    - `semtoken bench report runs/qwen/report/answers.parquet --out again`
+    """
+    from semtoken.bench.read_results import collect
+    from semtoken.bench.report.content import build_report
+    from semtoken.bench.report.writing import check_replaceable, write_report
+
+    if run.is_file() and out_folder is None:
+        raise InvalidInput("Name the folder of the new report with --out.")
+    target = out_folder or run / "report"
+    check_replaceable(target)
+    loaded = calibrator_from(calibrator)
+    results = collect(run)
+    with quiet_metrics(), ExitStack() as stack:
+        shown: list[Callable[[int], None]] = []
+
+        def progress(done: int, total: int) -> None:
+            if not shown:
+                shown.append(stack.enter_context(counting("measuring", total)))
+            shown[0](done)
+
+        made = build_report(
+            results,
+            judge=judge,
+            paper=against == "paper",
+            n_resamples=n_resamples,
+            texts=texts,
+            calibrator=loaded,
+            progress=progress,
+        )
+    page = write_report(made, target)
+    _show(made)
+    tell(f"The report is in {page.parent}: open {page.name}.")
+
+
+@contextmanager
+def quiet_metrics() -> Iterator[None]:
+    """Without a warning for every method with undefined values: the tables count them."""
+    logger = logging.getLogger("semtoken.metrics")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _show(made: BenchReport) -> None:
+    """Headline and overview, and with the paper beside it what came of that."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for section in made.sections:
+        if section.name in ("headline", "calibrator", "controls", "paper"):
+            for line in section.lines:
+                out.print(Text(f"- {line}"), soft_wrap=True)
+    overview = next(table for table in made.tables if table.name == "overview")
+    shown = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    for name in OVERVIEW:
+        shown.add_column(name, overflow="fold", justify=overview.alignments[overview.header.index(name)])
+    for row in overview.groups[0].rows:
+        shown.add_row(*(Text(row[overview.header.index(name)].text) for name in OVERVIEW))
+    out.print(shown)
+
+
+def judge(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ANSWERS",
+            dir_okay=False,
+            allow_dash=True,
+            help="Answers with `question`, `answers` (the accepted ones) and `response`, as `semtoken score` writes "
+            "them: a .jsonl, .csv or .parquet file, or '-' for JSON lines on standard input.",
+        ),
+    ],
+    judges: Annotated[
+        list[str],
+        typer.Option(
+            "--judge",
+            "-j",
+            help="'exact', 'contains', 'rouge', 'similarity', 'llm' or 'imported'; may be given several times. Or all "
+            'settings of one as JSON: \'{"kind": "rouge", "threshold": 0.5, "name": "rouge at 0.5"}\'.',
+        ),
+    ] = ["exact"],  # noqa: B006  (typer reads the default, nothing changes it)
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            dir_okay=False,
+            help="A .jsonl, .csv or .parquet file, or '-' for standard output. Default: ANSWERS.judged.jsonl beside "
+            "the input.",
+        ),
+    ] = None,
+    rouge_threshold: Annotated[float | None, typer.Option(help="ROUGE-L above which it is correct [0.3].")] = None,
+    similarity_threshold: Annotated[float | None, typer.Option(help="Similarity, in the same way [0.5].")] = None,
+    similarity_model: Annotated[
+        str | None, typer.Option(help="Cross-encoder: 'almanac', a directory or a hub id. Default: the paper's.")
+    ] = None,
+    llm_model: Annotated[str | None, typer.Option(help="The judging model [gpt-4.1-2025-04-14].")] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Any OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
+    ] = None,
+    key_env: Annotated[str | None, typer.Option(help="Environment variable with the key [OPENAI_API_KEY].")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Requests at one time [8].")] = None,
+    requests_per_minute: Annotated[float | None, typer.Option(help="Limit of requests [none].")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder where earlier replies are kept [the user's cache].", file_okay=False)
+    ] = None,
+    verdicts_file: Annotated[
+        Path | None, typer.Option("--imported", help="Verdicts from elsewhere: .csv or .jsonl with 'id' and 'correct'.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="The column of verdicts in that file [correct].")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
+) -> None:
+    """Judge answers: is each correct, by which judge, and how far do the judges agree?
+
+    An LLM judge gets the paper's prompt. Its replies are kept on disk by content: a second run asks nothing, one that
+    was interrupted asks for the rest. Replies other than True or False are counted and are no verdict.
+
+    For example:
+
+    - `semtoken bench judge answers.jsonl --judge exact --judge rouge`
+    - `OPENAI_API_KEY=... semtoken bench judge answers.jsonl -j exact -j llm --requests-per-minute 400`
+    - `semtoken bench judge answers.jsonl -j llm --base-url http://localhost:8000/v1 --llm-model my-judge`
+    - `semtoken bench judge answers.jsonl -j exact --imported people.csv`
+    """
+    from semtoken.bench.judges import agreement, correctness
+    from semtoken.bench.judges.texts import SimilarityJudge
+    from semtoken.bench.judges.verdict_files import read_answers, write_verdicts
+    from semtoken.files.record_files import STANDARD, stored
+
+    options: dict[str, dict[str, Any]] = {
+        "rouge": {"threshold": rouge_threshold},
+        "similarity": {"threshold": similarity_threshold, "model": similarity_model},
+        "llm": {
+            "model": llm_model,
+            "base_url": base_url,
+            "key_env": key_env,
+            "concurrency": concurrency,
+            "requests_per_minute": requests_per_minute,
+            "cache": cache,
+        },
+        "imported": {"path": verdicts_file and str(verdicts_file), "column": column},
+    }
+    target = output or (source if str(source) == STANDARD else source.with_suffix(".judged.jsonl"))
+    _check_target(target, source, overwrite=overwrite)
+    with stored(source) as readable:
+        items = read_answers(readable)
+    chosen = _judges(judges, options, [item.question.id for item in items])
+    if any(isinstance(one, SimilarityJudge) for one in chosen):
+        quiet_libraries()
+    verdicts: dict[str, list[Verdict]] = {}
+    for one in chosen:
+        with counting(f"judging: {one.name}", len(items)) as progress:
+            verdicts[one.name] = one.judge(items, progress)
+    write_verdicts(target, items, verdicts)
+    console = err if str(target) == STANDARD else out
+    console.print(_counts_table(verdicts))
+    if len(chosen) > 1:
+        console.print()
+        console.print(_agreement_table(agreement({name: correctness(said) for name, said in verdicts.items()})))
+    _tell_spent(chosen)
+    if str(target) != STANDARD:
+        tell(f"{len(items):,} answers in {target}.")
+
+
+def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids: Sequence[str]) -> list[Judge]:
+    """The judges that were asked for; an option for a judge that was not asked for adds it."""
+    from semtoken.bench.judges.settings import judge_from
+
+    given = {kind: {k: v for k, v in values.items() if v is not None} for kind, values in options.items()}
+    kinds = list(dict.fromkeys([*wanted, *(kind for kind in options if given[kind] and kind not in wanted)]))
+    settings = [_parsed(one) if one.startswith("{") else {"kind": one, **given.get(one, {})} for one in kinds]
+    chosen = [judge_from(one, ids=ids) for one in settings]
+    names = [one.name for one in chosen]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise InvalidInput(f"Two judges have the name {twice[0]!r}; give one another 'name'.")
+    return chosen
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"--judge {text!r} is no JSON: {error}.") from error
+    return settings
+
+
+def _check_target(target: Path, source: Path, *, overwrite: bool) -> None:
+    """Refuse before the work begins what would fail after it."""
+    from semtoken.files.record_files import STANDARD, format_of
+
+    if str(target) == STANDARD:
+        return
+    format_of(target)
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InvalidInput(f"{target} is the input; give the output another name.")
+    if target.exists() and not overwrite:
+        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
+
+
+def _counts_table(verdicts: Mapping[str, Sequence[Verdict]]) -> Table:
+    from semtoken.bench.judges import correctness, tally
+
+    table = _table("judge", "correct", "incorrect", "no verdict", "accuracy")
+    for name, said in verdicts.items():
+        count = tally(correctness(said))
+        table.add_row(name, f"{count.correct:,}", f"{count.incorrect:,}", f"{count.missing:,}", f"{count.accuracy:.1%}")
+    return table
+
+
+def _agreement_table(pairs: Sequence[Agreement]) -> Table:
+    table = _table("first", "second", "both", "only 1st", "only 2nd", "neither", "agree", "kappa")
+    for pair in pairs:
+        table.add_row(
+            pair.first,
+            pair.second,
+            f"{pair.both_correct:,}",
+            f"{pair.only_first:,}",
+            f"{pair.only_second:,}",
+            f"{pair.both_incorrect:,}",
+            f"{pair.agreement:.1%}",
+            f"{pair.kappa:.3f}",
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="left" if name == "second" else "right", overflow="fold")
+    return table
+
+
+def _tell_spent(judges: Sequence[Judge]) -> None:
+    """What a language model took, new replies only."""
+    from semtoken.bench.judges.llm import LLMJudge
+
+    for one in judges:
+        if isinstance(one, LLMJudge):
+            spent = one.spent
+            tell(
+                f"{one.name}: {spent.replies:,} new replies, {spent.prompt_tokens:,} prompt tokens "
+                f"({spent.cached_prompt_tokens:,} of them cached by the endpoint), {spent.completion_tokens:,} "
+                f"completion tokens; {one.relied_on.replies - spent.replies:,} replies from disk."
+            )
+
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,10 +1,11 @@
-"""`semtoken calibrate`: from labelled answers, or questions with reference answers, to chances and a promise."""
+"""`semtoken calibrate`: from labelled answers to a promise. `semtoken drift`: have the scores moved since?"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption
+from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from semtoken.calibration import Calibrator, Report
     from semtoken.calibration.fingerprint import Fingerprint
     from semtoken.calibration.labels import AnswerRecord
-
 
 ALMANAC_DEV = "almanac-dev"
 
@@ -266,3 +266,40 @@ def _reliability_table(report: Report) -> Table:
         bar = "█" * round(20 * b.right)
         table.add_row(f"{b.chance:.0%}", f"{b.right:.0%}", f"{b.low:.0%} to {b.high:.0%}", f"{b.n:,}", bar)
     return table
+
+
+def drift(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A calibrator, made by `semtoken calibrate`.")],
+    recent: Annotated[
+        Path, typer.Argument(metavar="RECENT.jsonl", dir_okay=False, help="Scored answers, JSON lines or CSV.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """How far are recent scores from those that the calibrator was fitted on?
+
+    The command prints the Kolmogorov-Smirnov distance between the two, from 0 (alike) to 1, with a 95 % interval. It is
+    a number, not an alarm: scores that moved show that the questions or the model changed, not how wrong the chances
+    have become. Label some of the recent answers to see that.
+
+    For example:
+
+    - `semtoken drift my-calibrator last-week.jsonl`
+    """
+    from semtoken.calibration import Calibrator
+    from semtoken.calibration.labels import read_answers
+
+    calibrator = Calibrator.load(directory)
+    answers = read_answers(recent)
+    if unscored := [answer for answer in answers if answer.log_score is None]:
+        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+    found = calibrator.compare(answers)
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+        return
+    out.print(
+        f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
+        f"and the {found.n_fitted:,} that the calibrator was fitted on.",
+        soft_wrap=True,
+    )
+    if found.low == 0:
+        out.print("The interval holds 0: no difference is shown.")

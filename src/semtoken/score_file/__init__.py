@@ -5,7 +5,7 @@ multiples of the batch size counted from the first line, also in a run that cont
 with the same others, so the numbers, and with them the bytes of the output, are those of an undisturbed run.
 Loading models and showing progress is left to the caller.
 
-Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, `tables` a finished CSV or Parquet file;
+Enter at `ScoringJob`. `lines` is the input, `output` the lines written so far, or a finished CSV or Parquet file;
 `shards` has a job's lines scored by several processes or machines.
 """
 
@@ -25,8 +25,14 @@ from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
 from semtoken.results import ScoredResponse
 from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
-from semtoken.score_file.output import LineWriter, OutputFile, check_same_settings, digest_of_items
-from semtoken.score_file.tables import read_facts, write_table
+from semtoken.score_file.output import (
+    LineWriter,
+    OutputFile,
+    check_same_settings,
+    digest_of_items,
+    read_facts,
+    write_table,
+)
 from semtoken.support.extras import require
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]

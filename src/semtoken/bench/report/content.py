@@ -18,10 +18,9 @@ from semtoken.bench.report.cell_figures import (
     chosen_judge,
     measure,
 )
-from semtoken.bench.report.chances import CellChances, cell_chances
-from semtoken.bench.report.comparison import ablation, ablation_tests, comparison, method_tests, overhead
-from semtoken.bench.report.decision_plots import decision_plots
-from semtoken.bench.report.decision_tables import (
+from semtoken.bench.report.chances import (
+    CellChances,
+    cell_chances,
     chance_rows,
     chance_table,
     chances_in_words,
@@ -30,13 +29,20 @@ from semtoken.bench.report.decision_tables import (
     risk_in_words,
     risk_table,
 )
+from semtoken.bench.report.comparison import (
+    ablation,
+    ablation_tests,
+    comparison,
+    controls,
+    method_tests,
+    overhead,
+    parts_in_words,
+)
 from semtoken.bench.report.extreme_answers import ExtremeAnswer, answer_tables, extreme_answers
 from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
-from semtoken.bench.report.overview import judges, overview, properties
-from semtoken.bench.report.parts_of_stc import controls, parts_in_words
-from semtoken.bench.report.plots import Plot, plots
+from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties, too_few
+from semtoken.bench.report.plots import Plot, decision_plots, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
-from semtoken.bench.report.sentences import headline, notes, opening, too_few
 from semtoken.bench.report.table import Table, as_html
 from semtoken.bench.results import RunResults
 from semtoken.calibration.calibrator import Calibrator

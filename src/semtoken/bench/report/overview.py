@@ -1,13 +1,26 @@
-"""Tables of what a run is of: its models and data sets, the paper's Table 1, the verdicts of the judges."""
+"""What a report opens with: what the run is of, its judges, the headline, and what must be known of its figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Iterator, Sequence
 
-from semtoken.bench.formatting import MISSING, amount, metric, share
-from semtoken.bench.report.cell_figures import ABLATIONS, REFERENCE, CellFigures
+from semtoken.bench.formatting import MISSING, amount, metric, p_value, share, signed, signed_interval
+from semtoken.bench.report.cell_figures import (
+    ABLATIONS,
+    BASELINE,
+    FEW,
+    FEWEST,
+    REFERENCE,
+    SEED,
+    SIGNIFICANT,
+    CellFigures,
+    MethodFigures,
+)
 from semtoken.bench.report.comparison import NOT_RUN, estimate_entry
 from semtoken.bench.report.table import Entry, Group, Table, texts
+from semtoken.bench.results import RunResults
 from semtoken.methods import METHODS
 
 
@@ -100,3 +113,173 @@ def judges(cells: Sequence[CellFigures]) -> tuple[Table, ...]:
 
 def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
+
+
+def opening(cells: Sequence[CellFigures]) -> str:
+    """One sentence for somebody who reads such a report for the first time."""
+    asked = sum(cell.n for cell in cells)
+    right = sum(cell.counts.correct for cell in cells)
+    judged = sum(cell.counts.correct + cell.counts.incorrect for cell in cells)
+    models = len({cell.model for cell in cells})
+    who = "A model" if models == 1 else f"{models} models"
+    told = f"{who} answered {asked:,} questions, {100 * right / judged:.0f} % of them correctly" if judged else ""
+    areas = [
+        estimate.value
+        for cell in cells
+        if (stc := cell.methods.get(REFERENCE)) is not None
+        and not (estimate := stc.quality["auroc"].estimate).reason
+        and math.isfinite(estimate.value)
+    ]
+    if not told or not areas:
+        told = told or f"{who} answered {asked:,} questions"
+        return f"{told}; how well STC tells wrong answers from right ones is not known."
+    average = "" if len(areas) == 1 else ", on average,"
+    return (
+        f"{told}; of a wrong and a right answer, taken at random, STC{average} calls the wrong one more uncertain in "
+        f"{round(100 * statistics.fmean(areas))} of 100 cases (AUROC; guessing gives 50)."
+    )
+
+
+def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
+    """What the run says of STC, in sentences."""
+    for cell in cells:
+        if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
+            yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
+    held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
+    if not held:
+        yield "There is no AUROC of STC to compare the other methods with."
+        return
+    if all(cell.fewest < FEWEST for cell in held):
+        yield (
+            f"These answers cannot carry a conclusion about the methods: that takes at least {FEWEST} right and "
+            f"{FEWEST} wrong answers."
+        )
+        yield from _few(cells)
+        return
+    places = [next(i for i, m in enumerate(c.ranked("auroc")) if m.name == REFERENCE) for c in held]
+    of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
+    yield f"STC has the highest AUROC on {places.count(0)} {of}."
+    others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_stc is not None]
+    if others:
+        better, worse = (sum(_differs(m, sign) for m in others) for sign in (1, -1))
+        tested = [m.quality["auroc"].to_stc for m in others]
+        few = sum(one is not None and one.verdict == "too few answers" for one in tested)
+        rest = f"{len(others) - better - worse - few} neither" + (f", {few} have too few answers" if few else "")
+        yield (
+            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to other methods, {worse} "
+            f"{'is' if worse == 1 else 'are'} significant in favour of STC, {better} against it and {rest} "
+            "(paired permutation tests, Holm, 5 %)."
+        )
+    yield from _best_rival(held)
+    yield from _baseline(held)
+    yield from _few(cells)
+    yield from _cost(held)
+
+
+def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
+    """A warning where so few resamples can find nothing significant."""
+    family, least = _smallest_p(cells, n_resamples)
+    if least >= SIGNIFICANT:
+        yield (
+            f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
+            "nothing can be significant: use more with --n-resamples."
+        )
+
+
+def _smallest_p(cells: Sequence[CellFigures], n_resamples: int) -> tuple[int, float]:
+    """The most comparisons with STC in one cell, and the smallest adjusted p-value that one of them can have."""
+    family = max((len(cell.compared) for cell in cells), default=1) - 1
+    return family, min(1.0, family / (n_resamples + 1))
+
+
+def _differs(method: MethodFigures, sign: int) -> bool:
+    """Whether the AUROC of a method is significantly above (1) or below (-1) that of STC."""
+    tested = method.quality["auroc"].to_stc
+    return tested is not None and tested.significant and sign * tested.difference.value > 0
+
+
+def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
+    """For one pair the nearest method in full; for several the mean AUROC over all."""
+    common = set.intersection(*({m.name for m in cell.ranked("auroc")} for cell in held))
+    means = {
+        name: statistics.fmean(cell.methods[name].quality["auroc"].estimate.value for cell in held) for name in common
+    }
+    rival = max((name for name in sorted(common) if name != REFERENCE), key=lambda name: means[name], default=None)
+    if rival is None:
+        return
+    title = held[0].methods[rival].title
+    mean = "AUROC" if len(held) == 1 else f"Mean AUROC over the {len(held)} pairs"
+    sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
+    tested = held[0].methods[rival].quality["auroc"].to_stc
+    if len(held) == 1 and tested is not None:
+        p = f"p {p_value(tested.p_adjusted)}" if tested.enough else "too few answers for a test"
+        sentence += f" (difference {signed(tested.difference.value)}, {p})"
+    yield f"{sentence}."
+
+
+def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
+    """STC beside sequence probability, which costs nothing, wherever both are."""
+    for cell in held:
+        tested = cell.methods[BASELINE].quality["auroc"].to_stc if BASELINE in cell.methods else None
+        if tested is not None and not math.isnan(tested.difference.value):
+            found = tested.difference
+            ends = signed_interval(-found.high, -found.low) or "with no interval"
+            said = {"higher": "lower", "lower": "higher"}.get(tested.verdict, tested.verdict)
+            yield f"{cell.title}: STC minus sequence probability is {signed(-found.value)} {ends} ({said})."
+
+
+def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
+    """A warning where few answers are right, or wrong."""
+    for cell in cells:
+        if cell.fewest < FEW:
+            kind = "right" if cell.counts.correct <= cell.counts.incorrect else "wrong"
+            verdict = f"; with fewer than {FEWEST} there is no verdict on any difference" * (cell.fewest < FEWEST)
+            yield (
+                f"Beware: only {cell.fewest:,} of {cell.n:,} answers are {kind} ({cell.title}), too few for reliable "
+                f"figures{verdict}."
+            )
+
+
+def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
+    """The overhead of STC and of the method that is the next best on the whole."""
+    percents = [cell.methods[REFERENCE].percent for cell in held]
+    known = [value for value in percents if not math.isnan(value)]
+    if known:
+        yield (
+            f"STC adds {amount(statistics.median(known))} % to the time of the greedy generation"
+            f"{' (median)' if len(known) > 1 else ''}."
+        )
+
+
+def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resamples: int) -> Iterator[str]:
+    """What a reader must know of the figures, and what is missing."""
+    yield from results.notes
+    yield from _missing(results, cells, judge)
+    if limit := results.settings.get("limit"):
+        yield f"Of each data set a random part was asked, {limit:,} questions at most."
+    yield (
+        f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
+        "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
+    )
+    family, least = _smallest_p(cells, n_resamples)
+    if family > 0:
+        yield (
+            f"p-values come from {n_resamples:,} random exchanges: of {family} comparisons none can have an adjusted "
+            f"one below {least:.3f}."
+        )
+    if judge != results.primary_judge:
+        yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
+
+
+def _missing(results: RunResults, cells: Sequence[CellFigures], judge: str) -> Iterator[str]:
+    """Cells and methods that others have."""
+    measured = {(cell.model, cell.dataset) for cell in cells}
+    for cell in results.cells:
+        if (cell.model, cell.dataset) not in measured:
+            reason = f"no verdicts of {judge}" if judge not in cell.judgements else "no method is complete"
+            yield f"{cell.model} on {cell.dataset} is left out: {reason}."
+    everything = dict.fromkeys(name for cell in cells for name in cell.methods)
+    wanted = [*dict.fromkeys([*results.settings.get("methods", ()), *everything])]
+    for found in cells:
+        if lacking := [name for name in wanted if name not in found.methods]:
+            yield f"{found.title}: not there are {', '.join(lacking)}."

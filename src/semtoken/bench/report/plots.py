@@ -1,4 +1,4 @@
-"""Figures: the best methods as bars, AUROC against overhead, the sensitivity study. The same run, the same bytes."""
+"""Figures: best methods as bars, AUROC against overhead, risk and coverage, chances. The same run, the same bytes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.formatting import metric
 from semtoken.bench.report.cell_figures import REFERENCE, CellFigures, MethodFigures, title_of
+from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.comparison import datasets_of, models_of
 from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
 from semtoken.bench.results import ClusteringRecord
@@ -276,3 +277,110 @@ def panels(count: int, *, width: float, height: float, sharex: bool = False) -> 
     for axis in axes[:count]:
         axis.tick_params(labelbottom=True)
     return figure, axes[:count]
+
+
+COLUMNS = 5
+"""Panels of a reliability figure side by side."""
+LINES = ("-", "--", ":")
+
+
+def decision_plots(cells: Sequence[CellChances]) -> list[Plot]:
+    """All figures for which there are labels enough."""
+    matplotlib = require("matplotlib", extra="bench")
+    with matplotlib.rc_context(STYLE):
+        return list(_chances_drawn(cells))
+
+
+def _chances_drawn(cells: Sequence[CellChances]) -> Iterator[Plot]:
+    for number, dataset in enumerate(dict.fromkeys(cell.dataset for cell in cells), start=1):
+        own = [cell for cell in cells if cell.dataset == dataset]
+        yield plot_of(
+            risk_curves(own),
+            f"risk_coverage_{number}_{folder_name(dataset)[:60]}",
+            f"Risk and coverage on {one_line(dataset)}",
+            "Share of wrong answers among the given ones if only the surest are given; lower is better. Every curve "
+            "ends at the share of wrong answers among all.",
+        )
+    for number, cell in enumerate(cells, start=1):
+        if any(method.report is not None for method in cell.methods.values()):
+            name = folder_name(f"{cell.model}-{cell.dataset}")[:60]
+            yield plot_of(
+                reliability_panels(cell),
+                f"reliability_{number}_{name}",
+                f"Reliability: {one_line(cell.title)}",
+                "Share of right answers against the cross-fitted chance, for groups of similar chance with 95 % "
+                "intervals. Points on the line are right as often as they were said to be; the wider they are spread "
+                "along it, the more the method knows.",
+            )
+
+
+def risk_curves(cells: Sequence[CellChances]) -> Figure:
+    """A line for each method, a panel for each model, one legend."""
+    figure, axes = panels(len(cells), width=4.2, height=3.4)
+    figure.set_figwidth(figure.get_figwidth() + LEGEND)
+    names = list(dict.fromkeys(name for cell in cells for name in cell.methods))
+    handles: dict[str, Any] = {}
+    for axis, cell in zip(axes, cells, strict=True):
+        for name, method in cell.methods.items():
+            ours, number = name == REFERENCE, names.index(name)
+            (handles[name],) = axis.plot(
+                method.curve.coverage,
+                method.curve.risk,
+                color=OURS if ours else COLOURS[number % 7],
+                linestyle="-" if ours else LINES[number // 7 % len(LINES)],
+                linewidth=2.2 if ours else 0.9,
+                zorder=4 if ours else 3,
+                drawstyle="steps-post",
+            )
+        axis.set(xlim=(0, 1), xlabel="coverage", ylabel="risk: share of wrong answers")
+        highest = max(float(m.curve.risk[m.curve.coverage >= 0.05].max()) for m in cell.methods.values())
+        axis.set_ylim(0, min(1.0, max(0.05, math.ceil(20 * highest) / 20)))
+        axis.set_title(label_of(cell.model))
+        axis.grid(color="#e6e6e6", linewidth=0.6)
+    shown = [name for name in names if name in handles]
+    figure.legend(
+        [handles[name] for name in shown],
+        [label_of(title_of(name)) for name in shown],
+        loc="outside right upper",
+        frameon=False,
+    )
+    return figure
+
+
+def reliability_panels(cell: CellChances) -> Figure:
+    """A small panel for each method."""
+    from matplotlib.figure import Figure
+
+    methods = [method for method in cell.methods.values() if method.report is not None]
+    columns = min(COLUMNS, len(methods))
+    rows = math.ceil(len(methods) / columns)
+    width, height = 2.0 * columns + 0.7, 2.1 * rows + 0.7
+    figure = Figure(figsize=(width, height))  # panels are all alike: no layout has to be searched for
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
+    figure.subplots_adjust(0.65 / width, 0.55 / height, 1 - 0.15 / width, 1 - 0.3 / height, 0.2, 0.28)
+    for axis in axes[len(methods) :]:
+        axis.remove()
+    for axis, method in zip(axes, methods, strict=False):
+        assert method.report is not None
+        _reliability(axis, method.report.bins, OURS if method.name == REFERENCE else "#333333")
+        axis.set_title(label_of(method.title), fontsize=9)
+    figure.supxlabel("chance given", fontsize=9, y=0.08 / height)
+    figure.supylabel("share of right answers", fontsize=9, x=0.08 / width)
+    return figure
+
+
+def _reliability(axis: Axes, bins: Sequence[Any], colour: str) -> None:
+    axis.plot([0, 1], [0, 1], color=OTHERS, linewidth=0.8)
+    axis.errorbar(
+        [b.chance for b in bins],
+        [b.right for b in bins],
+        yerr=([max(0.0, b.right - b.low) for b in bins], [max(0.0, b.high - b.right) for b in bins]),
+        fmt="o",
+        markersize=3,
+        color=colour,
+        elinewidth=0.8,
+        capsize=1.5,
+    )
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axis.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
