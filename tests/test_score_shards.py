@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.executors import Work
-from semtoken.executors.local import LocalExecutor
+from semtoken.executors import LocalExecutor, Work
 from semtoken.score_file import ScoreItems, ScoringJob, score_items
 from semtoken.score_file.shards import run_in_shards
 from tests.bench.test_run_ray import in_a_namespace

@@ -53,7 +53,7 @@ class CascadeThreshold:
     statement: str
     """The promise in one sentence with its numbers, or why nothing can be promised."""
     n: int
-    """Labelled questions."""
+    """How many labelled questions it was fitted on."""
     tests: tuple[Test, ...] = ()
     """The fixed sequence; `threshold` is that of the first model."""
     fingerprints: tuple[Fingerprint, Fingerprint] = (NOTHING_KNOWN, NOTHING_KNOWN)
@@ -199,7 +199,7 @@ def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> Stopp
     limit = math.inf if threshold.uncertainty is None else threshold.uncertainty
 
     class StopWhenRejected(StoppingCriteria):  # type: ignore[misc]
-        """See `stop_when_rejected`."""
+        """Ends answers of the small model once they are sure to be rejected."""
 
         def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
             rejected = [one.exceeds(limit) for one in recorder.running(input_ids)]

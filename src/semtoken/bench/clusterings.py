@@ -26,7 +26,7 @@ class PlannedClustering:
     """One clustering of a model's vocabulary, made or yet to be made."""
 
     name: str
-    """`MAIN`, or "metric=euclidean"."""
+    """What the clustering is called: `MAIN`, or the setting that differs, such as "metric=euclidean"."""
     identity: Mapping[str, Any]
     """What its labels depend on."""
     source: str | None

@@ -32,7 +32,7 @@ REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True)
 class Control:
-    """One control."""
+    """Clusters or rules that a method is run with to see which part of it matters."""
 
     name: str
     title: str

@@ -18,15 +18,15 @@ TRIAL = 8
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """Of a whole run."""
+    """How long a whole run will take, and how much room on the disk."""
 
     questions: int
     """Over all models and data sets."""
     seconds: float
-    """Of answering, recording and scoring; loading models and clustering are `setup_seconds`."""
+    """Time for answering, recording and scoring; loading models and clustering are `setup_seconds`."""
     setup_seconds: float
     n_bytes: int
-    """On disk."""
+    """Bytes that its files will take on disk."""
 
 
 def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:

@@ -57,7 +57,7 @@ def difference(found: Difference | None) -> str:
 
 
 def p_value(p: float) -> str:
-    """`0.034`."""
+    """A p-value as it stands in tables: `0.034`."""
     return MISSING if math.isnan(p) else f"{p:.3f}"
 
 
@@ -78,5 +78,5 @@ def signed_amount(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """`81.4 %`."""
+    """A share in [0, 1] as a percentage: `81.4 %`."""
     return MISSING if math.isnan(value) else f"{100 * value:.1f} %"

@@ -53,7 +53,7 @@ def model_identity(model: str | Path, revision: str | None = None) -> Mapping[st
 
 @lru_cache
 def _folder_hash(folder: Path) -> str:
-    """Of the names and bytes of all files that are no notes for people."""
+    """A hash of the names and bytes of all files that are no notes for people."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     total = hashlib.sha256()
     for path in files:
@@ -86,7 +86,7 @@ PACKAGES = (
 
 
 def now() -> str:
-    """UTC, ISO 8601."""
+    """The time now in UTC, as ISO 8601 writes it."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 

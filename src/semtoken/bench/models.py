@@ -46,14 +46,14 @@ class Models:
         return self._take(f"model {label}", lambda: _load(choice))
 
     def nli(self) -> EntailmentModel:
-        """The NLI classifier."""
+        """The NLI classifier that methods and judges share."""
         from semtoken.statistics import EntailmentModel
 
         name, size = self._settings.nli, self._settings.pair_batch_size
         return self._take(f"NLI model {name}", lambda: EntailmentModel.from_pretrained(name, batch_size=size))
 
     def similarity(self) -> SimilarityModel:
-        """The cross-encoder."""
+        """The cross-encoder for similarity that methods and judges share."""
         from semtoken.statistics import SimilarityModel
 
         name, size = self._settings.similarity, self._settings.pair_batch_size

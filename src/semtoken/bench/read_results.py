@@ -98,7 +98,7 @@ def _manifest(run: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def model_shares(run: Path) -> dict[str, float]:
-    """Of the answers that a run holds: "greedy" and "samples" -> part of their seconds in passes of the model.
+    """The part of the answers' time that was the model's own, in [0, 1], for "greedy" and "samples".
 
     Only where the engine tells how long its passes took.
     """
@@ -153,7 +153,7 @@ class _Reader:
         )
 
     def _columns(self, work: str, column: str) -> dict[str, FloatArray]:
-        """Of every complete step of a work, by its subject."""
+        """The columns of every complete step of a work, by the step's subject."""
         found = {}
         for step in self.plan.steps_of(work):
             shards = self._shards(step, column)
@@ -209,13 +209,13 @@ class _Reader:
         return np.array([stc(value) for value in _joined(shards, LOG_SCORE).tolist()])
 
     def _log_score(self) -> FloatArray | None:
-        """Of STC itself."""
+        """The log score of STC itself, without changes to its rules."""
         step = self.plan.steps.get("stc")
         shards = None if step is None else self._shards(step, LOG_SCORE)
         return None if shards is None else _joined(shards, LOG_SCORE)
 
     def _signature(self) -> str | None:
-        """Of the clusters and rules of STC itself."""
+        """The line that names the clusters and rules of STC itself."""
         step = self.plan.steps.get("stc")
         if step is None:
             return None
@@ -237,7 +237,7 @@ class _Reader:
         return tuple(zip(questions, [str(text) for shard in answers for text in shard.columns["text"]], strict=True))
 
     def _seconds(self) -> Counter[str]:
-        """Of every recording step and of every method's arithmetic ("score:NAME"), over all shards."""
+        """Seconds of every recording step and every method's arithmetic ("score:NAME"), over all shards."""
         total: Counter[str] = Counter()
         for step in self.plan.steps.values():
             variant = step.work == "stc" and step.subject

@@ -121,7 +121,7 @@ class DatasetSettings(Strict):
     chat: bool = False
     """The prompt is one message for the chat template of the model."""
     stop_at_newline: bool = True
-    """Of a prompt of one's own: an answer ends at its first newline."""
+    """With a prompt of your own: an answer ends at its first newline."""
 
 
 class DecodingSettings(Strict):
@@ -131,7 +131,7 @@ class DecodingSettings(Strict):
     n_samples: PositiveInt = 5
     temperature: float = Field(default=0.5, gt=0, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0)
-    """Of the samples."""
+    """The seed of the sampled answers."""
     top_k: PositiveInt = 10
     """Best alternatives kept of each greedy step, which CCP reads."""
     share_prefix: bool = False
@@ -157,11 +157,11 @@ class ControlsSettings(Strict):
     """Controls of STC beside the methods; see `semtoken.bench.controls`."""
 
     repeats: PositiveInt = 3
-    """Of the controls with random clusters."""
+    """How often the controls with random clusters are repeated."""
     seed: int = Field(default=0, ge=0)
-    """Of the random clusters."""
+    """The seed of the random clusters."""
     n_bins: PositiveInt = 20
-    """Of token frequency, for the clusters that are shuffled within such bins."""
+    """How many bins of token frequency there are, within which clusters are shuffled."""
     token_counts: str | None = None
     """A .npy file with the count of every token in some text. By default a token's id stands for its rank."""
 
@@ -197,7 +197,7 @@ class RunSettings(Strict):
     limit: PositiveInt | None = None
     """A random part of so many questions of every data set, the same for the same seed."""
     seed: int = Field(default=0, ge=0)
-    """Of that part."""
+    """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
     controls: Controls = None
     """`true`, or settings. STC and sequence probability are then among the methods."""

@@ -76,7 +76,7 @@ class Applied:
 
     calibrator: Calibrator
     known: Fingerprint = NOTHING_KNOWN
-    """Of the model, precision and engine that answer."""
+    """What is known of the model, the precision and the engine that answer."""
     abstain_text: str | None = None
     """What to say instead of an answer that is not accepted. None: answers are never hidden."""
 

@@ -36,7 +36,7 @@ class Temperature:
     temperature: float
 
     def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """Chances, [n]."""
+        """The chance of being right for each log score, [n]."""
         return np.exp(clipped(log_score) / self.temperature)
 
     def problem(self) -> str | None:
@@ -56,7 +56,7 @@ class Sigmoid:
     m: float
 
     def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """Chances, [n]."""
+        """The chance of being right for each log score, [n]."""
         logs = clipped(log_score)
         z = self.a * logs - self.b * log_complement(logs) + self.m
         return np.asarray(np.exp(-np.logaddexp(0.0, -z)))
@@ -78,7 +78,7 @@ class Steps:
     """Chances, [k + 1]."""
 
     def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """Chances, [n]."""
+        """The chance of being right for each log score, [n]."""
         return np.asarray(self.values)[np.searchsorted(self.edges, clipped(log_score), side="right")]
 
     def problem(self) -> str | None:
@@ -107,7 +107,7 @@ class VennAbers:
         return p0, p1
 
     def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """Chances, [n]."""
+        """The chance of being right for each log score, [n]."""
         p0, p1 = self.pair(log_score)
         return p1 / (1 - p0 + p1)
 
@@ -187,7 +187,7 @@ NEWTON_STEPS = 50
 
 
 def smoothed_targets(correct: FloatArray) -> FloatArray:
-    """Platt's targets, [n]."""
+    """Labels moved a little towards each other, as Platt (1999) does it against overfitting, [n]."""
     right = correct.sum()
     wrong = correct.size - right
     return np.where(correct == 1, (right + 1) / (right + 2), 1 / (wrong + 2))

@@ -33,15 +33,15 @@ class Fingerprint:
     model: str | None = None
     """Id or directory name, and revision if known."""
     dtype: str | None = None
-    """Precision or quantisation."""
+    """Precision or quantisation of the weights."""
     engine: str | None = None
-    """Engine and version."""
+    """The engine that ran the model, with its version."""
     template: str | None = None
     """Hash of the prompt template."""
     judge: str | None = None
     """Who said what is right."""
     task: str | None = None
-    """A free label."""
+    """A label that you choose, such as the kind of question."""
 
     def require_same(self, other: Fingerprint) -> None:
         """Refuse scores of another kind.

@@ -37,7 +37,7 @@ class Labelled:
 
     @property
     def uncertainty(self) -> FloatArray:
-        """-log_score, [n]."""
+        """The uncertainty in units of -log_score, [n]; higher is riskier."""
         return -self.log_score
 
     @property
@@ -178,13 +178,13 @@ class AnswerRecord:
     """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
 
     where: str
-    """File and line."""
+    """File and line, for messages."""
     record: Mapping[str, Any]
     """All fields of the line."""
     log_score: float | None
     """None: not scored yet; -inf: blank."""
     correct: bool | None
-    """None: no label."""
+    """Whether it is right; None where there is no label."""
     log_score_bounds: tuple[float, float] | None = None
     """Where only the k best tokens of each step were known."""
 
@@ -205,18 +205,18 @@ class AnswerRecord:
 
     @property
     def text(self) -> str:
-        """The answer."""
+        """The answer, under whichever name the file has it."""
         return next((v for n in ("response", "text", "answer") if isinstance(v := self.record.get(n), str)), "")
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Accepted answers."""
+        """Answers that count as right; none where the file names none."""
         given = self.record.get("answers")
         return (given,) if isinstance(given, str) and given else tuple(given) if isinstance(given, list) else ()
 
     @property
     def signature(self) -> str | None:
-        """Clusters and rules."""
+        """The line that names clusters and rules; None where the file has none."""
         return self.record.get("signature") or None
 
     @property

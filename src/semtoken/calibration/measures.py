@@ -194,7 +194,7 @@ class Drift:
     low: float
     """Lower end of the 95 % interval of the distance between the distributions that the scores are samples of."""
     high: float
-    """Its upper end."""
+    """The upper end of the 95 % interval."""
     n_fitted: int
     n_recent: int
 

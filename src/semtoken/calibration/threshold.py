@@ -44,7 +44,7 @@ class Threshold:
     statement: str
     """The promise in one sentence with its numbers, or why nothing can be promised."""
     n: int
-    """Labelled answers."""
+    """How many labelled answers it was fitted on."""
     n_wrong: int
     """Wrong ones among them."""
     strict: bool = False

@@ -38,7 +38,7 @@ class Commands(TyperGroup):
     """Errors that semtoken raises on purpose become one message on stderr; all others keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
         try:
             return super().invoke(ctx)
         except SemtokenError as error:

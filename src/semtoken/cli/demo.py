@@ -67,7 +67,7 @@ class PresetFigures:
     estimates: Mapping[str, Estimate]
     """AUROC of "probability", "default" and "paper"."""
     differences: Mapping[str, Difference]
-    """Of both presets to sequence probability, paired."""
+    """How much better both presets are than sequence probability, paired."""
     accuracy: float
 
     @property
@@ -159,7 +159,7 @@ def spread(questions: Sequence[Question], count: int) -> list[Question]:
 
 
 def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> list[Answered]:
-    """Ask and mark."""
+    """Ask the questions and mark the answers."""
     from semtoken.almanac import is_correct
 
     def told(number: int, result: ScoredResponse) -> None:

@@ -141,7 +141,7 @@ class _Scoring:
         return None if found is None else found.block
 
     def scorer(self, stc: STC) -> ScoreItems:
-        """Scores a batch."""
+        """The function that scores a batch."""
         return batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
 
 

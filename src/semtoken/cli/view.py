@@ -54,7 +54,7 @@ def view(
 
 
 def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A scored answer."""
+    """A record of a file, refused unless it is a scored answer."""
     score = fields.get("uncertainty")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise InvalidInput(

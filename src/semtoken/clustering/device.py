@@ -79,7 +79,7 @@ class TorchTiles(CpuTiles):
             self._torch.set_float32_matmul_precision(before)
 
     def pairs(self, left: list[Any], p: Block, q: Block, limit: np.float32, *, close: bool) -> Pairs:
-        """See `CpuTiles.pairs`."""
+        """The close pairs of a tile, as `CpuTiles.pairs` gives them."""
         gap = self.gaps(left, p, q, close=close)
         near = gap <= float(limit)
         place = (self._torch.triu(near, diagonal=1) if p is q else near).nonzero()
@@ -97,7 +97,7 @@ class TorchTiles(CpuTiles):
         return gap
 
     def host(self, gap: Any) -> Gaps:
-        """See `CpuTiles.host`."""
+        """What was computed on the device, as an array of this process."""
         result: Gaps = gap.cpu().numpy()
         return result
 

@@ -42,7 +42,7 @@ class Level:
 
     @property
     def clusters(self) -> int:
-        """Number of clusters."""
+        """How many clusters there are at this level."""
         return len(self.starts) - 1
 
 

@@ -67,12 +67,12 @@ class Rows:
 
     @property
     def n(self) -> int:
-        """Number of rows."""
+        """How many rows there are."""
         return len(self.parts[0])
 
     @property
     def columns(self) -> int:
-        """Numbers per row."""
+        """How many numbers a row has."""
         return len(self.centre)
 
     @property

@@ -41,7 +41,7 @@ class Block:
 
     @property
     def clusters(self) -> int:
-        """Number of clusters."""
+        """How many clusters the rows belong to."""
         return len(self.starts) - 1
 
     @property

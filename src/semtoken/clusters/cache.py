@@ -41,7 +41,7 @@ class CachedClusters:
     """Embedding, algorithm, linkage, metric and number of clusters."""
     vocabulary_size: int
     size: int
-    """Bytes on disk."""
+    """How many bytes it takes on disk."""
     created: str
     """Time of making, in UTC (ISO 8601)."""
 

@@ -286,7 +286,7 @@ class TokenClusters:
 
     @cached_property
     def n_clusters(self) -> int:
-        """Number of clusters."""
+        """How many clusters the tokens fall into."""
         return len(self._offsets) - 1
 
     @cached_property
@@ -296,7 +296,7 @@ class TokenClusters:
 
     @cached_property
     def _group(self) -> IdArray:
-        """Labels without gaps."""
+        """The same clusters with labels from 0 on, without gaps."""
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
 
     @cached_property

@@ -24,13 +24,13 @@ class ListedStep(NamedTuple):
     """What a list of the best tokens says of one step, in probabilities."""
 
     token: int
-    """The chosen token."""
+    """Id of the chosen token."""
     log_prob: float
     """Its log-probability, <= 0; -inf where the engine does not tell it."""
     ids: Sequence[int]
     """The listed tokens that are clear, each once, the chosen one included where its probability is known."""
     probabilities: Sequence[float]
-    """Theirs."""
+    """The probabilities of these tokens, in the same order."""
     total: float
     """Probability that is listed, that of unclear entries included."""
     smallest: float
@@ -58,7 +58,7 @@ class ListReader:
         self._vocabulary = vocabulary
         self._names = token_names(vocabulary)
         self._meant = self._names.meant
-        """Of names as the engine spells them."""
+        """Gives the tokens that may be meant by a name, as the engine spells it."""
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
 
@@ -203,7 +203,7 @@ class _Entries:
         self.picked = picked
         """The chosen token as the engine names it."""
         self.chosen = chosen
-        """Its id."""
+        """The id of the chosen token."""
         self.shift = shift
         self.found: dict[int, float] = {}
         self.ambiguous: list[tuple[tuple[int, ...], float]] = []

@@ -27,7 +27,7 @@ if msgspec is not None:
         top_logprobs: list[_WrittenToken]
 
     class _WrittenLists(msgspec.Struct, gc=False):
-        """Of a chat: `content`. Of a completion: three lists."""
+        """The log-probabilities of a chunk: `content` in a chat, three lists in a completion."""
 
         content: list[_WrittenItem] | None = None
         tokens: tuple[str, ...] | None = None

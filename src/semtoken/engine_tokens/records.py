@@ -31,7 +31,7 @@ class TopToken(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """How messages call the token."""
         if self.text is not None:
             return repr(self.text)
         return f"id {self.id}" if self.id is not None else repr(self.bytes)

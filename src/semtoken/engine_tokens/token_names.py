@@ -45,7 +45,7 @@ class Meant:
     shared: bool
     """It is a string alone, which several tokens share."""
     blanks: Literal["begins", "lacks", "left_out"] | None
-    """See `TokenNames.about_blanks`."""
+    """What the engine does with blanks; `TokenNames.about_blanks` finds it out."""
     clear: int
     """The token, if the name can mean no other one and nothing has to be said about it but its blank; -1 if not."""
 

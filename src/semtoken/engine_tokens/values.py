@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 def as_object(value: Any, where: str) -> Mapping[str, Any]:
-    """A JSON object."""
+    """The value, which must be a JSON object."""
     if type(value) is dict or isinstance(value, Mapping):  # asking for the exact type is much faster
         return value
     raise _not("an object", value, where)
 
 
 def as_list(value: Any, where: str) -> Sequence[Any]:
-    """A JSON array."""
+    """The value, which must be a JSON array."""
     if isinstance(value, list | tuple):
         return value
     raise _not("a list", value, where)
 
 
 def as_text(value: Any, where: str) -> str:
-    """A JSON string."""
+    """The value, which must be a JSON string."""
     if isinstance(value, str):
         return value
     raise _not("text", value, where)

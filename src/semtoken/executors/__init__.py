@@ -1,7 +1,7 @@
 """What runs the shards of a work: here, one after another; elsewhere, many at a time.
 
-local.py runs them in this process; ray.py on the cores and GPUs of a machine or a cluster. The benchmark and the
-scoring of files enter by `Executor.run`; an executor of your own is a class with the members of `Executor`.
+`LocalExecutor` runs them in this process, `RayExecutor` (ray.py) on the cores and GPUs of a machine or a cluster. The
+benchmark and the scoring of files enter by `Executor.run`; an executor of your own is a class with its members.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Executor", "Work"]
+__all__ = ["Executor", "LocalExecutor", "Work"]
 
 
 class Work(Protocol):
@@ -64,3 +64,33 @@ class Executor(Protocol):
 
     def release(self) -> None:
         """Give back the memory of models that are held."""
+
+
+class LocalExecutor:
+    """Runs one shard after another in this process; see `Executor`.
+
+    Parameters
+    ----------
+    loader
+        Holds the models from one work to the next, and has `release`.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def run(
+        self,
+        work: Work,
+        shards: Sequence[int],
+        done: Callable[[int], None],
+        answered: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        """Make what is missing of some shards, in their order."""
+        make = work.open(self._loader, answered)
+        for shard in shards:
+            make(shard)
+            done(shard)
+
+    def release(self) -> None:
+        """Forget the model that is held."""
+        self._loader.release()

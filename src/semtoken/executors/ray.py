@@ -33,7 +33,7 @@ class RayExecutor:
     gpus_per_worker: float = 0
     """1 for a model on a GPU; 0.5 lets two workers share one."""
     address: str | None = None
-    """Of a running cluster, "auto" for the one of this machine."""
+    """Address of a running cluster; "auto" is the one of this machine."""
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -73,7 +73,7 @@ class RayExecutor:
         """Nothing is held here: the workers end with their work."""
 
     def _ready(self) -> Any:
-        """Ray, connected."""
+        """Ray, connected to the cluster that was asked for."""
         ray = require("ray", extra="ray")
         if ray.is_initialized():
             return ray

@@ -18,11 +18,11 @@ class Host:
     """A tool that semtoken plugs into. You install it yourself; it is no extra of semtoken."""
 
     name: str
-    """Module of `semtoken.integrations`."""
+    """Which module of `semtoken.integrations` works inside this tool."""
     module: str
-    """What is imported."""
+    """The module of the tool that is imported."""
     distribution: str
-    """What pip installs."""
+    """The distribution that pip installs."""
     lowest: str
     """The first version that is known to work."""
     below: str

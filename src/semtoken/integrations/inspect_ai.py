@@ -95,7 +95,7 @@ class SemtokenAPI(ModelAPI):  # type: ignore[misc]
             )
 
     async def generate(self, input: Any, tools: Any, tool_choice: Any, config: GenerateConfig) -> ModelOutput:
-        """Answer a conversation."""
+        """Answer a conversation, with the score in the metadata of the answer."""
         if tools:
             raise InvalidInput("The semtoken provider answers in text and calls no tools. Leave out the tools.")
         request = {"model": self.model_name, "messages": messages_of(input), **fields_of(config)}
@@ -147,7 +147,7 @@ def _loaded(name: str, key: str, **options: Any) -> Any:
 
 @modelapi(name="semtoken")  # type: ignore[untyped-decorator]
 def semtoken() -> type[SemtokenAPI]:
-    """Register the provider."""
+    """Register semtoken as a provider of models with Inspect."""
     return SemtokenAPI
 
 

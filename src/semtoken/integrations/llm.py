@@ -53,7 +53,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         self.name = name
 
     def execute(self, prompt: Any, stream: bool, response: Any, conversation: Any) -> Iterator[str]:
-        """Answer a prompt."""
+        """Answer a prompt, and log the score with the answer."""
         if conversation is not None and conversation.responses:
             raise InvalidInput("semtoken answers single questions in llm; leave out -c.")
         from semtoken.bench.prompts import how_to_ask
@@ -96,7 +96,7 @@ def register_models(register: Any) -> None:
 
 @llm.hookimpl  # type: ignore[untyped-decorator]
 def register_commands(cli: Any) -> None:
-    """Add `llm semtoken`."""
+    """Add the command `llm semtoken`."""
 
     @cli.command(name="semtoken")  # type: ignore[untyped-decorator]
     def last() -> None:

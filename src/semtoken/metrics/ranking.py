@@ -28,9 +28,9 @@ class RejectionAreas:
     """The three areas under rejection curves that PRR compares, in the unit of the rescaled quality."""
 
     area: float
-    """Of the order that the uncertainty gives."""
+    """Area under the rejection curve of the order that the uncertainty gives."""
     oracle: float
-    """Of the best possible order."""
+    """The same area for the best possible order."""
     random: float
     """Expected for an uncertainty that knows nothing."""
 

@@ -44,17 +44,17 @@ class Estimate:
     high: float
     """Upper end of the percentile interval."""
     n: int
-    """Answers that counted."""
+    """How many answers counted."""
     n_left_out: int
     """Answers that were not judged."""
     n_non_finite: int
     """Uncertainties of NaN or +inf, which shared the worst rank."""
     n_resamples: int
-    """Resamples drawn."""
+    """How many resamples were drawn."""
     n_undefined: int
     """Resamples without a value (one class only, say); they are not in the interval."""
     confidence_level: float
-    """Of the interval."""
+    """How often such an interval holds the true value, in (0, 1)."""
     reason: str
     """Why there is no value; empty if there is one."""
 
@@ -72,17 +72,17 @@ class Difference:
     p_value: float
     """Two-sided, for "no difference"; never below 1 / (n_resamples + 1)."""
     n: int
-    """Answers that counted."""
+    """How many answers counted."""
     n_left_out: int
     """Answers that were not judged."""
     n_non_finite: int
     """Non-finite uncertainties in a and in b together."""
     n_resamples: int
-    """Resamples drawn."""
+    """How many resamples were drawn."""
     n_undefined: int
     """Resamples without a value."""
     confidence_level: float
-    """Of the interval."""
+    """How often such an interval holds the true value, in (0, 1)."""
     reason: str
     """Why there is no value; empty if there is one."""
 
@@ -96,13 +96,13 @@ class Resampled:
     values: FloatArray
     """On every resample, [n_resamples], NaN where undefined; empty if `value` is."""
     n: int
-    """Answers that counted."""
+    """How many answers counted."""
     n_left_out: int
     """Answers that were not judged."""
     n_non_finite: int
     """Uncertainties of NaN or +inf, which shared the worst rank."""
     n_resamples: int
-    """Resamples asked for."""
+    """How many resamples were asked for."""
     reason: str
     """Why there is no value; empty if there is one."""
     drawn: str = ""

@@ -22,7 +22,7 @@ class CatalogueModel:
     """A model that `semtoken fetch` can get."""
 
     name: str
-    """What `--model` takes."""
+    """The name that `--model` takes."""
     title: str
     """What the model is, for people."""
     quantization: str
@@ -30,7 +30,7 @@ class CatalogueModel:
     pieces: tuple[PackagedFile, ...]
     """Where its GGUF file is packaged; several pieces are joined in order."""
     sha256: str
-    """Of the whole GGUF file."""
+    """The SHA-256 of the whole GGUF file."""
     size: int
     """Bytes of the GGUF file, which is about what is downloaded."""
     disk: int
@@ -42,7 +42,7 @@ class CatalogueModel:
     chat: bool
     """Tuned for chat; else a base model, which continues text."""
     vocabulary: int
-    """Number of tokens."""
+    """How many tokens its vocabulary has."""
     terms: PackagedFile | None = None
     """Terms of use that you have to accept before the model is fetched."""
     clusters: Path | None = None

@@ -33,7 +33,7 @@ class Competitor:
     tokens: tuple[tuple[str, float], ...]
     """The most probable of them, with their own probabilities."""
     token_ids: tuple[int, ...]
-    """Their ids."""
+    """The ids of these tokens."""
     chosen: bool
     """The answer goes on with this one."""
     continuation: str | None = None

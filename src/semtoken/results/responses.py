@@ -42,7 +42,7 @@ class Running:
     n_settled: int
     """Steps in a row, from the first, whose agreeing probability no later token can change."""
     n_tokens: int
-    """Tokens so far."""
+    """How many tokens there are so far."""
     log_score_bounds: tuple[float, float]
     """The same bounds as log scores, for long answers: their uncertainty is 1 to all digits. The upper one never rises
     as the answer goes on."""
@@ -208,7 +208,7 @@ class ScoredResponse:
 
     @property
     def confidence(self) -> float:
-        """1 - uncertainty."""
+        """The confidence, 1 - uncertainty, in [0, 1]."""
         return math.exp(self.log_score)
 
     @property

@@ -47,7 +47,7 @@ class ScoringModel(Protocol):
     """What generates and scores: `semtoken.STC`, or anything alike."""
 
     def generate(self, prompts: Any, max_new_tokens: int, **options: Any) -> list[ScoredResponse]:
-        """Answers to prompts."""
+        """One scored answer for each prompt."""
 
     def score(self, prompts: Any, responses: Any, *, batch_size: int) -> list[ScoredResponse]:
         """Scores of answers that exist."""

@@ -110,7 +110,7 @@ def _append(file: IO[bytes], data: bytes) -> None:
 
 
 def checksum(line: bytes) -> str:
-    """Of a line of output. It finds accidents; it is no protection against somebody who changes a file on purpose."""
+    """A checksum of a line of output, against accidents and not against somebody who changes a file on purpose."""
     return hashlib.sha256(line).hexdigest()[:16]
 
 

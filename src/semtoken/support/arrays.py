@@ -233,7 +233,7 @@ def copy_row(rows: Rows, row: int, size: int) -> FloatArray:
 def columns_above(
     rows: Rows, row_ids: Sequence[int], size: int, least: Sequence[float], most: int
 ) -> list[tuple[IdArray, FloatArray]]:
-    """Of each row, the columns among the first `size` that hold at least so much, and what they hold.
+    """The columns of each row, among the first `size`, that hold at least so much, and what they hold.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def real(value: Any, name: str, *, low: float = -math.inf, high: float = math.in
 
 
 def text(value: Any, name: str) -> str:
-    """A text."""
+    """The value, which must be a text."""
     if not isinstance(value, str):
         _refuse(name, "a text", value)
     return str(value)

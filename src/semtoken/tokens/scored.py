@@ -33,7 +33,7 @@ class Alternative:
     """Another token that was likely where one was chosen, counted as agreeing with it or not."""
 
     id: int
-    """Token id."""
+    """Id of the token in the vocabulary."""
     text: str
     """Text of the token decoded alone."""
     probability: float
@@ -54,7 +54,7 @@ class Borrowed:
     """
 
     own: float
-    """Of the chosen tokens themselves."""
+    """The probability of the chosen tokens themselves."""
     cluster: float
     """Lent by other tokens of their clusters."""
     prefix: float
@@ -71,13 +71,13 @@ class ValueEnds:
     """
 
     number: tuple[float, float] | None = None
-    """Of a number in JSON: no digit and none of . e E + - follows."""
+    """That a number in JSON ends: no digit and none of . e E + - follows."""
     digits: tuple[float, float] | None = None
-    """Of a number in prose: no digit follows."""
+    """That a number in prose ends: no digit follows."""
     quote: tuple[float, float] | None = None
-    """Of a string: a quotation mark follows."""
+    """That a string ends: a quotation mark follows."""
     array: tuple[float, float] | None = None
-    """Of an array: a bracket follows, not a comma."""
+    """That an array ends: a bracket follows, not a comma."""
 
 
 @dataclass(frozen=True, repr=False, slots=True)
@@ -85,7 +85,7 @@ class ScoredToken:
     """One token of an answer."""
 
     id: int
-    """Token id."""
+    """Id of the token in the vocabulary."""
     text: str
     """Text of the token decoded alone."""
     start: int

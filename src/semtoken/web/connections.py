@@ -28,7 +28,7 @@ class ConnectionLimits:
     """Connections at one time. For one more, the one that has been idle for longest is closed; if all of them are in
     the middle of a request, the new one."""
     per_client: int = 2000
-    """Of them, those of one address."""
+    """How many of them may come from one address."""
     header_timeout: float = 30.0
     """Seconds from the first byte (or from connecting) to the end of a request's head."""
     write_timeout: float = 120.0
@@ -71,7 +71,7 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
     """Open connections, the one that sent something last at the end."""
 
     class Limited(protocol):  # type: ignore[misc]
-        """One connection."""
+        """A connection that counts towards the limits."""
 
         _address: str | None = None
         _head: asyncio.TimerHandle | None = None

@@ -38,9 +38,9 @@ class Replies:
     replies: tuple[JudgeReply, ...]
     """One for each request, in their order."""
     spent: Usage
-    """Of the replies that were not on disk."""
+    """What the replies took that were not on disk."""
     relied_on: Usage
-    """Of all, those on disk as of when they came. Equal requests count once."""
+    """What all replies took, those on disk when they first came. Equal requests count once."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Endpoint:
     requests_per_minute: float | None = None
     """Evenly spread, retries counted. None: no limit."""
     max_retries: int = 10
-    """Of one request, after 408, 409, 429, 5xx and lost connections: half a second at first, doubling up to 8 seconds,
-    or what the endpoint asks for (Retry-After)."""
+    """How often one request is repeated, after 408, 409, 429, 5xx and lost connections: half a second at first,
+    doubling up to 8 seconds, or what the endpoint asks for (Retry-After)."""
     timeout: float = 60.0
     """Seconds that an endpoint may be silent."""
     cache: Path | None = None
@@ -259,12 +259,12 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(frozen=True)
 class Usage:
-    """What replies took."""
+    """How many tokens some replies took, and how many replies that were."""
 
     replies: int = 0
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
-    """Of the prompt tokens, those that the endpoint had cached, which cost less."""
+    """How many of the prompt tokens the endpoint had cached; these cost less."""
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
@@ -287,7 +287,7 @@ class KeptReplies:
     """An open folder of replies, from `opened`."""
 
     disk: Any
-    """A `diskcache.Cache`."""
+    """The `diskcache.Cache` that holds them."""
 
     def __contains__(self, key: str) -> bool:
         return key in self.disk
@@ -298,7 +298,7 @@ class KeptReplies:
         return JudgeReply(record["text"], Usage(**record["usage"]))
 
     def write(self, key: str, reply: JudgeReply) -> None:
-        """Keep a reply."""
+        """Keep a reply under the key of its request."""
         self.disk.set(key, asdict(reply), retry=True)
 
 

@@ -11,7 +11,7 @@ from semtoken.bench.judges.base import Judged, OnJudged, Verdict
 from semtoken.bench.judges.endpoint import Endpoint, Usage
 
 DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
-"""The paper's."""
+"""The model that judged answers in the paper."""
 SYSTEM = """# Task
 Evaluate whether the proposed answer to the question is correct based on real-world factual knowledge. \
 Reference answers are provided to assist in your evaluation.

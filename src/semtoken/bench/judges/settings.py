@@ -30,26 +30,26 @@ class _Settings(BaseModel):
 
 
 class ExactSettings(_Settings):
-    """See `ExactJudge`."""
+    """Settings of an `ExactJudge`, which has none of its own."""
 
     kind: Literal["exact"] = "exact"
 
 
 class ContainsSettings(_Settings):
-    """See `ContainsJudge`."""
+    """Settings of a `ContainsJudge`, which has none of its own."""
 
     kind: Literal["contains"] = "contains"
 
 
 class RougeSettings(_Settings):
-    """See `RougeJudge`."""
+    """Settings of a `RougeJudge`: from which F1 on an answer is right."""
 
     kind: Literal["rouge"] = "rouge"
     threshold: Threshold = 0.3
 
 
 class SimilaritySettings(_Settings):
-    """See `SimilarityJudge`."""
+    """Settings of a `SimilarityJudge`: the cross-encoder, and from which similarity on an answer is right."""
 
     kind: Literal["similarity"] = "similarity"
     model: str | None = None
@@ -58,7 +58,7 @@ class SimilaritySettings(_Settings):
 
 
 class LLMSettings(_Settings):
-    """See `LLMJudge`."""
+    """Settings of an `LLMJudge`: the endpoint, its model, and where replies are kept."""
 
     kind: Literal["llm"] = "llm"
     model: str = DEFAULT_JUDGE_MODEL
@@ -75,7 +75,7 @@ class LLMSettings(_Settings):
 
 
 class ImportedSettings(_Settings):
-    """See `ImportedJudge`."""
+    """Settings of an `ImportedJudge`: the file that holds the verdicts."""
 
     kind: Literal["imported"] = "imported"
     path: str

@@ -67,7 +67,7 @@ class RougeJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The threshold."""
+        """The threshold, which decides the verdicts."""
         return {"kind": "rouge", "threshold": self.threshold}
 
     @cached_property
@@ -111,7 +111,7 @@ class SimilarityJudge:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Model and threshold."""
+        """The model and the threshold, which decide the verdicts."""
         return {"kind": "similarity", "model": self._model, "threshold": self.threshold}
 
     @property

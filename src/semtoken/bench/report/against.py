@@ -77,7 +77,7 @@ class Published:
 
 @cache
 def published() -> Mapping[Key, Published]:
-    """All published figures."""
+    """All figures that the paper published, as they stand in its tables."""
     source = files("semtoken.bench.report") / "paper_figures.csv"
     rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
     return {
@@ -357,7 +357,7 @@ def _table(name: str, compared: Sequence[Compared]) -> Table:
 
 
 def _entries(one: Compared | None) -> tuple[Entry, Entry, Entry]:
-    """Measured, published, difference."""
+    """Three entries of a row: measured, published, and the difference."""
     if one is None:
         return NOT_RUN, Entry(MISSING), Entry(MISSING)
     quality = one.figure.metric in ("AUROC", "PRR")

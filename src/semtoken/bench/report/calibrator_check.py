@@ -31,7 +31,7 @@ class CellCalibrator:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Model and data set, as people read them."""
         return f"{self.model} on {self.dataset}"
 
     def of(self, log_score: float) -> tuple[float, str]:

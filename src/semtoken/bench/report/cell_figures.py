@@ -30,7 +30,7 @@ METRICS = ("auroc", "prr")
 MAIN = "main"
 """Name of the clustering that the methods use."""
 SEED = 0
-"""Of the bootstrap."""
+"""The seed of the bootstrap, so that the same run gives the same intervals."""
 SIGNIFICANT = 0.05
 """Adjusted p-values below it count as a difference."""
 REFERENCE, BASELINE = "stc", "sequence_probability"
@@ -47,7 +47,7 @@ class Tested:
 
     difference: Difference
     p_adjusted: float
-    """Of its family, by Holm's procedure; NaN without a value."""
+    """The p-value adjusted by Holm's procedure for the comparisons of its family; NaN without a value."""
     enough: bool = True
     """There are answers enough of either kind for a verdict."""
 
@@ -118,7 +118,7 @@ class CellFigures:
     model: str
     dataset: str
     n: int
-    """Questions."""
+    """How many questions it has."""
     counts: Tally
     """Verdicts of the judge in use."""
     greedy_seconds: float
@@ -127,15 +127,15 @@ class CellFigures:
     variants: Mapping[str, Quality]
     """AUROC of STC with other clusterings than the one that methods use, to which `to_stc` is the difference."""
     agreements: tuple[Agreement, ...]
-    """Every two judges."""
+    """How far every two judges agree."""
     verdicts: Mapping[str, Tally]
-    """Of every judge."""
+    """How often each judge said right, wrong or nothing."""
     controls: Mapping[str, ControlFigures] = field(default_factory=dict)
     """By name, in the order of `CONTROLS`; empty in a run without them."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Model and data set, as people read them."""
         return f"{self.model} on {self.dataset}"
 
     @property
@@ -155,7 +155,7 @@ class CellFigures:
 
 
 def title_of(name: str) -> str:
-    """Of a method, or its name where it is none of `METHODS`."""
+    """The title of a method; its name where it is none of `METHODS`."""
     return METHODS[name].title if name in METHODS else name
 
 

@@ -81,14 +81,14 @@ class CellChances:
     model: str
     dataset: str
     n: int
-    """Judged answers."""
+    """How many answers were judged."""
     n_correct: int
     methods: Mapping[str, MethodChances]
     """Compared methods, in the order of the cell."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Model and data set, as people read them."""
         return f"{self.model} on {self.dataset}"
 
     @property
@@ -313,7 +313,7 @@ def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
 
 
 def percent(value: float) -> str:
-    """`50 %`."""
+    """A share in [0, 1] as whole per cent: `50 %`."""
     return f"{100 * value:.0f} %"
 
 

@@ -54,7 +54,7 @@ class Section:
     """A part of the report."""
 
     name: str
-    """Of its anchor."""
+    """The name of its anchor on the page."""
     title: str
     lines: tuple[str, ...] = ()
     """Sentences before the tables."""
@@ -81,7 +81,7 @@ class BenchReport:
     figures: tuple[Figure, ...] = ()
     tests: tuple[Comparison, ...] = ()
     answers: bytes = b""
-    """See `semtoken.bench.answers_table`."""
+    """All answers as a Parquet file; `semtoken.bench.answers_table` says what its columns are."""
 
     def __repr__(self) -> str:
         return f"BenchReport({self.title}: {self.subtitle})"

@@ -39,9 +39,9 @@ class ExtremeAnswer:
     question: str
     answer: str
     uncertainty: float
-    """Of STC."""
+    """The uncertainty by STC, in [0, 1]."""
     chance: float
-    """Of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
+    """The chance of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
     decision: str
     """`answer` or `abstain`; empty without a threshold."""
 

@@ -35,7 +35,7 @@ class Figure:
     metric: str
     """"AUROC", "PRR", "seconds" or "percent of generation time"."""
     value: float
-    """NaN if undefined."""
+    """What was measured; NaN where it is undefined."""
     low: float = math.nan
     """Lower end of the 95 % interval; NaN without one."""
     high: float = math.nan
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One paired test."""
+    """A paired test of two methods on the same answers."""
 
     table: str
     dataset: str

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 BEST = 7
 """Bars of each panel."""
 CHANCE = 0.5
-"""AUROC of guessing."""
+"""The AUROC of guessing, drawn as a line."""
 PANELS = 3
-"""Side by side."""
+"""How many panels stand side by side."""
 LONGEST = 32
 """Characters of a name."""
 LEGEND = 1.9
-"""Inches."""
+"""Width of the legend in inches."""
 OURS, OTHERS = "#0072b2", "#b3b3b3"
 COLOURS = ("#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#999999", "#0072b2")
 """Okabe and Ito's, which most colour-blind people tell apart."""
@@ -55,10 +55,10 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure, drawn."""
+    """A figure that has been drawn, with its caption."""
 
     name: str
-    """Of its files."""
+    """The name of its files, without suffix."""
     title: str
     caption: str
     png: bytes
@@ -243,7 +243,7 @@ def label_of(text: str) -> str:
 
 
 def _lengths(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
-    """Of the error bars below and above the values; none where an interval is undefined."""
+    """How long the error bars below and above the values are; 0 where an interval is undefined."""
     below = [max(0.0, e.value - e.low) for e in estimates]  # a NaN is not larger than 0
     return below, [max(0.0, e.high - e.value) for e in estimates]
 

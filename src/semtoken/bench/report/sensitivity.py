@@ -31,7 +31,7 @@ class Point:
     """STC on one model and data set with one value of one setting."""
 
     setting: str
-    """Key of `STUDIES`."""
+    """The setting that was varied, a key of `STUDIES`."""
     value: str
     quality: Quality
     main: bool
@@ -167,7 +167,7 @@ def shown(value: str) -> str:
 
 
 def _variant_title(name: str) -> str:
-    """Of "metric=euclidean": "Distance: euclidean"."""
+    """What a variant is called in tables: "Distance: euclidean" for "metric=euclidean"."""
     setting, _, value = name.partition("=")
     return f"{STUDIES.get(setting, setting)}: {shown(value)}"
 

@@ -34,7 +34,7 @@ class Group:
     """Rows under one heading."""
 
     title: str
-    """Empty: no heading."""
+    """The heading; none where it is empty."""
     rows: tuple[tuple[Entry, ...], ...]
 
 
@@ -43,7 +43,7 @@ class Table:
     """Columns of equal meaning over all groups; the first one names the row."""
 
     name: str
-    """Of files and anchors."""
+    """What its file and its anchor are called."""
     title: str
     header: tuple[str, ...]
     groups: tuple[Group, ...]
@@ -54,7 +54,7 @@ class Table:
 
     @property
     def alignments(self) -> tuple[Alignment, ...]:
-        """Of the columns."""
+        """On which side the text of each column begins."""
         return tuple("left" if i < self.left else "right" for i in range(len(self.header)))
 
 
