@@ -49,6 +49,7 @@ class Seen(LogitsProcessor):  # type: ignore[misc]
         self.before: list[tuple[int, ...]] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Take a step in and change nothing."""
         self.before.append(tuple(input_ids.flatten().tolist()))
         return scores
 
@@ -112,9 +113,8 @@ def main(
     seen = Seen()
     backend.model._get_logits_processor = lambda *_, **__: LogitsProcessorList([seen])
     continuous(backend.model, prompts, tokens)
-    print(
-        f"a logits processor saw {len(seen.before)} steps; the token before a row was not its own in {seen.ambiguous:.0%}"
-    )
+    steps = f"a logits processor saw {len(seen.before)} steps"
+    print(f"{steps}; {seen.ambiguous:.0%} of the rows follow a token that other rows follow, too")
 
 
 if __name__ == "__main__":
