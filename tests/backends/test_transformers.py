@@ -11,6 +11,7 @@ import torch
 
 import semtoken as st
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyError, VocabularyMismatch
+from semtoken.statistics.p_true import p_true_log_probs
 from tests import tiny
 
 PROMPTS = ["The capital of France is", "who is it", "A TV or a television set , Television and"]
@@ -257,6 +258,31 @@ def test_bad_input_never_yields_a_number() -> None:
         stc.generate("a " * 400)
     with pytest.raises(InvalidInput, match="must be positive"):
         stc.generate("a", max_new_tokens=0)
+
+
+def test_nothing_is_read_beyond_the_models_context() -> None:
+    stc = scorer()
+    room = stc.backend.max_length
+    assert room == 256
+    read: list[int] = []
+    handle = stc.model.register_forward_pre_hook(
+        lambda module, args, given: read.append(int(given["position_ids"].max()) + 1), with_kwargs=True
+    )
+    with handle:
+        for length, left in ((room, 1), (room - 1, 2), (room - 7, 8)):
+            [answer] = stc.generate([[5] * length], 100, eos_token_id=[599])
+            assert (len(answer.tokens), answer.truncated) == (left, True)
+        stc.backend.next_log_probs([[5] * room], [[1], [2]])
+        assert max(read) == room
+        read.clear()
+        for continuations in ([[1, 2]], [[1], [2, 3]]):
+            with pytest.raises(InvalidInput, match="257 tokens"):
+                stc.backend.next_log_probs([[5] * room], continuations)
+        with pytest.raises(InvalidInput, match="256"):
+            p_true_log_probs(stc, ["word " * 3000], ["yes"])
+        with pytest.raises(InvalidInput, match="256"):
+            stc.score([[5] * room], [[1]])
+        assert not read
 
 
 def test_logits_that_are_no_distribution_name_sequence_and_step() -> None:

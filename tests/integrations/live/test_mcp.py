@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.server.mcpserver.exceptions import ToolError
 
 from semtoken import STC
 from semtoken.almanac.questions import Question
+from semtoken.integrations.mcp import server
 
 
 def test_an_agent_asks_scores_and_checks(
@@ -59,3 +61,12 @@ def test_an_agent_asks_scores_and_checks(
         for (name, arguments), reply in zip(calls, (asked, scored, checked, blank, nothing), strict=True)
     ]
     record("mcp", {"question": questions[0].id, "version": version("mcp"), "tools": tools, "replies": replies})
+
+
+@pytest.mark.parametrize("question", ["word " * 3000, "x" * 100_000, "\N{EARTH GLOBE ASIA-AUSTRALIA}" * 100_000])
+def test_what_is_longer_than_the_models_context_is_refused_by_all_tools(stc: STC, question: str) -> None:
+    app = server(stc, "almanac")
+    calls = {"ask": {}, "score": {"answer": "Peru"}, "check": {"answer": "Peru"}}
+    for name, more in calls.items():
+        with pytest.raises(ToolError, match="the model reads 512 at most"):
+            asyncio.run(app.call_tool(name, {"question": question, **more}))

@@ -151,7 +151,8 @@ class TransformersBackend:
     ) -> list[Completion]:
         """Answer each prompt; see `Backend.generate`.
 
-        `Decoding.options` are keyword arguments of transformers' `generate`.
+        `Decoding.options` are keyword arguments of transformers' `generate`. An answer ends where the model reads no
+        further (`max_length`).
 
         Raises
         ------
@@ -170,7 +171,11 @@ class TransformersBackend:
         shrinks = only_usual(self.model.generation_config) and not any(decoding.options for decoding in decodings)
         found: dict[int, Completion] = {}
         for batch in self._batches(encoded, decodings[0].batch_size, equal_lengths=prefix is not None):
-            rows = [self._row(number * n + sample, decodings[number]) for number in batch for sample in range(n)]
+            rows = [
+                self._row(number * n + sample, decodings[number], encoded[number])
+                for number in batch
+                for sample in range(n)
+            ]
             criteria = decodings[0].options.get("stopping_criteria") or ()
             watch = StepWatch(self.vocabulary, rows, observers, criteria, shrinks=shrinks)
             self._generate([encoded[i] for i in batch], [decodings[i] for i in batch], rows, watch, prefix)
@@ -210,7 +215,7 @@ class TransformersBackend:
             while (newcomers := arrivals()) or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
                 if newcomers:
-                    rows.begin([(self._row(one.answer, one.decoding), one) for one in newcomers])
+                    rows.begin([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
                 rows.step()
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
@@ -257,8 +262,10 @@ class TransformersBackend:
             members = groups[length]
             yield from (members[first : first + batch_size] for first in range(0, len(members), batch_size))
 
-    def _row(self, answer: int, decoding: Decoding) -> BatchRow:
+    def _row(self, answer: int, decoding: Decoding, prompt: Sequence[int]) -> BatchRow:
         limit = int(decoding.options.get("max_new_tokens", decoding.max_new_tokens))
+        if self.max_length is not None:
+            limit = min(limit, self.max_length - len(prompt) + 1)  # the last token need not be read
         return BatchRow(answer, limit, frozenset(self._stop_ids(decoding)), decoding.stop_strings)
 
     def _generate(
@@ -432,6 +439,7 @@ class TransformersBackend:
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt, in as few forward passes as can be."""
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         found = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):
             for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size):
@@ -514,11 +522,14 @@ class TransformersBackend:
             "attention_mask": torch.from_numpy(batch.mask).to(self._device),
         }
 
-    def _check_lengths(self, sequences: Sequence[Sequence[int]]) -> None:
+    def _check_lengths(self, sequences: Sequence[Sequence[int]], more: int = 0) -> None:
+        """Check that sequences can be read, with so many tokens `more`."""
         limit = self.max_length
         for number, ids in enumerate(sequences):
-            if limit is not None and len(ids) > limit:
-                raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the model reads {limit:,} at most.")
+            if limit is not None and len(ids) + more > limit:
+                raise InvalidInput(
+                    f"Prompt {number} has {len(ids) + more:,} tokens; the model reads {limit:,} at most."
+                )
 
 
 def continued(inputs: dict[str, Any], sequences: torch.Tensor, cache: Any, rows: Sequence[int]) -> dict[str, Any]:

@@ -292,6 +292,7 @@ class VLLMBackend:
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt; see `Backend.next_log_probs`."""
         jobs = [[*prompt, *ids] for prompt in self._encoded(prompts) for ids in continuations]
+        self._check_lengths(jobs)
         params = sampling_params(temperature=0, max_tokens=1, detokenize=False, flat_logprobs=True)
         params.logprobs, params.prompt_logprobs = None, 0
         sums: list[float] = []
@@ -313,10 +314,13 @@ class VLLMBackend:
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        for number, ids in enumerate(encoded):
+        self._check_lengths(encoded)
+        return encoded
+
+    def _check_lengths(self, sequences: Sequences) -> None:
+        for number, ids in enumerate(sequences):
             if len(ids) > (self.max_length or len(ids)):
                 raise InvalidInput(f"Prompt {number} has {len(ids):,} tokens; the engine reads {self.max_length:,}.")
-        return encoded
 
 
 def _best_first(token: int, found: Any, values: FloatArray) -> tuple[Any, FloatArray]:
