@@ -63,7 +63,7 @@ def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int
         for i, result in enumerate(recorder.results(ids)):
             written = ids[i, PROMPT:].tolist()
             length = written.index(END) + 1 if END in written else STEPS
-            assert result == score_logits(logits[:length, i], written[:length], clusters)
+            assert result == score_logits(logits[:length, i], written[:length], clusters, distribution="unknown")
 
 
 def test_rows_of_another_type_go_on() -> None:

@@ -317,16 +317,20 @@ class TransformersBackend:
         return inputs
 
     def _check_options(self, decoding: Decoding) -> None:
-        options = decoding.options
-        default_beams = getattr(self.model.generation_config, "num_beams", 1) or 1
-        if (options.get("num_beams") or default_beams) > 1:
+        options, settings = decoding.options, self._settings(decoding)
+        if (options.get("num_beams") or getattr(settings, "num_beams", 1) or 1) > 1:
             raise BackendError(f"Beam search is refused. {NOT_BEAMS}")
         if (options.get("num_return_sequences") or 1) > 1:
             raise InvalidInput(
                 "Several answers to a prompt are asked for by `Decoding.n`, not by num_return_sequences."
             )
-        if options.get("assistant_model") is not None or options.get("prompt_lookup_num_tokens"):
+        lookup = options.get("prompt_lookup_num_tokens") or getattr(settings, "prompt_lookup_num_tokens", None)
+        if options.get("assistant_model") is not None or lookup:
             raise BackendError("Assisted decoding is refused: it proposes several tokens at a time. Decode one by one.")
+
+    def _settings(self, decoding: Decoding) -> Any:
+        """The settings for generation that hold where `options` say nothing: those in the options, or the model's."""
+        return decoding.options.get("generation_config") or self.model.generation_config
 
     def _options(self, decoding: Decoding, rows: Sequence[BatchRow]) -> dict[str, Any]:
         """Keyword arguments of transformers' `generate`."""
@@ -345,6 +349,8 @@ class TransformersBackend:
 
     def _stop_ids(self, decoding: Decoding) -> set[int]:
         given = decoding.options.get("eos_token_id")
+        if given is None:
+            given = getattr(decoding.options.get("generation_config"), "eos_token_id", None)
         if given is None:
             given = end_ids(self.model, self.tokenizer)
         found = {given} if isinstance(given, int) else set(given)

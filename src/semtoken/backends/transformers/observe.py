@@ -105,15 +105,22 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
         self._done = [False] * len(rows)
         self._shrinks = shrinks
         self._thread = get_ident()
+        self._has_passed = False
+        """The model has read the newest tokens. Only a prompt is read in several passes, which share a cache."""
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:
         """Keep the logits of every forward pass, and what observers read from inside the model."""
 
         def keep_logits(module: Any, args: Any, output: Any) -> None:
-            if get_ident() == self._thread:  # other threads may use the same model
-                self.logits = output.logits[:, -1].detach()
-                self.cache = getattr(output, "past_key_values", None)
+            cache = getattr(output, "past_key_values", None)
+            again = self._has_passed and (cache is None or cache is not self.cache)
+            if (
+                get_ident() != self._thread or again
+            ):  # another thread's, or that of a processor that asks the model, too
+                return
+            self.logits, self.cache = output.logits[:, -1].detach(), cache
+            self._has_passed = True
 
         with ExitStack() as hooks:
             hooks.enter_context(forward_hook(inner_model(model), keep_logits))
@@ -132,6 +139,7 @@ class StepWatch(StoppingCriteria):  # type: ignore[misc]
             for row in active:
                 if completion := self._rows[row].completed(tokens[row], self._vocabulary, ended):
                     self._end(row, completion)
+        self._has_passed = False
         # On Apple's GPUs, transformers makes one step more before it ends.
         ends = self._half_done and input_ids.device.type != "mps" and is_repeatable(self.cache)
         return torch.tensor([done or ends for done in self._done], dtype=torch.bool, device=input_ids.device)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -17,11 +18,12 @@ import numpy as np
 from semtoken.backends.prompts import answer_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.hooks import forward_hook, inner_model
+from semtoken.backends.transformers.loop import LoopStep, loop_step
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.choices import FunctionWords, Preset
 from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
-from semtoken.results import Answers, Distribution, Running, ScoredResponse
+from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, normalized_rows, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
 from semtoken.support.arrays import as_rows
@@ -33,6 +35,11 @@ require("transformers", extra="transformers")
 import torch  # noqa: E402
 from transformers import LogitsProcessor  # noqa: E402
 
+UNKNOWN_END = Flag(
+    "unknown_end",
+    "Nothing says where this answer ends, and its last tokens may be padding: give the recorder `eos_token_id`, or "
+    "`results` the lengths.",
+)
 ROWS_TOGETHER = 8
 """Rows of steps whose tokens are known that wait for each other, if the steps are so small. Between two steps the
 model empties the processor's caches: what one step needs of memory and code, the next ones find at hand."""
@@ -46,9 +53,12 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     >>> results = recorder.results(sequences)  # doctest: +SKIP
 
     A processor sees logits after transformers' own penalties and masks. Where the generation uses any
-    (`repetition_penalty`, `no_repeat_ngram_size`, `suppress_tokens`, ...), generate inside
-    `with recorder.watching(model):` and the model's own logits are scored. Temperature, top-k and top-p come
-    later and never matter.
+    (`repetition_penalty`, `no_repeat_ngram_size`, `suppress_tokens`, `guidance_scale`, ...), be it by the settings of
+    the model, the results say `processed`; generate inside `with recorder.watching(model):` and the model's own logits
+    are scored. Temperature, top-k and top-p come later and never matter.
+
+    Where an answer ends is known from `generate` itself. In a decoding loop of your own it is not, nor what was done to
+    the logits: the results say `unknown`, and carry the flag `unknown_end` where the last tokens may be padding.
 
     While the answers are being written, `running` gives what is known of their scores.
 
@@ -59,8 +69,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     eos_token_id
-        Ids that end an answer. Without them, special tokens at the end of a sequence are taken as padding after
-        the first.
+        Ids that end an answer, besides those of `generate`. In a loop of your own without them, special tokens at the
+        end of a sequence are taken as padding after the first.
 
     Raises
     ------
@@ -86,7 +96,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             as_clusters(clusters), ScoringRules(preset, function_words, clustering, prefix_matching)
         )
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
-        self._stop_ids = frozenset(stop_ids)
+        self._given_ends = frozenset(stop_ids)
         self._kept: KeptRows | None = None
         """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
         self._lock = Lock()
@@ -99,9 +109,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._newest: torch.Tensor | None = None
-        """The sequences as they were given last."""
-        self._history: torch.Tensor | None = None
-        """The same when it was last checked that they had not changed places."""
+        """A copy of the sequences as they were given last."""
         self._taken = 0
         """Columns of the sequences whose steps the answers have taken in; at first those of the prompts."""
         self._waiting: list[tuple[Any, list[int]]] = []
@@ -109,8 +117,15 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._together = 1
         """Steps that are taken in at once."""
         self._watched: torch.Tensor | None = None
+        self._watches = False
         self._prompt_length = 0
         self._masked = False
+        self._scored: set[Distribution] = set()
+        """What the logits of the steps were."""
+        self._stop_ids = self._given_ends
+        self._lengths: list[int] | None = []
+        """Tokens of each answer until `generate` took it as ended; None where that is not known."""
+        self._unfinished: list[bool] = []
         self._active = np.empty(0, dtype=np.int64)
         """The answers that go on."""
 
@@ -121,26 +136,63 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         def keep(module: Any, args: Any, output: Any) -> None:
             self._watched = output.logits[:, -1].detach()
 
-        with forward_hook(inner_model(model), keep):
-            yield
+        self._watches = True
+        try:
+            with forward_hook(inner_model(model), keep):
+                yield
+        finally:
+            self._watches = False
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
-        """Take in one step; `scores` is returned as it is."""
+        """Take in one step; `scores` is returned as it is.
+
+        Raises
+        ------
+        BackendError
+            Beam search, assisted decoding, or another generation than before.
+        """
         with self._lock:
+            step = loop_step(len(input_ids))
             if self._newest is None:
                 self._begin(input_ids)
             else:
                 self._follow(input_ids)
-            self._keep_row(scores if self._watched is None else self._watched)
-            if self._watched is None and self._kept is None and not self._masked:
+            self._note(step)
+            logits, distribution = self._logits(scores, step)
+            self._scored.add(distribution)
+            self._keep_row(logits)
+            if distribution != "raw" and self._kept is None and not self._masked:
                 self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
         return scores
 
+    def _note(self, step: LoopStep | None) -> None:
+        """Take in which answers go on."""
+        if step is None:
+            self._lengths = None
+            return
+        self._stop_ids |= step.stop_ids
+        self._unfinished = step.unfinished
+        if not all(step.unfinished):
+            self._active = np.array([i for i in self._active.tolist() if step.unfinished[i]], dtype=np.int64)
+        if self._lengths is not None:
+            self._lengths = [n + goes_on for n, goes_on in zip(self._lengths, step.unfinished, strict=True)]
+
+    def _logits(self, scores: torch.Tensor, step: LoopStep | None) -> tuple[torch.Tensor, Distribution]:
+        """The logits to score, and what they are."""
+        if self._watches and step is not None:  # the newest pass may be one of a processor that asks the model, too
+            return step.logits, "raw"
+        if self._watches and self._watched is not None:
+            return self._watched, "raw"
+        if step is None:
+            return scores, "unknown"
+        return scores, "raw" if step.first is self else "processed"
+
     def _begin(self, input_ids: torch.Tensor) -> None:
         self._finished = [False] * len(input_ids)
+        self._lengths, self._unfinished = [0] * len(input_ids), [True] * len(input_ids)
         self._active = np.arange(len(input_ids))
         self._prompt_length = self._taken = input_ids.shape[1]
-        self._newest = self._history = input_ids
+        self._newest = input_ids.clone()
         self._together = max(1, ROWS_TOGETHER // len(input_ids))
 
     def _keep_row(self, logits: torch.Tensor) -> None:
@@ -172,24 +224,19 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
                 "The recorder was called for another generation, or for several tokens at once (assisted decoding). "
                 "Call results() or reset() after each generate(), and decode one token at a time."
             )
-        if len(input_ids) > 1:  # one sequence alone is checked when its steps are taken in: it cannot change places
-            self._check_places(input_ids)
-        self._newest = input_ids
+        assert self._newest is not None
+        if not torch.equal(input_ids[:, : self._newest.shape[1]], self._newest):
+            raise BackendError(
+                f"The sequences changed places between two steps, or one of their tokens was edited. {NOT_BEAMS}"
+            )
+        self._newest = input_ids.clone()  # what was given may be edited in place
         if len(self._waiting) >= self._together:
             self._take_in()
-
-    def _check_places(self, input_ids: torch.Tensor) -> None:
-        assert self._history is not None
-        if not torch.equal(input_ids[:, : self._history.shape[1]], self._history):
-            raise BackendError(f"The sequences changed places between two steps: beam search? {NOT_BEAMS}")
-        self._history = input_ids
 
     def _take_in(self) -> None:
         """Have the answers take in the steps whose tokens are known."""
         if self._newest is None:
             return
-        if self._newest is not self._history:
-            self._check_places(self._newest)
         steps, rows, finished = [], [], list(self._finished)
         columns = zip(*self._newest[:, self._taken :].tolist(), strict=True)
         for (held, numbers), tokens in zip(self._waiting, columns, strict=False):
@@ -203,7 +250,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             return
         if self._kept is not None:
             found = self._kept.taken(rows)
-            if self._watched is None and found.has_minus_infinity is not None:
+            if self._scored != {"raw"} and found.has_minus_infinity is not None:
                 self._masked = self._masked or bool(found.has_minus_infinity.any())
             self._scores.add_steps(steps, found)
         else:
@@ -212,7 +259,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         self._taken += len(steps)
         del self._waiting[: len(steps)]
         if finished != self._finished:
-            self._finished, self._active = finished, np.flatnonzero(~np.array(finished))
+            self._finished = finished
+            self._active = np.flatnonzero(np.array(self._unfinished) & ~np.array(finished))
 
     def _mismatch(self, columns: int) -> VocabularyMismatch:
         return VocabularyMismatch(
@@ -255,7 +303,7 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
             return [self._running(i) for i in range(len(self._finished))]
 
     def _running(self, i: int) -> Running:
-        if not self._finished[i]:
+        if not self._finished[i] and self._unfinished[i]:
             return self._scores.running(i)
         if i not in self._final:
             scored = self._scores.result(i)
@@ -297,19 +345,41 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         with self._lock:
             self._follow_last(ids)
             self._take_in()
-            distribution: Distribution = "processed" if self._masked else "raw"
+            written = ids[:, self._prompt_length :].tolist()
+            flagged = set()
             if lengths is None:
-                lengths = [self._length(generated) for generated in ids[:, self._prompt_length :].tolist()]
+                lengths = [self._length(generated, i) for i, generated in enumerate(written)]
+                flagged = {i for i, generated in enumerate(written) if self._may_be_padded(generated)}
             if len(lengths) != len(self._finished):
                 raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
-            results = Answers(self._scores.results(dict(enumerate(lengths)), distribution))
+            found = self._scores.results(dict(enumerate(lengths)), self._distribution)
+            results = Answers(
+                replace(result, flags=(*result.flags, UNKNOWN_END)) if i in flagged else result
+                for i, result in enumerate(found)
+            )
             self.reset()
         return results
 
-    def _length(self, ids: list[int]) -> int:
+    @property
+    def _distribution(self) -> Distribution:
+        if self._scored == {"raw"}:
+            return "raw"
+        return "processed" if self._masked or "processed" in self._scored else "unknown"
+
+    def _may_be_padded(self, ids: list[int]) -> bool:
+        """Whether nobody has said where an answer ends, and its last tokens may be padding."""
+        if self._lengths is not None or len(self._finished) == 1 or not ids or self._stop_ids.intersection(ids):
+            return False
+        return bool(self._scorer.vocabulary.special[ids[-1]]) or ids[-2:-1] == ids[-1:]
+
+    def _length(self, ids: list[int], i: int) -> int:
         """Tokens of an answer, its terminator included, without the padding behind it."""
+        if self._lengths is not None:
+            ids = ids[: self._lengths[i]]
         if self._stop_ids:
             return answer_length(ids, self._stop_ids, (), self._scorer.vocabulary)
+        if self._lengths is not None:
+            return len(ids)
         special = self._scorer.vocabulary.special
         length = len(ids)
         while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
