@@ -80,7 +80,7 @@ def score_logits(clusters: st.TokenClusters, repeats: int, steps: int = 64) -> I
         logits = torch.from_numpy(rows).to(dtype)
 
         def score(logits: torch.Tensor = logits) -> None:
-            st.score_logits(logits, random.integers(0, size, steps).tolist(), clusters)
+            st.score_logits(logits, random.integers(0, size, steps).tolist(), clusters.vocabulary)
 
         found = ratio(score, lambda logits=logits: torch_log_softmax(logits), repeats)
         yield Measured(f"score_logits, {name}", "log-softmax of the same rows", found, budget)
@@ -94,7 +94,7 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
 
         def record(results: bool, batch: int = batch, steps: int = steps, rows: torch.Tensor = rows) -> None:
             ids = torch.from_numpy(random.integers(0, size, (batch, steps + 1)))  # the first is the prompt
-            found = st.ClusterRecorder(clusters)
+            found = st.Recorder(clusters.vocabulary)
             for step in range(steps):
                 found(ids[:, : step + 1], rows)  # type: ignore[arg-type]
             if results:
@@ -106,7 +106,7 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
 
         beside = "log-softmax of the same rows"
         for name, results in (("", False), (" and results", True)):
-            what = f"ClusterRecorder, batch of {batch}{name}"
+            what = f"Recorder, batch of {batch}{name}"
             yield Measured(what, beside, ratio(lambda r=results: record(r), softmax, repeats), budget)
 
 

@@ -71,7 +71,7 @@ def random_model(tokenizer: PreTrainedTokenizerFast, rows: int, hidden: int, lay
 class Timed:
     """A recorder that counts the seconds spent in it."""
 
-    recorder: st.ClusterRecorder
+    recorder: st.Recorder
     seconds: float = 0.0
 
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -125,7 +125,7 @@ def cost(model: Qwen2ForCausalLM, clusters: st.TokenClusters, batch: int, tokens
     for pair in range(-1, pairs):
         taken = {}
         for scored in (False, True) if pair % 2 else (True, False):
-            timed = Timed(st.ClusterRecorder(clusters))
+            timed = Timed(st.Recorder(clusters.vocabulary))
             start = time.perf_counter()
             processors = [timed] if scored else None
             ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, logits_processor=processors)

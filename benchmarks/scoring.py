@@ -76,6 +76,11 @@ def torch_log_softmax(rows: torch.Tensor) -> None:
         torch.log_softmax(row, -1, dtype=torch.float32)
 
 
+def needed_by(preset: Preset, clusters: st.TokenClusters) -> st.TokenClusters | st.Vocabulary:
+    """What a preset reads: clusters, or their vocabulary alone."""
+    return clusters if preset == "paper" else clusters.vocabulary
+
+
 def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
     """Microseconds a step of the log-softmax and of all that scoring does, its own normalisers included."""
     random = np.random.default_rng(1)
@@ -90,7 +95,7 @@ def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
 
     def score(logits: Any, preset: Preset) -> None:
         ids = random.integers(0, size, steps).tolist()  # other ones in each run: what is kept of tokens helps little
-        st.score_logits(logits, ids, clusters, preset=preset)
+        st.score_logits(logits, ids, needed_by(preset, clusters), preset=preset)
 
     table = Table(title=f"µs a step, V = {size:,}, {steps} steps, {torch.get_num_threads()} thread(s)")
     for heading in ("logits", "log-softmax", "normalisers", "default", "paper", "default / softmax", "paper / softmax"):
@@ -110,16 +115,16 @@ def time_table(clusters: st.TokenClusters, steps: int, repeats: int) -> Table:
 
 def record(clusters: st.TokenClusters, preset: Preset, rows: torch.Tensor, ids: torch.Tensor) -> None:
     """Feed a recorder with a generation whose steps all have the same logits [B, V]; its tokens are `ids` [B, n]."""
-    recorder = st.ClusterRecorder(clusters, preset)
+    recorder = st.Recorder(needed_by(preset, clusters), preset)
     for step in range(ids.shape[1]):
         recorder(ids[:, : step + 1], rows)  # type: ignore[arg-type]
 
 
 def recorder_table(clusters: st.TokenClusters, repeats: int) -> Table:
-    """Microseconds a sequence and step of `ClusterRecorder`, the copy of the rows that it keeps included."""
+    """Microseconds a sequence and step of `Recorder`, the copy of the rows that it keeps included."""
     random = np.random.default_rng(5)
     size = clusters.vocabulary.size
-    table = Table(title=f"ClusterRecorder, µs a sequence and step, V = {size:,}")
+    table = Table(title=f"Recorder, µs a sequence and step, V = {size:,}")
     for heading in ("batch", "log-softmax", "default", "paper", "default / softmax", "paper / softmax"):
         table.add_column(heading, justify="right")
     for batch, steps in ((1, 24), (8, 6), (64, 2)):
@@ -141,7 +146,7 @@ def bytes_a_step(clusters: st.TokenClusters, steps: int) -> float:
     random = np.random.default_rng(2)
     size = clusters.vocabulary.size
     row = random.standard_normal((1, size), dtype=np.float32)
-    scorer = scorer_for(clusters, ScoringRules())
+    scorer = scorer_for(clusters.vocabulary, ScoringRules())
     ids = random.integers(0, size, steps).tolist()
     tracemalloc.start()
     answer = LogitsAnswer(scorer)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.topk                     # the almanac's test questions, preset default
     python -m benchmarks.topk --preset paper
+    python -m benchmarks.topk --names             # nothing but texts and bytes, no vocabulary
     python -m benchmarks.topk --model smollm2 --questions FILE.jsonl --chat --limit 200
 
 For each k: the width of the interval, how far `uncertainty` (which counts the listed mass alone) is from the exact
@@ -23,9 +24,11 @@ from semtoken.almanac import is_correct
 from semtoken.backends.base import Decoding, Observer, Step
 from semtoken.bench.datasets import read_dataset
 from semtoken.choices import Preset
+from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.metrics import auroc
 from semtoken.results import ScoredResponse
 from semtoken.scoring import ScoringRules
+from semtoken.tokens.vocabulary import Vocabulary
 
 SIZES = (1, 2, 5, 10, 20, 50, 100)
 
@@ -66,17 +69,29 @@ def best(answer: Answer, k: int) -> list[tuple[int, dict[int, float]]]:
     return [(token, {i: float(row[i]) for i in dict.fromkeys([*top, token])}) for row, token, top in rows]
 
 
+def by_name(answer: Answer, k: int, vocabulary: Vocabulary) -> list[TopStep]:
+    """The same under the names that OpenAI gives: strings, and the bytes that they stand for."""
+
+    def named(token: int, log_prob: float) -> TopToken:
+        piece = vocabulary.pieces[token]
+        return TopToken(log_prob, text=piece.decode("utf-8", "replace") or f"<|{token}|>", bytes=piece or None)
+
+    return [TopStep(named(t, top[t]), [named(i, v) for i, v in top.items()]) for t, top in best(answer, k)]
+
+
 def main(
     model: Annotated[str, typer.Option(help="A name, directory, GGUF file or hub id.")] = "almanac",
     questions: Annotated[str, typer.Option(help="'almanac', 'almanac-dev' or a file of JSON lines.")] = "almanac",
     preset: Annotated[str, typer.Option(help="'default' or 'paper'.")] = "default",
+    names: Annotated[bool, typer.Option(help="Score lists of names, without a vocabulary.")] = False,
     chat: Annotated[bool, typer.Option(help="Ask the bare question through the model's chat template.")] = False,
     limit: Annotated[int, typer.Option(help="A random part of so many questions.")] = 1000,
     max_new_tokens: Annotated[int, typer.Option()] = 32,
 ) -> None:
     """Print the table."""
-    stc = STC.from_pretrained(model)
     rules = ScoringRules(cast(Preset, preset))
+    stc = STC.from_pretrained(model, preset=rules.preset)
+    tokens = stc.clusters or stc.scorer.vocabulary
     dataset = read_dataset(questions, limit=limit)
     prompts: list[Any] = list(dataset.prompts())
     if chat:
@@ -84,9 +99,10 @@ def main(
     exact: list[ScoredResponse] = []
     listed: dict[int, list[ScoredResponse]] = {k: [] for k in SIZES}
     for answer in answers(stc, prompts, max_new_tokens, dataset.format.stop_at_newline and not chat):
-        exact.append(st.score_logits(answer.log_probs, answer.ids, stc.clusters, rules=rules))
+        exact.append(st.score_logits(answer.log_probs, answer.ids, tokens, rules=rules))
         for k in SIZES:
-            listed[k].append(st.score_top_logprobs(best(answer, k), stc.clusters, rules))
+            known = by_name(answer, k, stc.scorer.vocabulary) if names else best(answer, k)
+            listed[k].append(st.score_top_logprobs(known, None if names else tokens, rules))
     judged = zip(exact, dataset.questions, strict=True)
     correct = np.array([float(is_correct(scored.text, question)) for scored, question in judged])
     truth = np.array([scored.uncertainty for scored in exact])

@@ -21,12 +21,12 @@ known = load_questions("dev")[:300]
 scored = stc.generate([question.prompt() for question in known], 16, batch_size=32, stop_at_newline=True)
 correct = [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
 
-calibrator = st.Calibrator.fit(scored, correct, clusters=stc.clusters)
+calibrator = st.Calibrator.fit(scored, correct)
 threshold = st.Threshold.fit(scored, correct, alpha=0.2)
 calibrator.save(directory, threshold)
 print(threshold.statement)
 
-calibrator = st.Calibrator.load(directory, clusters=stc.clusters)
+calibrator = st.Calibrator.load(directory)
 new = load_questions("test")[:8]
 for question, answer in zip(new, stc.generate([q.prompt() for q in new], 16, stop_at_newline=True), strict=True):
     decision = calibrator.decide(answer)

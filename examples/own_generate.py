@@ -1,6 +1,6 @@
 """Your own model.generate call, with the uncertainty of each answer: add one logits processor.
 
-    python examples/own_generate.py [MODEL [CLUSTERS]]
+    python examples/own_generate.py [MODEL]
 
 MODEL is a directory or hub id; without it, the model that is built into semtoken.
 """
@@ -12,15 +12,13 @@ import sys
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import semtoken as st
-from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.almanac import almanac_path
 from semtoken.support.text import number
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(almanac_path())
-clusters_at = sys.argv[2] if len(sys.argv) > 2 else str(almanac_clusters_path())
 
 tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
 model = AutoModelForCausalLM.from_pretrained(name)
-clusters = st.TokenClusters.from_pretrained(clusters_at, tokenizer=tokenizer)
 
 prompts = [
     "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n",
@@ -28,7 +26,7 @@ prompts = [
 ]
 inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
 
-recorder = st.ClusterRecorder(clusters)
+recorder = st.Recorder(tokenizer)
 sequences = model.generate(**inputs, max_new_tokens=6, do_sample=False, logits_processor=[recorder])
 for answer in recorder.results(sequences):
     print(f"{number(answer.uncertainty)}  {answer.text!r}")

@@ -121,7 +121,7 @@ class Twin:
             return {token}
         return {t for t in range(self.size) if self.normalized[t] == text}
 
-    def surface_set(self, ids: Sequence[int], step: int) -> set[int]:
+    def surface_with_beginnings(self, ids: Sequence[int], step: int) -> set[int]:
         """Tokens of the same spelling, or that spell at least two characters of what follows."""
         return self.same_spelling(ids[step]) | {t for t in self.prefix_set(ids, step) if len(self.normalized[t]) > 1}
 
@@ -165,7 +165,7 @@ class Twin:
                 cluster = self.embedding_cluster(y)
                 consistent |= cluster if members == "all" else {t for t in cluster if self.spelled_alike(y, t)}
             if equality == "surface":
-                consistent |= self.surface_set(ids, i) if prefix_matching else self.same_spelling(y)
+                consistent |= self.surface_with_beginnings(ids, i) if prefix_matching else self.same_spelling(y)
             elif prefix_matching:
                 consistent |= {
                     t for t in self.prefix_set(ids, i) if equality == "meaning" or len(self.normalized[t]) > 1
@@ -175,7 +175,7 @@ class Twin:
         return Answer(
             probabilities=[float(probabilities[i, y]) for i, y in enumerate(ids)],
             clustered=clustered,
-            surface=[mass(probabilities[i], self.surface_set(ids, i)) for i in range(len(ids))],
+            surface=[mass(probabilities[i], self.same_spelling(y)) for i, y in enumerate(ids)],
             meaning=[self.paper_mass(probabilities, ids, i) for i in range(len(ids))],
             log_score=self.log_score(ids, clustered),
             neutral=neutral,

@@ -99,7 +99,7 @@ def test_the_step_is_counted_over_the_whole_answer() -> None:
         (LOGITS[:4], IDS, InvalidLogits, r"shape \(4, 13\) and 5 ids"),
         (LOGITS[0], IDS[:1], InvalidLogits, r"shape \(13,\)"),
         (LOGITS[None], IDS, InvalidLogits, r"shape \(1, 5, 13\)"),
-        (LOGITS[:, :12], IDS, VocabularyMismatch, "12 columns, the vocabulary of the clusters has 13 tokens"),
+        (LOGITS[:, :12], IDS, VocabularyMismatch, "12 columns, the vocabulary has 13 tokens"),
         (LOGITS, [*IDS[:4], 13], VocabularyError, "Token id 13 at step 4 is out of range"),
         (LOGITS, [-1, *IDS[1:]], VocabularyError, "Token id -1 at step 0 is out of range"),
         (LOGITS, [float(i) for i in IDS], InvalidInput, "token_ids must be whole numbers. Got 2.0 at step 0"),

@@ -17,7 +17,6 @@ from semtoken.clusters import TokenClusters
 from semtoken.clusters.card import markdown_text, size_histogram
 from semtoken.clusters.tables import token_table
 from semtoken.errors import ArtifactError, InvalidInput, ModelError, VocabularyMismatch
-from semtoken.scoring import score_logits
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
 from tests.artifacts import checksum
@@ -282,21 +281,6 @@ def test_markdown_shows_a_text_as_it_is() -> None:
 
 
 # ---- from a model
-
-
-def test_tokens_alone_are_enough_for_the_preset_default(tmp_path: Path) -> None:
-    """They have the scores of any clusters under `default`, and plain probability beside prefixes under `paper`."""
-    clusters, alone = random_clusters(), TokenClusters.without_clustering(tiny.TOKENIZERS["byte-level"]())
-    alone.save_pretrained(tmp_path / "alone")
-    assert_same(TokenClusters.from_pretrained(tmp_path / "alone", tokenizer=clusters.vocabulary), alone)
-    assert alone.n_clusters == clusters.vocabulary.size and alone.signature.startswith("algo:none|k:")
-    random = np.random.default_rng(1)
-    for _ in range(20):
-        ids = random.integers(0, clusters.vocabulary.size, 7)
-        logits = random.normal(size=(7, clusters.vocabulary.size), scale=3)
-        assert score_logits(logits, ids, alone).log_score == score_logits(logits, ids, clusters).log_score
-        plain = score_logits(logits, ids, clusters, "paper", clustering=False).log_score
-        assert score_logits(logits, ids, alone, "paper").log_score == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("kind", ["input", "output", "concatenated"])

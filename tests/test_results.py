@@ -151,12 +151,12 @@ def test_a_token_with_all_but_one_per_cent_has_no_likely_rival() -> None:
 
 
 def test_the_three_equalities_of_the_worked_example() -> None:
-    """By hand from the table in `worked`: " television" and "te" spell " tele...", " 1" is too short for " 17"."""
+    """By hand from the table in `worked`: " The" spells " the"."""
     assert [t.probability for t in SCORED.tokens] == pytest.approx([0.50, 0.10, 0.90, 0.50, 0.40])
-    assert [t.surface_probability for t in SCORED.tokens] == pytest.approx([0.70, 0.45, 0.90, 0.50, 0.40])
+    assert [t.surface_probability for t in SCORED.tokens] == pytest.approx([0.70, 0.10, 0.90, 0.50, 0.40])
     assert [t.meaning_probability for t in SCORED.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1])
     assert SCORED.uncertainty_under("exact") == pytest.approx(1 - 0.009)
-    assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.45 * 0.90 * 0.50 * 0.40)
+    assert SCORED.uncertainty_under("surface") == pytest.approx(1 - 0.70 * 0.10 * 0.90 * 0.50 * 0.40)
     assert SCORED.uncertainty_under("meaning") == pytest.approx(1 - 0.475230)
     with pytest.raises(InvalidInput, match="'equality' must be one of 'meaning', 'surface', 'exact'"):
         SCORED.uncertainty_under("same")  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
+from semtoken.errors import InvalidInput
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.prefixes import PrefixIndex
 from semtoken.scoring.rules import ScoringRules
@@ -91,8 +92,8 @@ def test_worked_example(rules: dict[str, Any]) -> None:
         ({"function_words": "whole-word"}, [0.50 + 0.20 + 0.05, 0.73, 0.93, 0.70, 1]),
         ({"function_words": "off"}, [0.70, 0.65, 0.90, 0.60, 0.40]),
         # " The" is " the" in another case; "te" spells the beginning of "television", and " television" all of it.
-        ({"equality": "surface"}, [0.50 + 0.20, 0.10 + 0.30 + 0.05, 0.90, 0.50, 0.40]),
-        ({"equality": "surface", "prefix_matching": False}, [0.50 + 0.20, 0.10, 0.90, 0.50, 0.40]),
+        ({"equality": "surface", "prefix_matching": True}, [0.50 + 0.20, 0.10 + 0.30 + 0.05, 0.90, 0.50, 0.40]),
+        ({"equality": "surface"}, [0.50 + 0.20, 0.10, 0.90, 0.50, 0.40]),
         ({"equality": "exact"}, [0.50, 0.10, 0.90, 0.50, 0.40]),
         # "TV" shares a cluster with " tele", but no letters; "vision" is alone.
         ({"members": "spelling", "function_words": "off"}, [0.70, 0.10 + 0.30 + 0.05, 0.90, 0.50 + 0.10, 0.40]),
@@ -493,7 +494,59 @@ def test_a_scorer_needs_no_cache() -> None:
     kind = small_kind("wordpiece")
     logits, ids = draw_answer(kind, 13)
     rules = ScoringRules()
-    answer = LogitsAnswer(Scorer(kind.clusters, rules, PrefixIndex(kind.clusters.vocabulary)))
+    answer = LogitsAnswer(Scorer(kind.clusters.vocabulary, rules, PrefixIndex(kind.clusters.vocabulary), kind.clusters))
     for step, token in enumerate(ids):
         answer.add(logits, step, token)
     assert answer.finish() == score_logits(logits, ids, kind.clusters)
+
+
+# --- without clusters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {},
+        {"equality": "surface"},
+        {"equality": "surface", "prefix_matching": True},
+        {"equality": "exact"},
+        {"preset": "paper", "clustering": False},
+        {"preset": "default", "function_words": "whole-word"},
+    ],
+)
+@pytest.mark.parametrize("name", tiny.TOKENIZERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, Any], seed: int) -> None:
+    """What clusters add to a result is the mass of `meaning`, and the score is the same."""
+    kind, rules = small_kind(name), ScoringRules(**switches)
+    logits, ids = draw_answer(kind, seed)
+    scored = score_logits(logits, ids, kind.clusters.vocabulary, rules=rules)
+    beside = score_logits(logits, ids, kind.clusters, rules=rules)
+    assert (scored.log_score, scored.signature) == (beside.log_score, beside.signature)
+    assert "vocab" not in scored.signature and "k:" not in scored.signature
+    for token, other in zip(scored.tokens, beside.tokens, strict=True):
+        assert (token.id, token.log_agreeing_probability) == (other.id, other.log_agreeing_probability)
+        assert token.log_surface_probability == other.log_surface_probability
+        assert token.log_meaning_probability is None and other.log_meaning_probability is not None
+        assert [(one.id, one.counted) for one in token.alternatives] == [(o.id, o.counted) for o in other.alternatives]
+    assert scored.equalities == ("surface", "exact")
+    with pytest.raises(InvalidInput, match="scored without clusters"):
+        scored.uncertainty_under("meaning")
+
+
+def test_rules_that_read_clusters_say_so() -> None:
+    kind = small_kind("wordpiece")
+    logits, ids = draw_answer(kind, 3)
+    with pytest.raises(InvalidInput, match="count clusters: give TokenClusters"):
+        score_logits(logits, ids, kind.clusters.vocabulary, preset="paper")
+
+
+def test_nothing_waits_for_what_follows_where_no_rule_asks() -> None:
+    """Under `default` every step is settled at once, blanks and pieces of characters too."""
+    kind = small_kind("byte-level")
+    for seed in range(5):
+        logits, ids = draw_answer(kind, seed)
+        answer = LogitsAnswer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
+        for step, token in enumerate(ids):
+            answer.add(logits, step, token)
+            assert not answer._open

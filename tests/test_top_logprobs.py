@@ -724,7 +724,7 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     for k in (3, 12, 13):
         low, high = score_top_logprobs(best(rows, [1, 6], k), clusters(), MEANING).uncertainty_bounds
         assert low - 1e-9 <= exact.uncertainty <= high + 1e-9
-    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+    with pytest.raises(VocabularyMismatch, match="belongs to another model"):
         score_top_logprobs([(1, {1: math.log(0.5), 11: math.log(0.3)})], clusters(), MEANING)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semtoken import methods as methods
     from semtoken import metrics as metrics
-    from semtoken.backends.transformers.recorder import ClusterRecorder
+    from semtoken.backends.transformers.recorder import Recorder
     from semtoken.calibration import Calibrator, Threshold, select
     from semtoken.clustering import cluster_tokens
     from semtoken.clusters import TokenClusters
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "STC": "semtoken.stc",
-    "ClusterRecorder": "semtoken.backends.transformers.recorder",
+    "Recorder": "semtoken.backends.transformers.recorder",
     "Calibrator": "semtoken.calibration",
     "Threshold": "semtoken.calibration",
     "select": "semtoken.calibration",
@@ -53,8 +53,8 @@ __all__ = [
     "STC",
     "Alternative",
     "Calibrator",
-    "ClusterRecorder",
     "Generation",
+    "Recorder",
     "ScoredResponse",
     "ScoredToken",
     "SemtokenError",

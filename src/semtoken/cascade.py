@@ -29,7 +29,7 @@ from semtoken.results import Decision, ScoredResponse
 if TYPE_CHECKING:
     from transformers import StoppingCriteria
 
-    from semtoken.backends.transformers import ClusterRecorder
+    from semtoken.backends.transformers import Recorder
     from semtoken.calibration import Threshold
 
 
@@ -180,7 +180,7 @@ class Cascade:
         return found
 
 
-def stop_when_rejected(recorder: ClusterRecorder, threshold: Threshold) -> StoppingCriteria:
+def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCriteria:
     """A stopping criterion for `model.generate`: end an answer once the threshold can no longer accept it.
 
     The running lower bound of the uncertainty is never taken back, so no answer that would have been accepted is

@@ -17,12 +17,13 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.choices import BackendName, FunctionWords, Preset
-from semtoken.clusters import NO_CLUSTERING, TokenClusters, as_clusters
+from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, ScoredResponse
-from semtoken.scoring import ScoringRules, scorer_for
+from semtoken.scoring import Scorer, ScoringRules, scorer_for
+from semtoken.scoring.token_sources import as_clusters
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute
@@ -42,9 +43,9 @@ class STC:
     tokenizer
         The tokenizer of a transformers model; a `Backend` brings its own.
     clusters
-        `TokenClusters`, or a directory or hub id of some. None: those cached for this model, or computed
-        (minutes to an hour for a vocabulary of 150k) and cached, when a score is first asked for. "none": every token
-        alone, at once, which is enough for the preset `default`.
+        Only the preset `paper` reads them: `TokenClusters`, or a directory, a hub id or a model's name. None: those
+        cached for this model, or computed (minutes to an hour for a vocabulary of 150k) and cached, when a score is
+        first asked for. Given under another preset, they ask for `uncertainty_under("meaning")` beside the score.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     methods
@@ -91,6 +92,9 @@ class STC:
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         self._name: str | None = None
+        self._given = clusters is not None
+        self._shipped: Path | None = None
+        """Clusters that come with semtoken for this model."""
         self._require_own(lambda origin: origin.require_rules(self.rules.signature))
         if clusters is not None:
             found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
@@ -151,6 +155,7 @@ class STC:
             There is no such model or device, or the model cannot be loaded.
         """
         require_one_pass(methods)  # before minutes are spent on loading
+        named = ScoringRules(preset, function_words, clustering, prefix_matching)
         loaded = load_backend(
             backend,
             model_or_path,
@@ -162,7 +167,7 @@ class STC:
         )
         made = cls(
             loaded,
-            clusters=resolve(model_or_path).clusters if clusters is None else clusters,
+            clusters=resolve(model_or_path).clusters if clusters is None and named.clustering else clusters,
             preset=preset,
             function_words=function_words,
             clustering=clustering,
@@ -172,17 +177,34 @@ class STC:
             threshold=threshold,
             progress=progress,
         )
-        made._name = str(model_or_path)
+        made._name, made._shipped = str(model_or_path), resolve(model_or_path).clusters
         return made
 
     @cached_property
     def clusters(self) -> TokenClusters:
-        """The clusters in use."""
-        return load_clusters(None, self.backend, self._progress)
+        """Clusters of the model: those given, else those kept for it, or made.
+
+        Rules that read clusters ask for them when a score is first needed. Under all others only you do.
+        """
+        if self._shipped is not None:
+            return load_clusters(self._shipped, self.backend)
+        return self.backend.default_clusters(self._progress)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Vocabulary and rules, and clusters if the rules read them or some were given, prepared for scoring."""
+        reads = self.rules.clustering or self._given
+        return scorer_for(self.clusters if reads else self.backend.vocabulary, self.rules)
+
+    def scorer_of(self, rules: ScoringRules) -> Scorer:
+        """The scorer of the same model under other rules; clusters are made or loaded if these read them."""
+        if not rules.clustering:
+            return scorer_for(self.scorer.vocabulary, rules)
+        return scorer_for(self.clusters, rules)
 
     def fingerprint(self, name: str | None = None) -> Fingerprint:
         """Where its scores come from, for a calibrator to compare; `name` is that of the model, as you gave it."""
-        signature = f"{self.clusters.signature}|{self.rules.signature}"
+        signature = self.scorer.signature
         return Fingerprint(signature=signature, scores="exact", **origin_of(self.model, name or self._name))
 
     @property
@@ -324,10 +346,9 @@ class STC:
 
     def observer(self, stop_above: float | None = None) -> AnswerScores:
         """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
-        scorer = scorer_for(self.clusters, self.rules)
         if stop_above is None:
-            return AnswerScores(scorer, self.methods)
-        return StoppingScores(scorer, stop_above, self.methods)
+            return AnswerScores(self.scorer, self.methods)
+        return StoppingScores(self.scorer, stop_above, self.methods)
 
     def result(self, scores: AnswerScores, answer: int, completion: Completion, question: str = "") -> ScoredResponse:
         """The score of a complete answer, with its chance and its decision where there is a calibrator."""
@@ -375,14 +396,8 @@ class _InOrder(Observer):
             self.found.append(result)
 
 
-def load_clusters(
-    clusters: TokenClusters | str | Path | None, backend: Backend, progress: Callable[..., None] | None = None
-) -> TokenClusters:
-    """Clusters that fit the backend: those given, those of a directory or the hub, or the cached ones of the model."""
-    if clusters is None:
-        return backend.default_clusters(progress)
-    if isinstance(clusters, str) and clusters == NO_CLUSTERING:
-        return TokenClusters.without_clustering(backend.vocabulary)
+def load_clusters(clusters: TokenClusters | str | Path, backend: Backend) -> TokenClusters:
+    """Clusters that fit the backend: those given, or those of a directory, the hub or a model's name."""
     found = as_clusters(clusters)
     backend.check_vocabulary(found.vocabulary)
     return found

@@ -202,7 +202,7 @@ class TestLoading:
     def test_a_recorder_takes_a_path(self, tmp_path: Any) -> None:
         stc = scorer(padding=0)
         stc.clusters.save_pretrained(tmp_path / "clusters")
-        recorder = st.ClusterRecorder(tmp_path / "clusters")
+        recorder = st.Recorder(tmp_path / "clusters")
         inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
         sequences = stc.model.generate(
             **inputs, max_new_tokens=5, do_sample=False, logits_processor=[recorder], pad_token_id=0

@@ -70,7 +70,7 @@ def lines(stc: st.STC, sequences: Any, end: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("told", [False, True])
 def test_generates_own_end_need_not_be_told(stc: st.STC, newline: int, told: bool) -> None:
-    recorder = st.ClusterRecorder(stc.clusters, eos_token_id=stc.tokenizer.eos_token_id if told else None)
+    recorder = st.Recorder(stc.clusters, eos_token_id=stc.tokenizer.eos_token_id if told else None)
     for pad in (stc.tokenizer.pad_token_id, stc.tokenizer.eos_token_id, newline, 5):
         sequences = generated(stc, recorder, eos_token_id=newline, pad_token_id=pad)
         results = recorder.results(sequences)
@@ -92,7 +92,7 @@ class AfterTokens(StoppingCriteria):
 
 
 def test_ends_of_any_kind_are_known(stc: st.STC) -> None:
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     start = inputs(stc, PROMPTS)["input_ids"].shape[1]
     end = stc.tokenizer.eos_token_id
     sequences = generated(stc, recorder, stopping_criteria=[AfterTokens(start)], eos_token_id=end, pad_token_id=end)
@@ -129,7 +129,7 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
     if by == "generation_config":
         ids = {"eos_token_id": stc.tokenizer.eos_token_id, "pad_token_id": stc.tokenizer.pad_token_id}
         options = {"generation_config": GenerationConfig(**ids, **settings)}
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     results = recorder.results(generated(stc, recorder, **options))
     assert {result.distribution for result in results} == {"processed"}
     with recorder.watching(stc.model):
@@ -146,14 +146,14 @@ def test_changed_logits_are_said_to_be_and_watching_sees_the_models_own(
 def test_guidance_without_a_cache(stc: st.STC, cached: bool) -> None:
     options = {"guidance_scale": 2.5, "use_cache": cached}
     assert_right(stc, stc.generate(PROMPTS, 8, **options))
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     with recorder.watching(stc.model):
         stc.model(**inputs(stc, PROMPTS[:1]))  # a pass before it is none of the generation's
         assert_right(stc, recorder.results(generated(stc, recorder, max_new_tokens=8, **options)))
 
 
 def test_sampling_comes_later(stc: st.STC) -> None:
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     torch.manual_seed(3)
     results = recorder.results(generated(stc, recorder, do_sample=True, temperature=2.0, top_k=50, top_p=0.9))
     assert {result.distribution for result in results} == {"raw"}
@@ -168,7 +168,7 @@ class Lower(LogitsProcessor):
 
 
 def test_processors_of_the_caller(stc: st.STC) -> None:
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     [*after] = recorder.results(generated(stc, recorder, Lower()))
     assert {result.distribution for result in after} == {"raw"}
     assert_right(stc, after)
@@ -180,7 +180,7 @@ def test_processors_of_the_caller(stc: st.STC) -> None:
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("back", [1, 2, 5])
 def test_an_edited_token_is_noticed_at_once(stc: st.STC, rows: int, in_place: bool, back: int) -> None:
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     ids = torch.randint(5, 200, (rows, 12), generator=torch.Generator().manual_seed(0))
     logits = torch.zeros(rows, stc.clusters.vocabulary.size)
     for width in range(4, 10):
@@ -196,7 +196,7 @@ class TestALoopOfOnesOwn:
     """Nothing is known there but what it says."""
 
     @staticmethod
-    def run(stc: st.STC, recorder: st.ClusterRecorder, end: int, pad: int) -> Any:
+    def run(stc: st.STC, recorder: st.Recorder, end: int, pad: int) -> Any:
         given = inputs(stc, PROMPTS)
         ids, mask, going = given["input_ids"], given["attention_mask"], torch.ones(len(PROMPTS), dtype=torch.bool)
         for _ in range(12):
@@ -210,7 +210,7 @@ class TestALoopOfOnesOwn:
         return ids
 
     def test_nothing_told(self, stc: st.STC, newline: int) -> None:
-        recorder = st.ClusterRecorder(stc.clusters)
+        recorder = st.Recorder(stc.clusters)
         for pad in (stc.tokenizer.pad_token_id, newline, 7):
             ids = self.run(stc, recorder, newline, pad)
             written = lines(stc, ids, newline)
@@ -221,7 +221,7 @@ class TestALoopOfOnesOwn:
                 assert flagged or list(result.token_ids) == line
 
     def test_told(self, stc: st.STC, newline: int) -> None:
-        recorder = st.ClusterRecorder(stc.clusters, eos_token_id=newline)
+        recorder = st.Recorder(stc.clusters, eos_token_id=newline)
         with recorder.watching(stc.model):
             ids = self.run(stc, recorder, newline, 7)
         results = recorder.results(ids)
@@ -230,7 +230,7 @@ class TestALoopOfOnesOwn:
         assert_right(stc, results)
 
     def test_lengths_are_told(self, stc: st.STC, newline: int) -> None:
-        recorder = st.ClusterRecorder(stc.clusters)
+        recorder = st.Recorder(stc.clusters)
         ids = self.run(stc, recorder, newline, 7)
         results = recorder.results(ids, lengths=list(map(len, lines(stc, ids, newline))))
         assert not any(result.flags for result in results)
@@ -241,7 +241,7 @@ def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
     stc: st.STC, newline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "LOOP", "_another_name")
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     sequences = generated(stc, recorder, eos_token_id=newline)
     for result, line in zip(recorder.results(sequences), lines(stc, sequences, newline), strict=True):
         assert result.distribution == "unknown"
@@ -251,7 +251,7 @@ def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
 def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.STC) -> None:
     for options in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3, "prompts": PROMPTS[:1]}):
         with pytest.raises(BackendError, match="refused"):
-            generated(stc, st.ClusterRecorder(stc.clusters), **options)
+            generated(stc, st.Recorder(stc.clusters), **options)
     for setting in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3}):
         with pytest.raises(BackendError, match="refused"):
             stc.generate(PROMPTS[:1], 8, generation_config=GenerationConfig(**setting))

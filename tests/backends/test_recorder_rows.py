@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken import ClusterRecorder, score_logits
+from semtoken import Recorder, score_logits
 from semtoken.errors import BackendError, InvalidLogits
 from semtoken.scoring import rows
 from tests.test_scoring import small_kind
@@ -37,7 +37,7 @@ def made_up(answers: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, ids
 
 
-def fed(recorder: ClusterRecorder, logits: Any, ids: torch.Tensor, asked: tuple[int, ...] = ()) -> None:
+def fed(recorder: Recorder, logits: Any, ids: torch.Tensor, asked: tuple[int, ...] = ()) -> None:
     """The calls of a generation, in which the row that was given is overwritten and the ids are new each time."""
     for step, given in enumerate(logits):
         row = given.clone()
@@ -57,7 +57,7 @@ def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int
     clusters = small_kind(KIND).clusters
     logits, ids = made_up(answers)
     logits = logits.to(dtype)
-    recorder = ClusterRecorder(clusters, eos_token_id=END)
+    recorder = Recorder(clusters, eos_token_id=END)
     for _ in range(2):  # it can be used again
         fed(recorder, logits, ids, asked)
         for i, result in enumerate(recorder.results(ids)):
@@ -70,7 +70,7 @@ def test_rows_of_another_type_go_on() -> None:
     clusters = small_kind(KIND).clusters
     logits, ids = made_up(2, seed=1)
     mixed = [given.to(kind) for given, kind in zip(logits, [torch.float32, torch.bfloat16, torch.float64] * 7)]  # noqa: B905
-    recorder = ClusterRecorder(clusters)
+    recorder = Recorder(clusters)
     fed(recorder, mixed, ids)
     for i, result in enumerate(recorder.results(ids)):
         exact = score_logits(torch.stack([row[i].double() for row in mixed]), ids[i, PROMPT:], clusters)
@@ -83,7 +83,7 @@ def test_far_logits_and_masked_tokens(answers: int) -> None:
     logits, ids = made_up(answers, seed=2)
     logits[3] += 2.0**22
     logits[5, :, :7] = -torch.inf
-    recorder = ClusterRecorder(clusters)
+    recorder = Recorder(clusters)
     fed(recorder, logits, ids)
     for i, result in enumerate(recorder.results(ids)):
         assert result.distribution == "processed"
@@ -95,7 +95,7 @@ def test_far_logits_and_masked_tokens(answers: int) -> None:
 def test_a_row_without_a_distribution_is_named(bad: int) -> None:
     logits, ids = made_up(2, seed=3)
     logits[bad, 1, 3] = torch.nan
-    recorder = ClusterRecorder(small_kind(KIND).clusters)
+    recorder = Recorder(small_kind(KIND).clusters)
     with pytest.raises(InvalidLogits, match=rf"step {bad} hold NaN"):
         fed(recorder, logits, ids)
         recorder.results(ids)
@@ -103,7 +103,7 @@ def test_a_row_without_a_distribution_is_named(bad: int) -> None:
 
 def test_sequences_that_change_places_are_refused() -> None:
     logits, ids = made_up(2, seed=4)
-    recorder = st.ClusterRecorder(small_kind(KIND).clusters)
+    recorder = st.Recorder(small_kind(KIND).clusters)
     recorder(ids[:, :PROMPT], logits[0])
     recorder(ids[:, : PROMPT + 1], logits[1])
     with pytest.raises(BackendError, match="changed places"):
@@ -112,7 +112,7 @@ def test_sequences_that_change_places_are_refused() -> None:
 
 def test_another_sequence_is_refused_at_the_end_at_the_latest() -> None:
     logits, ids = made_up(1, seed=5)
-    recorder = st.ClusterRecorder(small_kind(KIND).clusters)
+    recorder = st.Recorder(small_kind(KIND).clusters)
     other = ids.clone()
     other[0, 1] += 1
     with pytest.raises(BackendError, match="changed places"):

@@ -20,7 +20,7 @@ from tests.backends.test_transformers import PROMPTS, assert_same, full_logits, 
 class Watch(StoppingCriteria):  # type: ignore[misc]
     """Asks after every token, and stops the answers whose uncertainty is sure to be above a threshold."""
 
-    def __init__(self, recorder: st.ClusterRecorder, threshold: float = 2.0) -> None:
+    def __init__(self, recorder: st.Recorder, threshold: float = 2.0) -> None:
         self.recorder = recorder
         self.threshold = threshold
         self.seen: list[list[Running]] = []
@@ -33,7 +33,7 @@ class Watch(StoppingCriteria):  # type: ignore[misc]
 class Asking(TextStreamer):  # type: ignore[misc]
     """A streamer that keeps what is known with each text."""
 
-    def __init__(self, tokenizer: Any, recorder: st.ClusterRecorder) -> None:
+    def __init__(self, tokenizer: Any, recorder: st.Recorder) -> None:
         super().__init__(tokenizer, skip_prompt=True)
         self.recorder = recorder
         self.seen: list[list[Running]] = []
@@ -54,7 +54,7 @@ def assert_close(found: Running, expected: Running) -> None:
     assert found.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-4)
 
 
-def one(stc: st.STC, recorder: st.ClusterRecorder, **options: Any) -> Any:
+def one(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
     inputs = stc.tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0} | options
     return stc.model.generate(**inputs, logits_processor=[recorder], **options)
@@ -63,7 +63,7 @@ def one(stc: st.STC, recorder: st.ClusterRecorder, **options: Any) -> Any:
 @pytest.mark.parametrize("kind", list(tiny.TOKENIZERS))
 def test_every_token_gives_what_a_stream_of_its_logits_gives(kind: str) -> None:
     stc = scorer(kind, padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     watch = Watch(recorder)
     sequences = one(stc, recorder, stopping_criteria=[watch])
     last = recorder.running(sequences)
@@ -83,7 +83,7 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
     stc = scorer(padding=0)
     free = [answer.token_ids for answer in stc.generate(PROMPTS, max_new_tokens=8)]
     ends = sorted({ids[2 + i] for i, ids in enumerate(free)})
-    recorder = st.ClusterRecorder(stc.clusters, function_words=function_words, eos_token_id=ends)
+    recorder = st.Recorder(stc.clusters, function_words=function_words, eos_token_id=ends)
     watch = Watch(recorder)
     sequences = recorded(stc, recorder, eos_token_id=ends, stopping_criteria=[watch])
     results = recorder.results(sequences)
@@ -96,7 +96,7 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
 
 def test_asking_changes_no_result() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     plain = recorder.results(recorded(stc, recorder))
     asked = recorder.results(recorded(stc, recorder, stopping_criteria=[Watch(recorder)]))
     assert asked == plain
@@ -104,7 +104,7 @@ def test_asking_changes_no_result() -> None:
 
 def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     watch = Watch(recorder, threshold=0.9)
     [result] = recorder.results(one(stc, recorder, max_new_tokens=60, stopping_criteria=[watch]))
     lows = [running.uncertainty_bounds[0] for [running] in watch.seen]
@@ -115,7 +115,7 @@ def test_a_criterion_stops_an_answer_that_is_too_uncertain() -> None:
 
 def test_a_streamer_knows_all_but_the_newest_token() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     streamer = Asking(stc.tokenizer, recorder)
     sequences = one(stc, recorder, streamer=streamer)
     [result] = recorder.results(sequences)
@@ -129,7 +129,7 @@ def test_a_streamer_knows_all_but_the_newest_token() -> None:
 
 def test_another_thread_may_ask_at_any_time() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     done = threading.Event()
     seen: list[list[Running]] = []
     failed: list[BaseException] = []
@@ -160,7 +160,7 @@ def test_another_thread_may_ask_at_any_time() -> None:
 
 def test_sequences_of_another_generation_are_refused() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="0 sequences were recorded"):
         recorder.running(torch.zeros(1, 5, dtype=torch.long))
     sequences = recorded(stc, recorder)

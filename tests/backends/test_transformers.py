@@ -1,4 +1,4 @@
-"""STC and ClusterRecorder against score_logits on the full logits of the same tokens."""
+"""STC and Recorder against score_logits on the full logits of the same tokens."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     model = tiny.llama(len(tokenizer)).to(dtype)
     stc = st.STC(model, tokenizer, random_clusters(tokenizer))
     answer = stc.generate(PROMPTS[0], max_new_tokens=12)[0]
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     inputs = tokenizer(PROMPTS[0], return_tensors="pt", return_token_type_ids=False)
     output = model.generate(
         **inputs,
@@ -171,7 +171,7 @@ def test_half_precision_is_scored_in_float32(dtype: torch.dtype) -> None:
     assert_same(recorder.results(output)[0], expected)
 
 
-def recorded(stc: st.STC, recorder: st.ClusterRecorder, **options: Any) -> Any:
+def recorded(stc: st.STC, recorder: st.Recorder, **options: Any) -> Any:
     inputs = stc.tokenizer(PROMPTS, return_tensors="pt", padding=True, padding_side="left", return_token_type_ids=False)
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": stc.tokenizer.pad_token_id} | options
     return stc.model.generate(**inputs, logits_processor=[recorder], **options)
@@ -179,7 +179,7 @@ def recorded(stc: st.STC, recorder: st.ClusterRecorder, **options: Any) -> Any:
 
 def test_the_recorder_gives_the_numbers_of_generate_and_can_be_used_again() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     expected = stc.generate(PROMPTS, max_new_tokens=12)
     for _ in range(2):
         for result, answer in zip(recorder.results(recorded(stc, recorder)), expected, strict=True):
@@ -189,7 +189,7 @@ def test_the_recorder_gives_the_numbers_of_generate_and_can_be_used_again() -> N
 
 def test_the_recorder_says_when_it_saw_a_processed_distribution() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     masked = recorder.results(recorded(stc, recorder, no_repeat_ngram_size=1))
     assert {result.distribution for result in masked} == {"processed"}
     with recorder.watching(stc.model):
@@ -202,7 +202,7 @@ def test_the_recorder_says_when_it_saw_a_processed_distribution() -> None:
 
 def test_the_recorder_keeps_a_few_numbers_a_step() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     recorded(stc, recorder, max_new_tokens=100)
     assert len(recorder._waiting) * len(PROMPTS) < 16  # whole rows, whose tokens are known
     assert len(recorder._scores._exact._rows) <= 64
@@ -224,14 +224,14 @@ def test_beams_are_refused() -> None:
     stc.model.generation_config.num_beams = 2
     with pytest.raises(BackendError, match="Beam search is refused"):
         stc.generate(PROMPTS)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="beam"):
         recorder.results(recorded(stc, recorder, num_beams=3))
 
 
 def test_results_of_another_generation_are_refused() -> None:
     stc = scorer(padding=0)
-    recorder = st.ClusterRecorder(stc.clusters)
+    recorder = st.Recorder(stc.clusters)
     with pytest.raises(BackendError, match="0 sequences were recorded"):
         recorder.results(torch.zeros(1, 5, dtype=torch.long))
     sequences = recorded(stc, recorder)

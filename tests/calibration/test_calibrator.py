@@ -279,7 +279,7 @@ def fitted_for(stc: st.STC, **origin: str) -> st.Calibrator:
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
     correct = generator.random(300) < np.exp(scores / 4)
-    signature = f"{stc.clusters.signature}|{stc.rules.signature}"
+    signature = stc.scorer.signature
     known = Fingerprint(**({"signature": signature, "distribution": "raw", "scores": "exact"} | origin))
     made = st.Calibrator.fit(scores, correct, fingerprint=known)
     return replace(made, threshold=st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known))

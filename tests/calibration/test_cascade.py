@@ -201,7 +201,7 @@ def test_a_generation_ends_once_it_can_only_be_rejected() -> None:
     inputs = tokenizer(prompts, return_tensors="pt", padding=True, return_token_type_ids=False)
 
     def answers(threshold: Threshold | None) -> list[ScoredResponse]:
-        recorder = st.ClusterRecorder(clusters)
+        recorder = st.Recorder(clusters)
         criteria = [] if threshold is None else [stop_when_rejected(recorder, threshold)]
         settings = {"min_new_tokens": 10, "max_new_tokens": 10, "do_sample": False, "stopping_criteria": criteria}
         return recorder.results(model.generate(**inputs, logits_processor=[recorder], **settings))

@@ -18,7 +18,7 @@ from semtoken.calibration import Fingerprint
 from semtoken.scoring.rules import ScoringRules
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
-SIGNATURE = f"{st.TokenClusters.from_pretrained(almanac_clusters_path()).signature}|{ScoringRules().signature}"
+SIGNATURE = ScoringRules().signature
 QUESTIONS = ("What is the capital of France?", "Which country is Kyoto in?", "Who wrote the third book of Xu?")
 
 

@@ -47,16 +47,17 @@ def test_show_prints_the_members(semtoken: RunCommand, clusters: str) -> None:
         assert repr(member) in result.stdout
 
 
-def test_tokens_alone_take_no_clustering(semtoken: RunCommand, model: str, clusters: str, tmp_path: Path) -> None:
-    target = tmp_path / "alone"
-    made = semtoken("cluster", model, "--without-clustering", "-o", target)
-    assert made.exit_code == 0 and "algo:none" in made.stderr, made.output
+def test_the_preset_default_takes_no_clustering(
+    semtoken: RunCommand, model: str, clusters: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is made or kept, and the scores are those beside clusters."""
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
     asked = ("ask", "who is it", "--model", model, "--json", "--max-new-tokens", 4)
-    found = [semtoken(*asked, "--clusters", given) for given in (clusters, target, "none")]
-    with_clusters, from_folder, without = (read_lines(result.stdout)[0] for result in found)
-    assert from_folder["signature"] == without["signature"] != with_clusters["signature"]
-    assert from_folder["uncertainty"] == without["uncertainty"] == with_clusters["uncertainty"]
-    assert_told(semtoken("cluster", model, "--without-clustering"), "--output DIR")
+    without, beside = (read_lines(semtoken(*asked, *given).stdout)[0] for given in ((), ("--clusters", clusters)))
+    assert not (tmp_path / "cache" / "clusters").exists()
+    assert (without["signature"], without["uncertainty"]) == (beside["signature"], beside["uncertainty"])
+    assert set(without["uncertainty_under"]) == {"surface", "exact"}
+    assert set(beside["uncertainty_under"]) == {"surface", "exact", "meaning"}
 
 
 class TestErrors:

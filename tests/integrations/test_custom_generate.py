@@ -12,7 +12,7 @@ from semtoken.almanac import almanac_path, load_questions
 torch = pytest.importorskip("torch", reason="torch is missing")
 transformers = pytest.importorskip("transformers", reason="transformers is missing")
 
-from semtoken import STC, ClusterRecorder, TokenClusters  # noqa: E402
+from semtoken import STC, Recorder, TokenClusters  # noqa: E402
 from semtoken.errors import InvalidInput  # noqa: E402
 
 FOLDER = str(Path(__file__).parents[2] / "examples" / "generate")
@@ -37,7 +37,7 @@ def test_the_folder_scores_what_generate_gives(stc: STC, as_dict: bool) -> None:
     given: dict[str, Any] = {"max_new_tokens": 12, "return_dict_in_generate": as_dict, "repetition_penalty": 1.3}
     plain = stc.model.generate(**inputs, **given)
     output = stc.model.generate(
-        **inputs, **given, custom_generate=FOLDER, trust_remote_code=True, semtoken_clusters="almanac"
+        **inputs, **given, custom_generate=FOLDER, trust_remote_code=True, semtoken_vocabulary="almanac"
     )
     ids = output.sequences if as_dict else output
     assert torch.equal(ids, plain.sequences if as_dict else plain)
@@ -48,13 +48,13 @@ def test_the_folder_scores_what_generate_gives(stc: STC, as_dict: bool) -> None:
 
 def test_without_clusters_nothing_is_generated(stc: STC) -> None:
     inputs = stc.tokenizer("a", return_tensors="pt")
-    with pytest.raises(InvalidInput, match="semtoken_clusters"):
+    with pytest.raises(InvalidInput, match="semtoken_vocabulary"):
         stc.model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True)
 
 
 def test_a_pipeline_takes_the_recorder(stc: STC) -> None:
     prompt = load_questions("test")[0].prompt()
-    recorder = ClusterRecorder(TokenClusters.from_pretrained("almanac"))
+    recorder = Recorder(TokenClusters.from_pretrained("almanac"))
     pipe = transformers.pipeline("text-generation", model=str(almanac_path()), dtype="float32", device="cpu")
     [[answer]] = pipe([prompt], return_tensors=True, logits_processor=[recorder], max_new_tokens=12, do_sample=False)
     [found] = recorder.results(torch.tensor([answer["generated_token_ids"]]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import PROMPT
+from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads import read_payload
 from tests.payloads.recorded import clusters, recording
@@ -46,9 +47,10 @@ def test_a_payload_that_was_read_may_be_scored() -> None:
 
 def test_clusters_may_be_named() -> None:
     reply = recording("vllm-chat-two").reply
-    expected = st.score_payload(reply, clusters())
-    assert st.score_payload(reply, "almanac") == expected
-    assert st.score_payload(reply, almanac_clusters_path()) == expected
+    for preset in get_args(Preset):
+        expected = st.score_payload(reply, clusters() if preset == "paper" else clusters().vocabulary, preset)
+        assert st.score_payload(reply, "almanac", preset) == expected
+        assert st.score_payload(reply, almanac_clusters_path(), preset) == expected
 
 
 def test_settings_reach_the_result() -> None:
@@ -104,7 +106,7 @@ def test_a_named_end_token_is_a_step_and_costs_what_the_rules_say() -> None:
 
 def test_markup_in_the_message_is_no_special_token() -> None:
     """A tokenizer that has "<div>" as a token, and clusters of one that has not."""
-    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+    with pytest.raises(VocabularyMismatch, match="belongs to another model"):
         st.score_payload(reply_of("India<div>", ["India", "<div>"]), clusters())
     with pytest.raises(InvalidInput, match=r"step 1.*not in the vocabulary"):
         st.score_payload(reply_of("India<div>India", ["India", "<div>", "India"]), clusters())
@@ -126,5 +128,5 @@ def test_clusters_of_another_model() -> None:
     other = st.TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
     with pytest.raises(SemtokenError, match="Choice 0: "):
         st.score_payload(recording("openai-chat").reply, other)
-    with pytest.raises(VocabularyMismatch, match="belong to another model"):
+    with pytest.raises(VocabularyMismatch, match="belongs to another model"):
         st.score_payload(recording("sglang-no-text").reply, other)

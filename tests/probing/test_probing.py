@@ -75,10 +75,10 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
     answer = stc().generate(PROMPT, max_new_tokens=6)[0]
     for step in range(len(answer.tokens)):
         exact = {one.token_ids[0]: one.probability for one in competing(stc(), PROMPT, answer, step, n=999)}
-        for one in competing_in_record(answer, step, stc().clusters, n=2):
+        for one in competing_in_record(answer, step, stc().scorer, n=2):
             assert one.probability <= exact.get(one.token_ids[0], 1.0) + 1e-6
     with pytest.raises(InvalidInput, match="There is no step 99"):
-        competing_in_record(answer, 99, stc().clusters)
+        competing_in_record(answer, 99, stc().scorer)
     with pytest.raises(InvalidInput, match="There is no step 99"):
         competing(stc(), PROMPT, answer, 99)
 

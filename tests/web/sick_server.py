@@ -43,7 +43,7 @@ def sick_app(almanac: Any, faults: Faults) -> FastAPI:
     import torch
 
     app = FastAPI(openapi_url=None)
-    tokenizer, pieces = almanac.tokenizer, almanac.clusters.vocabulary.pieces
+    tokenizer, pieces = almanac.tokenizer, almanac.scorer.vocabulary.pieces
     noise = iter(range(1, 10**6))
 
     @cache

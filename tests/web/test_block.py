@@ -96,7 +96,7 @@ def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:
     assert all(part.path is None for part in parts_wanted(prose, "auto"))
     options = BlockOptions(parts="auto", disputes=2)
     ids = almanac.tokenizer(prompt)["input_ids"]
-    block = score_block(fields, almanac.clusters, options, probed=probe(options, almanac, ids, fields))
+    block = score_block(fields, almanac.scorer, options, probed=probe(options, almanac, ids, fields))
     [city, in_peru] = block["parts"]
     assert city["choices"] is None and set(in_peru["choices"]) == {"true", "false"}
     assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["allowed_mass"])

@@ -42,7 +42,7 @@ def sick(almanac: Any) -> Iterator[SickServer]:
 
 @pytest.fixture(scope="module")
 def of_serve(served: str, almanac_clusters: TokenClusters) -> Diagnosis:
-    return examine(served, clusters=almanac_clusters)
+    return examine(served, vocabulary=almanac_clusters)
 
 
 def said(found: Diagnosis, level: str) -> str:
@@ -86,7 +86,7 @@ class TestServe:
 
 class TestFaults:
     def test_a_healthy_server(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
-        found = examine(sick(), clusters=almanac_clusters)
+        found = examine(sick(), vocabulary=almanac_clusters)
         page = found.page("chat")
         assert page is not None and page.most == 20 and page.format == "openai-chat"
         assert found.usable and found.distribution == "raw"
@@ -112,7 +112,7 @@ class TestFaults:
         assert "refuses log-probabilities (HTTP 400: top_logprobs may be at most 0)" in said(found, "bad")
 
     def test_no_bytes(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
-        found = examine(sick(no_bytes=True), clusters=almanac_clusters)
+        found = examine(sick(no_bytes=True), vocabulary=almanac_clusters)
         assert found.tokens is not None and not found.tokens.bytes
         assert "without ids and bytes" in said(found, "note")
 
@@ -152,7 +152,7 @@ class TestFaults:
     def test_clusters_of_another_tokenizer(self, sick: SickServer) -> None:
         vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
         other = TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary)
-        found = examine(sick(), clusters=other)
+        found = examine(sick(), vocabulary=other)
         assert found.tokenizer is not None and not found.tokenizer.fits
         assert "The tokenizer is another one" in said(found, "bad")
         assert not found.usable
@@ -160,7 +160,12 @@ class TestFaults:
     def test_a_tokenizer_alone_is_compared(self, sick: SickServer, almanac_clusters: TokenClusters) -> None:
         found = examine(sick(), vocabulary=almanac_clusters.vocabulary)
         assert found.tokenizer is not None and found.tokenizer.fits
-        assert found.trials == ()
+        assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
+
+    def test_nothing_need_be_known_of_the_model(self, sick: SickServer) -> None:
+        found = examine(sick())
+        assert found.tokenizer is None and found.usable
+        assert len(found.trials) == 3 and all(trial.bounds for trial in found.trials)
 
 
 class TestConnections:
@@ -287,7 +292,7 @@ class TestCommand:
         return lambda *args: CliRunner().invoke(app, ["doctor", *map(str, args)], prog_name="semtoken")
 
     def test_table(self, doctor: Callable[..., Result], served: str) -> None:
-        result = doctor("--base-url", served, "--clusters", "almanac")
+        result = doctor("--base-url", served, "--tokenizer", "almanac")
         assert result.exit_code == 0, result.output
         for words in ("/chat/completions", "50", "no such endpoint", "token ids", "raw (equal", "Who wrote Hamlet?"):
             assert words in result.stdout
@@ -322,8 +327,8 @@ class TestCommand:
         assert result.exit_code == 1
         assert "cannot be read as a tokenizer" in result.stderr
 
-    def test_clusters_of_a_folder(self, doctor: Callable[..., Result], sick: SickServer) -> None:
-        result = doctor("-u", sick(), "-c", almanac_clusters_path(), "--json")
+    def test_the_vocabulary_of_a_folder_of_clusters(self, doctor: Callable[..., Result], sick: SickServer) -> None:
+        result = doctor("-u", sick(), "-t", almanac_clusters_path(), "--json")
         assert len(json.loads(result.stdout)["trials"]) == 3
 
     @pytest.mark.parametrize("options", [(), ("--json",)])

@@ -29,7 +29,7 @@ def made(clusters: TokenClusters, folder: Path, **origin: Any) -> st.Calibrator:
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
     correct = generator.random(300) < np.exp(scores / 4)
-    signature = f"{clusters.signature}|{ScoringRules().signature}"
+    signature = ScoringRules().signature
     known = Fingerprint(**({"signature": signature, "scores": "top-k", "k": 20} | origin))
     threshold = st.Threshold.fit(scores, correct, alpha=0.1, fingerprint=known)
     st.Calibrator.fit(scores, correct, fingerprint=known).save(folder, threshold)

@@ -364,7 +364,7 @@ def test_the_chance_is_that_of_exact_scores(
     generator = np.random.default_rng(0)
     scores = -generator.exponential(1, 300)
     correct = generator.random(300) < np.exp(scores / 4)
-    known = Fingerprint(signature=f"{almanac_clusters.signature}|{ScoringRules().signature}", scores="exact")
+    known = Fingerprint(signature=ScoringRules().signature, scores="exact")
     st.Calibrator.fit(scores, correct, fingerprint=known).save(tmp_path)
     calibrator = Applied.load(tmp_path, almanac_clusters, replace(known))
     app = proxy_app(ProxySettings(upstream), almanac_clusters, calibrator=calibrator, reader=reader)

@@ -256,7 +256,7 @@ class TestOtherPages:
 
     def test_health(self, served: str, almanac: Any) -> None:
         health = httpx.get(served + "/health").json()
-        assert health == {"status": "ok", "model": "almanac", "clusters": almanac.clusters.signature}
+        assert health == {"status": "ok", "model": "almanac", "clusters": None}
 
     def test_many_at_once(self, served: str, expected: Any) -> None:
         async def ask_all() -> list[Any]:

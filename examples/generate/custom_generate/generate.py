@@ -7,7 +7,7 @@ from typing import Any
 
 def generate(
     model: Any,
-    semtoken_clusters: Any = None,
+    semtoken_vocabulary: Any = None,
     semtoken_preset: str = "default",
     logits_processor: Any = None,
     **kwargs: Any,
@@ -18,8 +18,9 @@ def generate(
     ----------
     model
         Passed by transformers.
-    semtoken_clusters
-        Clusters of the model's tokens: a directory, a hub id, "almanac", or `TokenClusters`.
+    semtoken_vocabulary
+        The model's tokenizer, or the name of the model. The preset "paper" needs its clusters: `TokenClusters`, or a
+        directory or hub id of some.
     semtoken_preset
         "default" or "paper".
     logits_processor
@@ -31,14 +32,14 @@ def generate(
     -------
     What `model.generate` returns, with the answers as `ScoredResponse` in its attribute `semtoken`.
     """
-    from semtoken import ClusterRecorder
+    from semtoken import Recorder
     from semtoken.errors import InvalidInput
 
-    if semtoken_clusters is None:
-        raise InvalidInput("Say which clusters the model's tokens have: semtoken_clusters='DIRECTORY or hub id'.")
+    if semtoken_vocabulary is None:
+        raise InvalidInput("Say which tokens the model has: semtoken_vocabulary=tokenizer.")
     config = kwargs.get("generation_config") or model.generation_config
     ends = kwargs.get("eos_token_id", config.eos_token_id)
-    recorder = ClusterRecorder(semtoken_clusters, semtoken_preset, eos_token_id=ends)
+    recorder = Recorder(semtoken_vocabulary, semtoken_preset, eos_token_id=ends)
     with recorder.watching(model):  # the model's own logits, whatever penalties are asked for
         output = model.generate(logits_processor=[*(logits_processor or []), recorder], **kwargs)
     results = recorder.results(output)

@@ -13,7 +13,7 @@ detokenize.py    the text of an answer as its tokens come
 seeds.py         random numbers that belong to one answer
 transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
                  cache.py (prompts read once), trees.py (several prompts in one pass), joining.py (answers that begin
-                 and end one by one), draws.py (sampling), recorder.py (`ClusterRecorder`)
+                 and end one by one), draws.py (sampling), recorder.py (`Recorder`)
 vllm/            model.py (the backend), scorer.py (`VLLMScorer`), outputs.py (vLLM's lists of log-probabilities),
                  processor.py and watch.py (scoring inside the engine), channel.py (how its scores come back)
 llama_cpp/       the backend of llama-cpp-python, and `LlamaCppScorer`

@@ -21,9 +21,9 @@ class Fingerprint:
     """The origin of scores. None: not known."""
 
     signature: str | None = None
-    """Clusters and rules, as in `ScoredResponse.signature`."""
+    """Rules, and the clusters that they read, as in `ScoredResponse.signature`."""
     clusters: str | None = None
-    """Hash of the cluster labels."""
+    """Hash of the labels of the clusters that were read."""
     distribution: str | None = None
     """`raw`, `processed` or `unknown`."""
     scores: Literal["exact", "top-k"] | None = None
@@ -72,7 +72,7 @@ class Fingerprint:
         CalibratorMismatch
             They are known to be others.
         """
-        if self.signature is not None and not self.signature.endswith(f"|{rules}"):
+        if self.signature is not None and not f"|{self.signature}".endswith(f"|{rules}"):
             mine = self.signature[max(self.signature.find("preset:"), 0) :]
             raise CalibratorMismatch(
                 f"This calibrator was fitted on scores with the rules {mine!r}; these would have {rules!r}. Choose its "
@@ -144,15 +144,17 @@ def clusters_hash(clusters: TokenClusters) -> str:
 
 
 def require_clusters(fingerprint: Fingerprint, clusters: TokenClusters) -> None:
-    """Refuse clusters that are not those of the labelled answers.
+    """Refuse clusters that are not those of the labelled answers, if these were scored with any.
 
     Raises
     ------
     CalibratorMismatch
         They are known to be others.
     """
-    fingerprint.require_same(Fingerprint(clusters=clusters_hash(clusters)))
     signature = fingerprint.signature
+    if signature is not None and signature.startswith("preset:"):
+        return  # its rules read none
+    fingerprint.require_same(Fingerprint(clusters=clusters_hash(clusters)))
     if signature is not None and not f"{signature}|".startswith(f"{clusters.signature}|"):
         raise CalibratorMismatch(
             f"This calibrator was fitted on scores with clusters {signature!r}; these are {clusters.signature!r}. Use "

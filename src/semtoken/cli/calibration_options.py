@@ -40,7 +40,7 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import Applied
 
-    return Applied.load(directory, stc.clusters, stc.fingerprint(model), abstain_text)
+    return Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
 
 
 def applied(

@@ -47,15 +47,12 @@ def cluster(
     memory_budget: Annotated[
         str | None, typer.Option(help="Memory that clustering may use, such as 8G. Default: most of what is free.")
     ] = None,
-    without_clustering: Annotated[
-        bool,
-        typer.Option("--without-clustering", help="Every token alone: takes seconds, enough for the preset default."),
-    ] = False,
     revision: RevisionOption = None,
     verbose: VerboseOption = False,
 ) -> None:
     """Make the clusters of a model's tokens, once for each model: a minute for 49,000 tokens, an hour for many more.
 
+    Only the preset paper reads them.
     Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.
 
     For example:
@@ -64,7 +61,6 @@ def cluster(
     - `semtoken cluster model.gguf -o ./my-clusters`
     - `semtoken cluster ./my-model -o ./my-clusters --n-clusters 8000 --n-clusters 16000`
     - `semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G`
-    - `semtoken cluster ./my-model --without-clustering -o ./tokens-alone`
     """
     budget = None if memory_budget is None else parse_bytes(memory_budget)
     targets = _targets(output, n_clusters)
@@ -73,29 +69,11 @@ def cluster(
 
     if not verbose:
         quiet_libraries()
-    if without_clustering:
-        _report(_without_clustering(model, output, revision))
-        return
     wanted = ClusterSettings(n_clusters[0], algorithm, linkage, metric, embedding, seed)
     for k, target in targets.items():
         with phases("clustering") as progress:
             clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)
         _report(clusters)
-
-
-def _without_clustering(model: str, target: Path | None, revision: str | None) -> TokenClusters:
-    from semtoken import TokenClusters
-    from semtoken.clusters import vocabulary_of
-
-    if target is None:
-        raise InvalidInput(
-            "Give the folder for them: --output DIR. Commands that run the model need none: they take --clusters none."
-        )
-    check_target(target)
-    clusters = TokenClusters.without_clustering(vocabulary_of(model, None, revision=revision))
-    clusters.save_pretrained(target)
-    tell(f"Saved in {target}")
-    return clusters
 
 
 def _targets(output: Path | None, n_clusters: list[int]) -> dict[int, Path | None]:

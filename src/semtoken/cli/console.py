@@ -65,10 +65,13 @@ def counting(description: str, total: int, done: int = 0) -> Iterator[Callable[[
 
 
 @contextmanager
-def phases(description: str) -> Iterator[Callable[[str, float, float | None], None]]:
-    """A bar for the phases of clustering; what it yields is a `Progress` of `semtoken.clustering`."""
+def phases(description: str, before: str | None = None) -> Iterator[Callable[[str, float, float | None], None]]:
+    """A bar for the phases of clustering; what it yields is a `Progress` of `semtoken.clustering`.
+
+    Until the first phase is reported, the bar says what happens `before`: perhaps nothing will be clustered.
+    """
     with _bar(count=False) as bar:
-        task: Any = bar.add_task(description, total=1.0, left="")
+        task: Any = bar.add_task(before or description, total=1.0, left="")
 
         def show(phase: str, fraction: float, seconds_left: float | None) -> None:
             left = "" if seconds_left is None else f"{_time(seconds_left)} left"

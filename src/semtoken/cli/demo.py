@@ -109,7 +109,8 @@ def demo(
     if save_svg is not None and not save_svg.parent.is_dir():
         raise InvalidInput(f"{save_svg} cannot be written: the folder {save_svg.parent} does not exist.")
     start = time.perf_counter()
-    choice = ModelChoice(model, device="cpu", dtype="float32", verbose=verbose)
+    clusters = ALMANAC if model == ALMANAC else None  # the embedded model is also scored by the paper's rules
+    choice = ModelChoice(model, clusters=clusters, device="cpu", dtype="float32", verbose=verbose)
     console = Console(record=True, width=100, highlight=False) if save_svg else out
     stc = choice.load()
     if model == ALMANAC:
@@ -178,7 +179,7 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
 
 def paper_log_score(result: ScoredResponse) -> float:
     """Log of the paper's confidence: the same tokens by meaning (cluster, beginnings, function words)."""
-    return math.fsum(token.log_meaning_probability for token in result.tokens)
+    return math.fsum(token.log_probability_under("meaning") for token in result.tokens)
 
 
 def compare(answered: Sequence[Answered]) -> PresetFigures:

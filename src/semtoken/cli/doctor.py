@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,13 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken.cli.console import err, json_line, out, untrusted
-from semtoken.cli.options import RevisionOption
-from semtoken.cli.payload import load_clusters
+from semtoken.cli.options import RevisionOption, TokenizerOption
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
 if TYPE_CHECKING:
-    from semtoken.tokens.vocabulary import Vocabulary
     from semtoken.web.doctor import Diagnosis
     from semtoken.web.doctor.records import Page
 
@@ -32,14 +29,7 @@ def doctor(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Name of the model there. Default: the only one it lists.")
     ] = None,
-    clusters: Annotated[
-        str | None,
-        typer.Option("--clusters", "-c", help="Clusters to try: a directory, a hub id, or 'almanac'."),
-    ] = None,
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(exists=True, help="A tokenizer to compare with: a tokenizer.json or a directory with one."),
-    ] = None,
+    tokenizer: TokenizerOption = None,
     key_env: Annotated[
         str, typer.Option(help="Environment variable with the key, if one is needed.")
     ] = "OPENAI_API_KEY",
@@ -54,13 +44,13 @@ def doctor(
 
     About thirty short requests find out which endpoints answer, how many log-probabilities per token they give, whether
     tokens come with ids and bytes, whether the numbers follow the temperature, whether streams carry them, whether the
-    tokenizer is that of the clusters, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
+    tokenizer is the one that is named, and how wide the intervals are. Exit status: 0 if answers can be scored, 3 if
     not, 1 if the server could not be examined.
 
     For example:
 
     - `semtoken doctor --base-url http://127.0.0.1:8000/v1`
-    - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --clusters ./gpt-oss-clusters --json`
+    - `semtoken doctor -u https://api.openai.com/v1 -m gpt-4o --tokenizer openai/gpt-oss-20b --json`
     - `semtoken doctor --report`, for the report of a problem: no texts, keys or paths
     """
     if report:
@@ -70,6 +60,7 @@ def doctor(
         return
     if base_url is None:
         raise InvalidInput("Give the address of the API with --base-url, or --report for facts on this installation.")
+    from semtoken.scoring.token_sources import as_tokens
     from semtoken.web.doctor import examine
 
     status = nullcontext() if as_json or not err.is_terminal else err.status("looking at models")
@@ -82,8 +73,7 @@ def doctor(
         found = examine(
             base_url,
             model,
-            clusters=None if clusters is None else load_clusters(clusters, revision),
-            vocabulary=None if tokenizer is None else _vocabulary(tokenizer),
+            vocabulary=None if tokenizer is None else as_tokens(tokenizer, revision=revision),
             key_env=key_env,
             timeout=timeout,
             progress=progress,
@@ -94,19 +84,6 @@ def doctor(
         _print(found)
     if not found.usable:
         raise typer.Exit(UNUSABLE)
-
-
-def _vocabulary(path: Path) -> Vocabulary:
-    import tokenizers
-
-    from semtoken import Vocabulary
-
-    file = path / "tokenizer.json" if path.is_dir() else path
-    try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing narrower
-        raise InvalidInput(f"{file} cannot be read as a tokenizer: {error}") from error
-    return Vocabulary.from_tokenizer(tokenizer)
 
 
 def _print(found: Diagnosis) -> None:

@@ -20,9 +20,9 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),
-    "proxy": ("upstream", "clusters", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
+    "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
     "cluster": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
-    "score-payload": ("clusters", "format", "segment", "tokens", "as_json", "preset"),
+    "score-payload": ("tokenizer", "format", "segment", "tokens", "as_json", "preset"),
     "run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
     "judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
 }

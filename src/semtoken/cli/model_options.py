@@ -48,9 +48,8 @@ class ModelChoice:
         typer.Option(
             "--clusters",
             "-c",
-            help="Clusters of the model's tokens: a directory or a hub id. Without it: those made before for this "
-            "model, or new ones, which takes a minute to an hour by the number of tokens. "
-            "'none' takes no time, and is enough for the preset default.",
+            help="Only for the preset paper: a directory, a hub id, or a model's name. Without it: those made before "
+            "for this model, or new ones, which takes a minute to an hour by the number of tokens.",
         ),
     ] = None
     preset: PresetOption = "default"
@@ -91,8 +90,7 @@ class ModelChoice:
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()
-        spared = " (--clusters none spares it)" if self.preset == "default" else ""
-        with phases(f"clustering the vocabulary{spared}") as progress:
+        with phases("clustering the vocabulary", before=f"loading {self.model}") as progress:
             try:
                 stc = STC.from_pretrained(
                     self.model,
@@ -106,7 +104,7 @@ class ModelChoice:
                     function_words=self.function_words,
                     progress=progress,
                 )
-                _ = stc.clusters  # made here, where their progress is shown, if they have to be
+                _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any
                 return stc
             except SemtokenError:
                 raise

@@ -19,6 +19,23 @@ FunctionWordsOption = Annotated[
         "whole words that do not open the answer; 'off': nowhere. Default: as in the preset."
     ),
 ]
+TokenizerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        "-t",
+        help="Whose tokens they are, for narrower intervals: 'smollm2' or another name of `semtoken models`, a "
+        "directory, a GGUF file, a tokenizer.json, or a hub id. Needed where tokens come as ids without texts.",
+    ),
+]
+ClustersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        "-c",
+        help="Only for the preset paper: clusters of these tokens. A directory, a hub id, or a model.",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")]
 BatchSizeOption = Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")]
 DeviceOption = Annotated[

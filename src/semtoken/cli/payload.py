@@ -12,13 +12,21 @@ import typer
 
 from semtoken.choices import SegmentKind
 from semtoken.cli.console import json_line, out, untrusted
-from semtoken.cli.options import FunctionWordsOption, JsonOption, PresetOption, RevisionOption
+from semtoken.cli.options import (
+    ClustersOption,
+    FunctionWordsOption,
+    JsonOption,
+    PresetOption,
+    RevisionOption,
+    TokenizerOption,
+)
 from semtoken.errors import InvalidInput, SemtokenError
 
 if TYPE_CHECKING:
-    from semtoken import TokenClusters
     from semtoken.payloads import Payload
     from semtoken.results import ScoredResponse
+    from semtoken.scoring.rules import ScoringRules
+    from semtoken.scoring.token_sources import Tokens
 
 
 def score_payload(
@@ -26,12 +34,8 @@ def score_payload(
         str,
         typer.Argument(metavar="FILE", help="A reply as JSON, replies as JSON lines, or a saved stream; '-': stdin."),
     ],
-    clusters: Annotated[
-        str,
-        typer.Option(
-            "--clusters", "-c", help="Clusters of the engine's tokenizer: a directory, a hub id, or 'almanac'."
-        ),
-    ],
+    tokenizer: TokenizerOption = None,
+    clusters: ClustersOption = None,
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
@@ -43,10 +47,10 @@ def score_payload(
     function_words: FunctionWordsOption = None,
     proxy_for: Annotated[
         str | None,
-        typer.Option(help="Model that answered, if the clusters are another model's with the same tokenizer."),
+        typer.Option(help="Model that answered, if the vocabulary is another model's with the same tokenizer."),
     ] = None,
     tokens: Annotated[
-        bool, typer.Option("--tokens", "-t", help="A table of the tokens: probabilities and what carried them.")
+        bool, typer.Option("--tokens", help="A table of the tokens: probabilities and what carried them.")
     ] = False,
     as_json: JsonOption = False,
     revision: RevisionOption = None,
@@ -54,26 +58,30 @@ def score_payload(
     """Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.
 
     Of each step only the best tokens are known, so the uncertainty comes with an interval that contains the exact one.
+    With --tokenizer the interval is narrower, and tokens may be named by ids alone.
     A reply without log-probabilities, or with some that do not spell its text, is refused with the reason.
 
     For example:
 
-    - `semtoken score-payload reply.json --clusters ./my-clusters`
-    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken score-payload - -c ./my-clusters --json`
+    - `semtoken score-payload reply.json`
+    - `curl -s localhost:8000/v1/chat/completions -d @request.json | semtoken score-payload - --json`
+    - `semtoken score-payload reply.json --tokenizer smollm2`
+    - `semtoken score-payload reply.json --preset paper --clusters ./my-clusters`
     """
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
+    from semtoken.scoring.rules import ScoringRules
 
-    loaded = load_clusters(clusters, revision)
+    rules = ScoringRules(preset, function_words)
+    vocabulary = load_tokens(tokenizer, clusters, rules, revision)
     for number, reply in enumerate(_replies(_text(source)), start=1):
         try:
             payload = read_payload(reply, format, temperature=temperature)
             results = score(
                 payload,
-                loaded,
-                preset,
+                vocabulary,
+                rules=rules,
                 segment=segment,
-                function_words=function_words,
                 proxy_for=proxy_for,
             )
         except SemtokenError as error:
@@ -90,11 +98,23 @@ def score_payload(
         out.print(legend())
 
 
-def load_clusters(name: str, revision: str | None) -> TokenClusters:
-    """The clusters of a directory or hub id, or those of the almanac."""
-    from semtoken import TokenClusters
+def load_tokens(
+    tokenizer: str | None, clusters: str | None, rules: ScoringRules, revision: str | None = None
+) -> Tokens | None:
+    """What the options --tokenizer and --clusters name; None if neither is given, which is enough for most rules.
 
-    return TokenClusters.from_pretrained(name, revision=revision)
+    Raises
+    ------
+    SemtokenError
+        It cannot be read.
+    """
+    from semtoken.scoring.token_sources import as_clusters, as_tokens
+
+    if clusters is not None:
+        return as_clusters(clusters, revision=revision)
+    if tokenizer is None:
+        return None
+    return as_tokens(tokenizer, clustering=rules.clustering, revision=revision)
 
 
 def _text(source: str) -> str:

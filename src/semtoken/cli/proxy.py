@@ -11,9 +11,9 @@ import typer
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
-from semtoken.cli.options import FunctionWordsOption, PresetOption
+from semtoken.cli.options import ClustersOption, FunctionWordsOption, PresetOption, TokenizerOption
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
-from semtoken.cli.payload import load_clusters
+from semtoken.cli.payload import load_tokens
 
 if TYPE_CHECKING:
     from semtoken.scoring.rules import ScoringRules
@@ -28,10 +28,8 @@ def proxy(
     upstream: Annotated[
         str, typer.Option(help="The server to forward to, such as http://127.0.0.1:8000 or https://api.openai.com.")
     ],
-    clusters: Annotated[
-        str,
-        typer.Option("--clusters", "-c", help="Clusters of its model's tokens: a directory, a hub id, or 'almanac'."),
-    ],
+    tokenizer: TokenizerOption = None,
+    clusters: ClustersOption = None,
     host: HostOption = LOOPBACK,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any that is free.")] = 8001,
     top_logprobs: Annotated[
@@ -43,13 +41,13 @@ def proxy(
     ] = False,
     proxy_for: Annotated[
         str | None,
-        typer.Option(help="The upstream's model, if the clusters come from another one with the same tokenizer."),
+        typer.Option(help="The upstream's model, if the vocabulary is another one's with the same tokenizer."),
     ] = None,
     read_with: Annotated[
         str | None,
         typer.Option(
             help="The upstream's model, which reads here what comes without log-probabilities (`transformers serve` "
-            "drops them): a name, a directory or a hub id. The clusters must be its own."
+            "drops them): a name, a directory or a hub id. Tokenizer and clusters must be its own."
         ),
     ] = None,
     max_read_tokens: Annotated[
@@ -108,9 +106,11 @@ def proxy(
 
     For example:
 
-    - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters`
-    - `semtoken proxy --upstream https://api.openai.com --clusters ./gpt-oss-clusters --proxy-for gpt-4o`
-    - `semtoken proxy --upstream http://127.0.0.1:8000 --clusters ./clusters --read-with Qwen/Qwen2.5-0.5B-Instruct`
+    - `semtoken proxy --upstream http://127.0.0.1:8000`
+    - `semtoken proxy --upstream http://127.0.0.1:8000 --tokenizer smollm2`
+    - `semtoken proxy --upstream https://api.openai.com --tokenizer openai/gpt-oss-20b --proxy-for gpt-4o`
+    - `semtoken proxy --upstream http://127.0.0.1:8000 --preset paper --clusters ./clusters`
+    - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
     """
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.connections import ConnectionLimits
@@ -147,7 +147,18 @@ def proxy(
     )
     rules = ScoringRules(preset, function_words)
     reading = None if read_with is None else (read_with, max_read_tokens)
-    make = partial(_application, settings, clusters, rules, reading, calibrator, abstain_text, otel, otel_content, page)
+    make = partial(
+        _application,
+        settings,
+        (tokenizer, clusters),
+        rules,
+        reading,
+        calibrator,
+        abstain_text,
+        otel,
+        otel_content,
+        page,
+    )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
 
@@ -162,7 +173,7 @@ def proxy(
 
 def _application(
     settings: ProxySettings,
-    clusters: str,
+    named: tuple[str | None, str | None],
     rules: ScoringRules,
     reading: tuple[str, int] | None,
     calibrator: Path | None,
@@ -171,18 +182,19 @@ def _application(
     otel_content: bool,
     page: bool,
 ) -> Any:
+    from semtoken.scoring.scorer import scorer_for
     from semtoken.web.proxy.app import proxy_app
 
-    found = load_clusters(clusters, None)
-    reader = None if reading is None else _reader(*reading, clusters, rules)
+    tokens = load_tokens(*named, rules)
+    reader = None if reading is None else _reader(*reading, named[1], rules)
     kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
-    signature = f"{found.signature}|{rules.signature}"
-    chances = applied(calibrator, found, abstain_text, signature=signature, **kind)
-    app = proxy_app(settings, found, rules, chances, reader=reader, page=page and abstain_text is None)
+    scorer = scorer_for(tokens, rules)
+    chances = applied(calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
+    app = proxy_app(settings, tokens, rules, chances, reader=reader, page=page and abstain_text is None)
     return with_events(app, otel, otel_content)
 
 
-def _reader(model: str, most_tokens: int, clusters: str, rules: ScoringRules) -> Reader:
+def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:
     """The model that reads what comes without log-probabilities.
 
     Raises

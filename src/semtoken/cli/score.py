@@ -180,11 +180,12 @@ def _run_in_shards(job: ScoringJob, scoring: _Scoring, executor: Executor) -> No
 
 def _facts(stc: STC) -> dict[str, Any]:
     """What decides the numbers and is known only once the model is loaded."""
-    engine = stc.backend
+    engine, clusters = stc.backend, stc.scorer.clusters
+    signature = None if clusters is None else clusters.signature
     if engine.name != "transformers":
-        return {"clusters_signature": stc.clusters.signature, "distribution": engine.distribution}
+        return {"clusters_signature": signature, "distribution": engine.distribution}
     return {
-        "clusters_signature": stc.clusters.signature,
+        "clusters_signature": signature,
         "commit": getattr(engine.model.config, "_commit_hash", None),
         "device_used": str(engine.model.device),
         "dtype_used": str(engine.model.dtype),

@@ -11,24 +11,20 @@ The algorithms are in `semtoken.clustering`.
 from __future__ import annotations
 
 from semtoken.clusters.token_clusters import (
-    NO_CLUSTERING,
     ClusterSettings,
     IdArray,
     LabelArray,
     TokenClusters,
-    as_clusters,
     cluster_vocabulary,
     neutral_hash,
     vocabulary_of,
 )
 
 __all__ = [
-    "NO_CLUSTERING",
     "ClusterSettings",
     "IdArray",
     "LabelArray",
     "TokenClusters",
-    "as_clusters",
     "cluster_vocabulary",
     "neutral_hash",
     "vocabulary_of",

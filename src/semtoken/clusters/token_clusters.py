@@ -43,8 +43,6 @@ LabelArray = npt.NDArray[np.int32]
 
 CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
 """How many of the largest clusters a notebook shows, and how many tokens of each."""
-NO_CLUSTERING = "none"
-"""In place of a folder of clusters: every token alone, as `TokenClusters.without_clustering` makes them."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,8 @@ class ClusterSettings:
 class TokenClusters:
     """A partition of a vocabulary into clusters of tokens that mean the same.
 
-    Build one with `from_model`, load one with `from_pretrained`, or give labels of your own.
+    Only rules that count `meaning`, as the preset `paper` does, read them. Build one with `from_model`, load one with
+    `from_pretrained`, or give labels of your own.
 
     Parameters
     ----------
@@ -157,23 +156,6 @@ class TokenClusters:
         settings.check(vocabulary)
         table = read_table(model_or_path, embedding, revision=revision)
         return cluster_vocabulary(table, vocabulary, settings, memory_budget=memory_budget, progress=progress)
-
-    @classmethod
-    def without_clustering(cls, tokenizer: Any, stopwords: Collection[str] | None = None) -> TokenClusters:
-        """Every token in a cluster of its own: all that the preset `default` and plain probability need.
-
-        Takes seconds, as no embedding is read.
-
-        Parameters
-        ----------
-        tokenizer
-            A tokenizer, or a `Vocabulary`.
-        stopwords
-            Function words to treat as neutral. Default: NLTK's English list.
-        """
-        vocabulary = vocabulary_of(None, tokenizer, stopwords=stopwords)
-        provenance = {"algorithm": NO_CLUSTERING, "semtoken": version("semtoken")}
-        return cls(np.arange(vocabulary.size), vocabulary, provenance)
 
     @classmethod
     def from_pretrained(
@@ -398,13 +380,6 @@ class TokenClusters:
             sizes=self.sizes,
             largest=[[texts[i] for i in self._group_ids(int(group))] for group in largest],
         )
-
-
-def as_clusters(clusters: TokenClusters | str | Path) -> TokenClusters:
-    """Clusters as they are, or those of a directory or hub id; see `TokenClusters.from_pretrained`."""
-    if isinstance(clusters, str | Path):
-        return TokenClusters.from_pretrained(clusters)
-    return instance(clusters, TokenClusters, "clusters")
 
 
 def cluster_vocabulary(

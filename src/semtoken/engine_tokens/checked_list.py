@@ -119,7 +119,7 @@ class ListReader:
     def _any_list(self, step: TopStep, position: int) -> ListedStep:
         vocabulary, names, picked, listed = self._vocabulary, self._names, step.chosen, step.top
         for token in (picked, *listed):
-            _check_number(token, position)
+            check_number(token, position)
         top, shift = _inside(listed, vocabulary, position)
         meant = [self._meant[token[1:]] for token in (picked, *top)]
         for token, found in zip((picked, *top), meant, strict=True):
@@ -140,10 +140,7 @@ class ListReader:
             probabilities = [probability / whole for probability in probabilities]
         total = math.fsum([*probabilities, *(p for _, p in entries.ambiguous), entries.unmapped])
         if total > OVERFULL:
-            raise InvalidLogits(
-                f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities "
-                "of the next token (logits?)."
-            )
+            raise overfull(total, position)
         return ListedStep(
             token=chosen,
             log_prob=math.log(entries.found[chosen]) if entries.found.get(chosen) else -math.inf,
@@ -252,8 +249,8 @@ def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) ->
     if mass > OUTSIDE:
         likeliest = max(outside, key=lambda token: token.log_prob)
         raise VocabularyMismatch(
-            f"At step {position} the engine lists {likeliest.name} with the probability {mass:.3g}; the vocabulary of "
-            f"the clusters ends before, with {vocabulary.size:,} tokens. These clusters belong to another model."
+            f"At step {position} the engine lists {likeliest.name} with the probability {mass:.3g}; the vocabulary "
+            f"ends before, with {vocabulary.size:,} tokens. It belongs to another model."
         )
     return tuple(token for token in top if token.id is None or token.id < vocabulary.size), -math.log1p(-mass)
 
@@ -293,7 +290,16 @@ def _same(token: TopToken, chosen: TopToken) -> bool:
     return token.text == chosen.text and abs(token.log_prob - chosen.log_prob) < ABOVE_ZERO
 
 
-def _check_number(token: TopToken, position: int) -> None:
+def overfull(total: float, position: int) -> InvalidLogits:
+    """The error for a list whose probabilities add up to too much."""
+    return InvalidLogits(
+        f"The probabilities listed at step {position} add up to {total:.3g}: these are no log-probabilities of the "
+        "next token (logits?)."
+    )
+
+
+def check_number(token: TopToken, position: int) -> None:
+    """Raise `InvalidLogits` for what is no log-probability."""
     if math.isnan(token.log_prob) or token.log_prob > ABOVE_ZERO:
         raise InvalidLogits(
             f"At step {position} the token {token.name} has the log-probability {token.log_prob}: it must be at most "
@@ -308,8 +314,8 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMi
         else f"beyond its {names.vocabulary.size:,} tokens"
     )
     return VocabularyMismatch(
-        f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary of the clusters it "
-        f"is {known}. These clusters belong to another model."
+        f"At step {position} the engine names token {token.id} {token.name}; in the vocabulary it is "
+        f"{known}. It belongs to another model."
     )
 
 
@@ -331,8 +337,8 @@ def _chosen(token: TopToken, meant: Meant, top: Sequence[TopToken], position: in
 def not_in_vocabulary(token: TopToken, position: int) -> InvalidInput:
     """The error for a chosen token whose name fits none."""
     return InvalidInput(
-        f"The token chosen at step {position}, {token.name}, is not in the vocabulary of the clusters. A special "
-        f"token, or clusters of another model? {ASK_FOR_IDS}"
+        f"The token chosen at step {position}, {token.name}, is not in the vocabulary. A special "
+        f"token, or the vocabulary of another model? {ASK_FOR_IDS}"
     )
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from semtoken.clusters import TokenClusters
+from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.integrations.blocks import KEY, blocks_of
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
+from semtoken.scoring.rules import as_rules
+from semtoken.scoring.token_sources import Tokens, as_tokens
 
 require_host("inspect_ai")
 
@@ -232,22 +234,21 @@ def without_uncertainty() -> Callable[[list[SampleScore]], float]:
 
 
 @scorer(metrics=[accuracy(), auroc(), prr(), risk_coverage(), without_uncertainty()])  # type: ignore[untyped-decorator]
-def with_uncertainty(base: Any = "match", clusters: str | TokenClusters | None = None, preset: str = "default") -> Any:
+def with_uncertainty(base: Any = "match", vocabulary: Any = None, preset: str = "default") -> Any:
     """Any scorer, with the uncertainty of the answer in `Score.metadata`.
 
     Parameters
     ----------
     base
         A scorer, or the name of one ("match", "includes", "my_package/graded"). Its value stays as it is.
-    clusters
-        For models of other providers: clusters of the model's tokenizer (a directory, a hub id or "almanac"). The task
-        must generate with `logprobs=True, top_logprobs=20`; scores are intervals then. Answers of the provider
-        `semtoken` bring exact scores with them.
+    vocabulary
+        For models of other providers, as in `semtoken.score_payload`. The task must generate with `logprobs=True,
+        top_logprobs=20`; scores are intervals then. Answers of the provider `semtoken` bring exact scores with them.
     preset
         As in `semtoken.score_payload`, for scores from log-probabilities.
     """
     judge = registry_create("scorer", base) if isinstance(base, str) else base
-    loaded = TokenClusters.from_pretrained(clusters) if isinstance(clusters, str) else clusters
+    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(cast(Preset, preset)).clustering)
 
     async def score(state: Any, target: Any) -> Any:
         judged = await judge(state, target)
@@ -259,7 +260,7 @@ def with_uncertainty(base: Any = "match", clusters: str | TokenClusters | None =
     return score
 
 
-def uncertainty_of(output: Any, clusters: TokenClusters | None, preset: Any = "default") -> dict[str, Any]:
+def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = "default") -> dict[str, Any]:
     """What is known of the first choice of an output: the values of its block, or why there are none.
 
     Returns
@@ -269,22 +270,22 @@ def uncertainty_of(output: Any, clusters: TokenClusters | None, preset: Any = "d
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]
-    if block is None and clusters is not None:
+    if block is None:
         try:
-            block = _block_from_logprobs(output, clusters, preset)
+            block = _block_from_logprobs(output, vocabulary, preset)
         except SemtokenError as error:
             return {"no_uncertainty": str(error)}
     if block is None:
         return {
-            "no_uncertainty": "The answer brings no score. Ask by the provider 'semtoken', or give the scorer clusters "
-            "and generate with logprobs=True, top_logprobs=20."
+            "no_uncertainty": "The answer brings no score. Ask by the provider 'semtoken', or "
+            "generate with logprobs=True, top_logprobs=20."
         }
     if "uncertainty" not in block:
         return {"no_uncertainty": str(block.get("reason"))}
     return {name: block[name] for name in _COPIED if name in block}
 
 
-def _block_from_logprobs(output: Any, clusters: TokenClusters, preset: Any) -> dict[str, Any] | None:
+def _block_from_logprobs(output: Any, vocabulary: Tokens | None, preset: Any) -> dict[str, Any] | None:
     choice = output.choices[0] if output.choices else None
     if choice is None or choice.logprobs is None:
         return None
@@ -299,7 +300,7 @@ def _block_from_logprobs(output: Any, clusters: TokenClusters, preset: Any) -> d
             }
         ],
     }
-    scored = score_payload(reply, clusters, preset)[0]
+    scored = score_payload(reply, vocabulary, preset)[0]
     lower, upper = scored.uncertainty_bounds
     return {
         "uncertainty": scored.uncertainty,

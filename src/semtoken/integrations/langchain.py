@@ -3,7 +3,7 @@
 LangChain's client for OpenAI's API drops what servers add to a choice and keeps log-probabilities, so scores are
 intervals. Build the model with `logprobs=True, top_logprobs=20`.
 
->>> chain = ChatOpenAI(..., logprobs=True, top_logprobs=20) | with_uncertainty(clusters)  # doctest: +SKIP
+>>> chain = ChatOpenAI(..., logprobs=True, top_logprobs=20) | with_uncertainty()  # doctest: +SKIP
 >>> chain.invoke(question).response_metadata["semtoken"]  # doctest: +SKIP
 """
 
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
 from semtoken.results import ScoredResponse
+from semtoken.scoring.rules import as_rules
+from semtoken.scoring.token_sources import as_tokens
 
 require_host("langchain")
 
@@ -24,15 +25,15 @@ from langchain_core.messages import AIMessage  # noqa: E402
 from langchain_core.runnables import RunnableLambda  # noqa: E402
 
 
-def score(message: AIMessage, clusters: TokenClusters | str, preset: Any = "default") -> ScoredResponse:
+def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -> ScoredResponse:
     """The score of a message.
 
     Parameters
     ----------
     message
         What a chat model answered, with its log-probabilities.
-    clusters
-        Clusters of the model's tokenizer: `TokenClusters`, a directory, a hub id or "almanac".
+    vocabulary
+        As in `semtoken.score_payload`.
     preset
         As in `semtoken.score_payload`.
 
@@ -53,11 +54,10 @@ def score(message: AIMessage, clusters: TokenClusters | str, preset: Any = "defa
         "logprobs": found,
         "finish_reason": reason,
     }
-    loaded = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
-    return score_payload({"object": "chat.completion", "choices": [choice]}, loaded, preset)[0]
+    return score_payload({"object": "chat.completion", "choices": [choice]}, vocabulary, preset)[0]
 
 
-def with_uncertainty(clusters: TokenClusters | str, preset: Any = "default") -> RunnableLambda:
+def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> RunnableLambda:
     """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`.
 
     It has `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does not fail for
@@ -65,10 +65,10 @@ def with_uncertainty(clusters: TokenClusters | str, preset: Any = "default") -> 
 
     Parameters
     ----------
-    clusters, preset
+    vocabulary, preset
         As for `score`.
     """
-    loaded = clusters if isinstance(clusters, TokenClusters) else TokenClusters.from_pretrained(clusters)
+    loaded = None if vocabulary is None else as_tokens(vocabulary, clustering=as_rules(preset).clustering)
 
     def add(message: AIMessage) -> AIMessage:
         try:

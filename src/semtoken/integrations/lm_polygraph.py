@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.backends.prompts import end_ids
-from semtoken.clusters import TokenClusters, as_clusters
+from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.integrations.hosts import require_host
 from semtoken.results import ScoredResponse
 from semtoken.scoring import Preset, score_logits
+from semtoken.scoring.token_sources import as_clusters
 
 require_host("lm_polygraph")
 

@@ -42,7 +42,7 @@ class LocalChat:
         stc = STC.from_pretrained(model, **options)
         if calibrator is None:
             return cls(stc, model)
-        return cls(stc, model, Applied.load(calibrator, stc.clusters, stc.fingerprint(model)))
+        return cls(stc, model, Applied.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The whole reply to a chat request.

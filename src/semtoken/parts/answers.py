@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -57,7 +58,9 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         ends=np.array([token.end for token in tokens], dtype=np.int64),
         exact=exact,
         surface=_floats(token.log_surface_probability for token in tokens),
-        meaning=_floats(token.log_meaning_probability for token in tokens),
+        meaning=_floats(
+            math.nan if token.log_meaning_probability is None else token.log_meaning_probability for token in tokens
+        ),
         neutral=np.array([token.neutral or token.function_word for token in tokens], dtype=bool),
         digits=np.array([any(map(str.isdigit, token.text)) for token in tokens], dtype=bool),
         forced=(exact >= CERTAIN) & constrained,
@@ -72,7 +75,7 @@ def _equality_of_rules(signature: str) -> Equality:
     switches = signature.split("|")
     if "clustering:off" not in switches:
         return "meaning"
-    return "exact" if "prefix:off" in switches else "surface"
+    return "surface" if "spelling:same" in switches else "exact"
 
 
 def _floats(values: Iterable[float]) -> FloatArray:

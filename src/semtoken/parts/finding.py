@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
+import numpy as np
+
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
@@ -19,6 +21,7 @@ from semtoken.parts.prose import find_phrases, find_sentences, find_words, negat
 from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
 from semtoken.support.inputs import listed, one_of, shown
+from semtoken.tokens.scored import NO_MEANING
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
@@ -68,7 +71,8 @@ def parts_of(
     Raises
     ------
     InvalidInput
-        An unknown `by` or `equality`, a finder that gives no ranges of the text, or a schema that is none.
+        An unknown `by` or `equality`, `meaning` of an answer that was scored without clusters, a finder that gives no
+        ranges of the text, or a schema that is none.
     MissingExtra
         A library that splits text is not installed.
     """
@@ -78,6 +82,8 @@ def parts_of(
     schema = as_schema(schema)
     shift, aligned = _place_of(text, tokens.text)
     said = tokens.text if text is None else text
+    if equality == "meaning" and np.isnan(tokens.meaning).any():
+        raise InvalidInput(NO_MEANING)
     found, complete, missing = _found(
         said, by, schema, keys=keys, containers=containers, language=language, calls=calls
     )

@@ -75,7 +75,7 @@ class AnswerTokens:
     surface: FloatArray
     """Log mass of the tokens of its spelling [n]."""
     meaning: FloatArray
-    """Log mass of the tokens that mean the same [n]."""
+    """Log mass of the tokens that mean the same [n]; NaN where the answer was scored without clusters."""
     neutral: BoolArray
     """Counted as certain under `meaning`: function words, blanks, special tokens [n]."""
     digits: BoolArray

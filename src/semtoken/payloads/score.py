@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 from semtoken.choices import FunctionWords, Preset, SegmentKind
-from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.payloads.reading import read_payload
@@ -15,8 +13,9 @@ from semtoken.payloads.records import Payload, PayloadChoice, Segment
 from semtoken.payloads.segments import FORBIDDEN
 from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.scoring.rules import ScoringRules, as_rules
-from semtoken.scoring.scorer import scorer_for
-from semtoken.scoring.topk import TopkAnswer
+from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.topk import new_answer, tokens_or_none
+from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.support.inputs import one_of, text
 from semtoken.tokens.scored import Flag
 from semtoken.tokens.tokenizers import REPLACEMENT
@@ -24,7 +23,7 @@ from semtoken.tokens.tokenizers import REPLACEMENT
 
 def score_payload(
     reply: Any,
-    clusters: TokenClusters | str | Path,
+    vocabulary: Any = None,
     preset: Preset | None = None,
     *,
     format: str | None = None,
@@ -43,8 +42,9 @@ def score_payload(
     ----------
     reply
         Whatever `read_payload` reads, or what it made of it.
-    clusters
-        Clusters of the tokenizer that the engine uses, or a directory or hub id of some.
+    vocabulary
+        As in `score_top_logprobs`: None is enough for `default`, `surface` and `exact`, since spellings are read from
+        the lists.
     preset, function_words, clustering, prefix_matching
         As in `score_top_logprobs`.
     proxy_for
@@ -70,7 +70,7 @@ def score_payload(
     BackendError
         The log-probabilities of a part are missing or do not spell it; the message says what to do.
     VocabularyMismatch
-        The clusters belong to another tokenizer.
+        The vocabulary is that of another tokenizer.
     """
     chosen = as_rules(
         rules,
@@ -79,7 +79,7 @@ def score_payload(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
-    found = as_clusters(clusters)
+    scorer = scorer_for(tokens_or_none(vocabulary, chosen, proxy_for), chosen)
     one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))
@@ -92,7 +92,7 @@ def score_payload(
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            scored.append(score_choice(choice, found, chosen, known, segment=segment, proxy_for=proxy_for))
+            scored.append(score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored
@@ -100,8 +100,7 @@ def score_payload(
 
 def score_choice(
     choice: PayloadChoice,
-    clusters: TokenClusters,
-    rules: ScoringRules,
+    scorer: Scorer,
     distribution: Distribution,
     *,
     segment: SegmentKind = "answer",
@@ -112,8 +111,10 @@ def score_choice(
 
     Parameters
     ----------
-    choice, clusters, rules, distribution, segment, proxy_for
+    choice, distribution, segment, proxy_for
         As in `score_payload`.
+    scorer
+        Its vocabulary and rules.
     answer
         A running answer that has taken in the steps of this segment; it is finished instead of scoring them again.
 
@@ -125,14 +126,14 @@ def score_choice(
     part = _scorable(choice, segment)
     if proxy_for is not None:
         written = [step for each in choice.segments for step in each.steps]
-        check_shared_vocabulary(written, clusters.vocabulary).require(proxy_for)
+        check_shared_vocabulary(written, scorer.vocabulary).require(proxy_for)
     if answer is None:
-        answer = TopkAnswer(scorer_for(clusters, rules))
+        answer = new_answer(scorer)
         for step in part.steps:
             answer.add(step)
-    result = answer.finish(distribution, proxy_for=proxy_for)
+    result = answer.finish(distribution, proxy_for=proxy_for, said=part.text if segment == "answer" else None)
     if segment == "answer":
-        _require_same_text(result, part)
+        _require_same_text(result, part, scorer)
     notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
     return replace(result, flags=(*result.flags, *notes)) if notes else result
 
@@ -153,12 +154,17 @@ def _lacking(choice: PayloadChoice, kind: SegmentKind) -> str:
     return f"has no {kind} to score: it holds {parts}. Name another segment."
 
 
-def _require_same_text(result: ScoredResponse, part: Segment) -> None:
+def _require_same_text(result: ScoredResponse, part: Segment, scorer: Scorer) -> None:
     """Raise unless the tokens spell the message: ids alone fit any vocabulary that is large enough."""
     spelled, said = ("".join(text.partition(REPLACEMENT)[0].split()) for text in (result.text, part.text))
     cut = REPLACEMENT in result.text and said.startswith(spelled)
+    if not spelled.startswith(said) and not cut and scorer.open_ended:
+        raise BackendError(
+            f"The tokens spell {result.text[:60]!r}, the message says {part.text[:60]!r}: some tokens are missing, or "
+            "their names are not their texts. Name the model that answered, and send token ids."
+        )
     if not spelled.startswith(said) and not cut:
         raise VocabularyMismatch(
-            f"The tokens spell {result.text[:60]!r} in the vocabulary of the clusters, the message says "
-            f"{part.text[:60]!r}. These clusters belong to another model."
+            f"The tokens spell {result.text[:60]!r} in this vocabulary, the message says "
+            f"{part.text[:60]!r}. It belongs to another model."
         )

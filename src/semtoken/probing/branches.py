@@ -64,7 +64,7 @@ def disputed(
         return []
     ids = prompt_ids(stc.backend, prompt)
     rows = step_rows(stc.backend, ids, answer, steps)
-    competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.clusters, n) for step in steps}
+    competitors = {step: groups_of(rows[step], answer.token_ids, step, stc.scorer, n) for step in steps}
     texts = _continuations(stc, ids, answer, competitors, branch_tokens)
     phrases = parts_of(answer, "phrase")
     found = [_dispute(answer, step, competitors[step], texts, phrases) for step in steps]
@@ -115,7 +115,7 @@ def _continuations(
     wanted = [(step, one.token_ids[0]) for step, group in competitors.items() for one in group]
     prompts = [[*prompt, *answer.token_ids[:step], token] for step, token in wanted]
     completions = stc.backend.generate(prompts, Decoding(max_new_tokens=length, batch_size=len(prompts)))
-    decode = stc.clusters.vocabulary.decode
+    decode = stc.scorer.vocabulary.decode
     found = {}
     for (step, token), completion in zip(wanted, completions, strict=True):
         before = answer.token_ids[:step]

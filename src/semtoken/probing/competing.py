@@ -1,12 +1,13 @@
 """The meanings that compete at one step: probabilities of tokens, summed over groups of one meaning each.
 
-Groups are clusters with three exceptions, each of them needed. Function words, blanks and special tokens form one
-group. Numerals are alone, since clusters hold all digits. Tokens that spell the beginning of what the answer goes on
-with join the chosen token's group.
+Groups are clusters, or tokens of the same spelling where there are no clusters, with three exceptions, each of them
+needed. Function words, blanks and special tokens form one group. Numerals are alone, since clusters hold all digits.
+Tokens that spell the beginning of what the answer goes on with join the chosen token's group.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,14 @@ import numpy as np
 
 from semtoken.backends.base import LOGITS, Backend, Observer, Step
 from semtoken.backends.prompts import encode_prompt
-from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.parts import Part
 from semtoken.results import ScoredResponse
-from semtoken.scoring.rules import PAPER_RULES
-from semtoken.scoring.scorer import Scorer, scorer_for
+from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.tokens.scored import ScoredToken
+from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.vocabulary import normalize
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,10 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
         There is no such step, or the engine does not show all tokens.
     """
     row = step_rows(stc.backend, prompt, answer, [step])[step]
-    return groups_of(row, answer.token_ids, step, stc.clusters, n)
+    return groups_of(row, answer.token_ids, step, stc.scorer, n)
 
 
-def competing_in_record(answer: ScoredResponse, step: int, clusters: TokenClusters, n: int = 4) -> list[Competitor]:
+def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: int = 4) -> list[Competitor]:
     """The same from the tokens that the answer's record lists for the step: what is not listed is left out.
 
     Raises
@@ -131,18 +133,40 @@ def competing_in_record(answer: ScoredResponse, step: int, clusters: TokenCluste
     if not 0 <= step < len(answer.tokens):
         raise InvalidInput(f"There is no step {step}: the answer has {len(answer.tokens)} tokens.")
     token = answer.tokens[step]
+    if scorer.open_ended:
+        return _groups_of_texts(answer.text[token.start :], token, n)
     known = {token.id: token.probability} | {other.id: other.probability for other in token.alternatives}
     ids = np.array(list(known), dtype=np.int64)
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.array(list(known.values())))
-    return groups_of(log_probs, answer.token_ids, step, clusters, n, ids=ids)
+    return groups_of(log_probs, answer.token_ids, step, scorer, n, ids=ids)
+
+
+def _groups_of_texts(following: str, token: ScoredToken, n: int) -> list[Competitor]:
+    """Groups of one spelling at a step whose vocabulary is not known, by the texts in the record."""
+    head, words = normalize(following), english_stopwords()
+    groups: dict[str, list[tuple[str, float]]] = {"chosen": [(token.text, token.probability)]}
+    for other in token.alternatives:
+        key = "" if other.text.strip() in words else normalize(other.text)
+        begins = key and head.startswith(key) and not token.function_word
+        groups.setdefault("chosen" if begins else f"other {key}", []).append((other.text, other.probability))
+    found = [
+        Competitor(
+            min(math.fsum(probability for _, probability in members), 1.0),
+            tuple(sorted(members, key=lambda one: -one[1])[:SHOWN]),
+            (),
+            key == "chosen",
+        )
+        for key, members in groups.items()
+    ]
+    return sorted(found, key=lambda one: -one.probability)[:n]
 
 
 def groups_of(
     log_probs: FloatArray,
     token_ids: Sequence[int],
     step: int,
-    clusters: TokenClusters,
+    scorer: Scorer,
     n: int,
     *,
     ids: IdArray | None = None,
@@ -155,20 +179,19 @@ def groups_of(
         Of all V tokens, or of `ids`.
     token_ids, step
         The answer, and which of its tokens the step chose.
-    clusters
-        Clusters of its vocabulary.
+    scorer
+        The one of the answer, with its vocabulary and perhaps clusters.
     n
         How many groups.
     ids
         The tokens that `log_probs` is about. Default: all.
     """
-    scorer = scorer_for(clusters, PAPER_RULES)
     groups, n_groups = _group_numbers(scorer, list(token_ids), step)
     ids = np.arange(len(groups)) if ids is None else ids
     probabilities = np.exp(log_probs)
     totals = np.bincount(groups[ids], weights=probabilities, minlength=n_groups)
     best = [group for group in np.argsort(-totals, kind="stable")[:n].tolist() if totals[group] > 0]
-    texts = clusters.vocabulary.texts
+    texts = scorer.vocabulary.texts
     found = []
     for group in best:
         members = np.flatnonzero(groups[ids] == group)
@@ -196,11 +219,12 @@ _PLAIN: dict[int, tuple[Scorer, IdArray, int]] = {}
 
 
 def _plain_groups(scorer: Scorer) -> tuple[IdArray, int]:
-    """Clusters with function words together and numerals alone; computed once for some clusters."""
+    """Clusters or spellings with function words together and numerals alone; computed once for a scorer."""
     known = _PLAIN.get(id(scorer))
     if known is None:
         vocabulary = scorer.vocabulary
-        labels = np.asarray(scorer.clusters.labels, dtype=np.int64)
+        clusters = scorer.clusters
+        labels = scorer.index.spellings if clusters is None else np.asarray(clusters.labels, dtype=np.int64)
         first = int(labels.max(initial=0)) + 2
         groups = np.where(vocabulary.numeral, first + np.arange(len(labels)), labels)
         groups[vocabulary.neutral] = first - 1

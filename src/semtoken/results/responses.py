@@ -249,11 +249,22 @@ class ScoredResponse:
         """1 - product of the tokens' probabilities under an equality, in [0, 1]; 1 for an empty answer.
 
         Under `meaning` this is the score of the preset `paper`, under `exact` 1 - the sequence probability.
+
+        Raises
+        ------
+        InvalidInput
+            `meaning`, if the answer was scored without clusters.
         """
         one_of("equality", equality, get_args(Equality))
         if self.empty:
             return 1.0
         return -math.expm1(math.fsum(token.log_probability_under(equality) for token in self.tokens)) + 0.0
+
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        """The equalities that `uncertainty_under` can tell: `meaning` only where clusters were at hand."""
+        known = not any(token.log_meaning_probability is None for token in self.tokens)
+        return ("meaning", "surface", "exact") if known else ("surface", "exact")
 
     @property
     def borrowed(self) -> Borrowed:
@@ -326,7 +337,7 @@ class ScoredResponse:
             "uncertainty": self.uncertainty,
             "uncertainty_bounds": list(self.uncertainty_bounds),
             "confidence": self.confidence,
-            "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in get_args(Equality)},
+            "uncertainty_under": {equality: self.uncertainty_under(equality) for equality in self.equalities},
             "borrowed": asdict(self.borrowed),
             "log_score": self.log_score,
             "log_score_bounds": self.log_score_bounds,

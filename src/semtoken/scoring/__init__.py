@@ -12,7 +12,10 @@ step_tables.py   which columns these are, as tables for the compiled code
 steps.py         what is kept of steps, a few numbers each, in arrays; and their reduction by the kernel
 logits.py        all logits of a step -> its masses; `score_logits`
 batches.py       answers that are written together
-topk.py          the best tokens of a step -> an interval; `score_top_logprobs`
+topk.py          the best tokens of each step -> an interval; `score_top_logprobs`
+topk_answer.py   one such answer in progress
+listed.py        the same where no vocabulary is known but what the lists name
+token_sources.py a vocabulary, a tokenizer, clusters or a name -> what scoring takes
 topk_bounds.py   the mass of such a step, at least and at most
 topk_flags.py    what the lists of an answer show that its reader should know
 streams.py       both, one token at a time, for users
@@ -30,7 +33,8 @@ from semtoken.scoring.rows import NormalizedRows, normalized_rows
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.streams import LogitsStream, TopLogprobsStream
-from semtoken.scoring.topk import TopkAnswer, score_top_logprobs
+from semtoken.scoring.topk import score_top_logprobs
+from semtoken.scoring.topk_answer import TopkAnswer
 
 __all__ = [
     "AnswerBatch",

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.choices import FunctionWords, Preset
-from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, StepRequest, masses, reduce_steps
@@ -30,6 +29,7 @@ from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
 from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined, reduce_rows
+from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
     FloatArray,
     IdArray,
@@ -41,7 +41,7 @@ from semtoken.support.arrays import (
     is_tensor,
     looks_like_probabilities,
 )
-from semtoken.support.inputs import instance, one_of
+from semtoken.support.inputs import one_of
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
@@ -52,7 +52,7 @@ ROWS_COMPILED = 16  # rows that the compiled kernel reads together
 def score_logits(
     logits: Any,
     token_ids: Sequence[int] | Any,
-    clusters: TokenClusters,
+    vocabulary: Tokens,
     preset: Preset | None = None,
     *,
     function_words: FunctionWords | None = None,
@@ -71,8 +71,9 @@ def score_logits(
         whatever the dtype.
     token_ids : n ids
         The answer, its terminator included.
-    clusters
-        Clusters of the tokenizer that made the ids.
+    vocabulary
+        That of the tokenizer that made the ids. The preset `paper` needs `TokenClusters`, which hold theirs; given
+        under other rules, they ask for `uncertainty_under("meaning")` beside the score.
     preset : {"default", "paper"}
         `paper` reproduces the published code. `default` counts what the evidence supports; see `ScoringRules`.
     function_words : {"paper", "whole-word", "off"}
@@ -92,7 +93,7 @@ def score_logits(
     Raises
     ------
     InvalidInput
-        Rules that are not known, or given twice.
+        Rules that are not known, or given twice, or that count clusters where there are none.
     InvalidLogits
         No rows, a wrong number of rows, or a row with NaN, +inf or no finite value (the message names the step).
     VocabularyMismatch
@@ -107,12 +108,12 @@ def score_logits(
         clustering=clustering,
         prefix_matching=prefix_matching,
     )
-    instance(clusters, TokenClusters, "clusters")
     one_of("distribution", distribution, get_args(Distribution))
+    scorer = scorer_for(as_tokens(vocabulary, clustering=chosen.clustering), chosen)
     rows, ids = as_rows(logits), as_ids(token_ids)
-    check_shape(rows, ids, clusters.vocabulary)
-    answer = LogitsAnswer(scorer_for(clusters, chosen))
-    size, probable = clusters.vocabulary.size, True
+    check_shape(rows, ids, scorer.vocabulary)
+    answer = LogitsAnswer(scorer)
+    size, probable = scorer.vocabulary.size, True
     at_once = _rows_at_once(rows, size)
     for first in range(0, len(ids), at_once):
         block = normalized_rows(rows[first : first + at_once], size)
@@ -143,8 +144,8 @@ def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
         )
     if shape[1] < vocabulary.size:
         raise VocabularyMismatch(
-            f"The logits have {shape[1]:,} columns, the vocabulary of the clusters has {vocabulary.size:,} tokens: "
-            "these clusters belong to another model. Make matching ones with `semtoken cluster MODEL`."
+            f"The logits have {shape[1]:,} columns, the vocabulary has {vocabulary.size:,} tokens. "
+            "It belongs to another model."
         )
     vocabulary.check_ids(ids)
 
@@ -383,7 +384,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
         "log_probability": found.own.tolist(),
         "log_agreeing_probability": found.agreeing.tolist(),
         "log_surface_probability": found.surface.tolist(),
-        "log_meaning_probability": found.meaning.tolist(),
+        "log_meaning_probability": itertools.repeat(None) if scorer.paper is None else found.meaning.tolist(),
         "neutral": (steps.neutral & neutrality).tolist(),
         "cluster_probability": np.minimum(np.exp(found.cluster), 1.0).tolist(),
         "prefix_probability": np.minimum(np.exp(found.prefix), 1.0).tolist(),

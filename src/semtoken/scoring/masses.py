@@ -68,7 +68,7 @@ class Masses(NamedTuple):
     surface: FloatArray
     """What agrees under the equality `surface`."""
     meaning: FloatArray
-    """What agrees under the paper's rules."""
+    """What agrees under the paper's rules; says nothing where there are no clusters."""
 
 
 def log_sums(requests: Sequence[StepRequest], log_probs: FloatArray) -> FloatArray:
@@ -202,7 +202,7 @@ def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality
         prefix=np.where(certain, -np.inf, prefix),
         neutral=neutrals,
         agreeing=np.where(certain, 0.0, agreeing),
-        surface=np.minimum(np.logaddexp(np.logaddexp(own, alike), begun.surface), 0.0),
+        surface=np.minimum(np.logaddexp(own, alike), 0.0),
         meaning=np.minimum(np.logaddexp(meaning, begun.meaning), 0.0),
     )
 
@@ -212,8 +212,6 @@ class _Begun(NamedTuple):
 
     meaning: FloatArray
     """Under the paper's rules."""
-    surface: FloatArray
-    """Under the equality `surface`."""
     counted: FloatArray
     """Under the rules."""
 
@@ -225,12 +223,11 @@ def _beginning_masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets,
     if not len(ids):
         return begun
     tokens, opening = steps.tokens[owners], steps.opening[owners]
-    beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
-    longer = ~scorer.surface.alike(tokens, ids) & scorer.surface.in_prefix_set(ids)
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     some = owners[starts]
-    begun.meaning[some] = _log_sums(log_probs, beyond, starts)
-    begun.surface[some] = _log_sums(log_probs, longer, starts)
+    if scorer.paper is not None:
+        beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
+        begun.meaning[some] = _log_sums(log_probs, beyond, starts)
     if scorer.rules.prefix_matching:
         counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(tokens, ids) & ~scorer.alike(tokens, ids)
         counted &= ~(scorer.are_neutral(ids, opening) & neutrality[owners])

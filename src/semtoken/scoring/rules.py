@@ -3,15 +3,15 @@
 A token agrees with the chosen one
 
 - under `exact` if it is the chosen token;
-- under `surface` if it spells the same text up to case and blanks or, unless `prefix_matching` is off, the beginning of
-  the word from two characters on. Blanks, special tokens and pieces of characters agree with themselves alone;
+- under `surface` if it spells the same text up to case and blanks. Blanks, special tokens and pieces of characters
+  agree with themselves alone. With `prefix_matching` the beginnings of what follows count too, from two characters on;
 - under `meaning`, the paper's rule, if it is in the chosen token's embedding cluster, if it spells the beginning of the
   text that follows, or if it is a function word, white space or a special token ("neutral"). A neutral chosen token
   counts as certain.
 
-A preset is an equality with its switches. `paper` is `meaning`. `default` is `surface` without beginnings: on real
-models neither clusters nor beginnings nor function words were better than that (docs/method.md). Switches that are
-given win over those of the preset.
+A preset is an equality with its switches. `paper` is `meaning`, and `default` is `surface`: on real models neither
+clusters nor beginnings nor function words were better than that (docs/method.md). Switches that are given win over
+those of the preset. Only `meaning` reads clusters.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 PRESETS: dict[Preset, dict[str, Any]] = {
     "paper": {"equality": "meaning"},
-    "default": {"equality": "surface", "prefix_matching": False},
+    "default": {"equality": "surface"},
 }
 """The equality of each preset, and the switches in which it differs from that equality."""
 
 EQUALITIES: dict[Equality, dict[str, Any]] = {
     "meaning": {"clustering": True, "members": "all", "prefix_matching": True, "function_words": "paper"},
-    "surface": {"clustering": False, "members": "all", "prefix_matching": True, "function_words": "off"},
+    "surface": {"clustering": False, "members": "all", "prefix_matching": False, "function_words": "off"},
     "exact": {"clustering": False, "members": "all", "prefix_matching": False, "function_words": "off"},
 }
 """The switches of each equality."""
 
-SHORTEST_PREFIX = 2  # characters from which on a token counts as the beginning of a word under `surface`
+SHORTEST_PREFIX = 2  # characters from which on a beginning counts where the equality is not `meaning`
 SAME_LETTERS = 3  # members of a cluster are related in spelling if so many first characters are the same
 
 

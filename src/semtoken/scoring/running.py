@@ -91,12 +91,14 @@ class RunningAnswer(ABC, Generic[O]):
         `advance` is to be called when all steps are in that are known.
         """
         if self.opens:
-            blank = self.scorer.vocabulary.blank
-            self._leading_blanks += next((k for k, token in enumerate(tokens) if not blank[token]), len(tokens))
+            self._leading_blanks += next((k for k, one in enumerate(tokens) if not self._is_blank(one)), len(tokens))
         self._has_content = self._has_content or not all(neutral)
         self.ids += tokens
         self._neutral += neutral
         self._open += waiting
+
+    def _is_blank(self, token: int) -> bool:
+        return bool(self.scorer.vocabulary.blank[token])
 
     @property
     def opens(self) -> bool:

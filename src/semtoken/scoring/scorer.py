@@ -1,4 +1,4 @@
-"""Clusters and rules, prepared for scoring: which tokens agree with a chosen one, and why."""
+"""A vocabulary, rules, and the clusters that some rules read, prepared for scoring: which tokens agree, and why."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters import TokenClusters
+from semtoken.errors import InvalidInput
 from semtoken.results import Alternative, Source
 from semtoken.scoring.endings import KINDS, Endings, endings_of
-from semtoken.scoring.prefixes import NO_IDS, PrefixIndex
+from semtoken.scoring.prefixes import NO_IDS, Candidates, PrefixIndex
 from semtoken.scoring.rules import PAPER_RULES, SAME_LETTERS, SURFACE_RULES, ScoringRules
 from semtoken.scoring.step_tables import StepTables, lists_of_equals
 from semtoken.support.arrays import IdArray
+from semtoken.tokens.tokenizers import REPLACEMENT
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
+
+if TYPE_CHECKING:
+    from semtoken.clusters import TokenClusters
 
 SOURCES: tuple[Source, ...] = ("other", "cluster", "prefix", "neutral")
 """Why a token counts, by the number that `Scorer.kinds` gives it; the first does not count."""
+ANY_NUMBER = 2**53
+"""Tokens that may agree with a chosen one where the vocabulary is not known."""
 TOKENS_KEPT = 4096
 """Chosen tokens whose columns are kept: an answer chooses few tokens often. A few kilobytes each."""
 
@@ -39,7 +46,8 @@ class TokenColumns:
     """y_i is neutral under the paper's rules."""
     summed: IdArray
     """y_i itself, other members of its cluster that the paper does not call neutral, all tokens that the paper calls
-    neutral, those of them that are in y_i's cluster, and other tokens that are spelled as y_i is."""
+    neutral, those of them that are in y_i's cluster, and other tokens that are spelled as y_i is. What neither the
+    rules nor clusters ask for is left out."""
     bounds: tuple[int, ...]
     """Where each of these five groups begins in `summed`, and where the last ends."""
     candidates: IdArray
@@ -55,9 +63,21 @@ class TokenColumns:
 
 
 @lru_cache(maxsize=16)
-def scorer_for(clusters: TokenClusters, rules: ScoringRules) -> Scorer:
-    """The (cached) scorer of some clusters and rules."""
-    return Scorer(clusters, rules, prefix_index(clusters.vocabulary))
+def scorer_for(tokens: Vocabulary | TokenClusters | None, rules: ScoringRules) -> Scorer:
+    """The (cached) scorer of a vocabulary, or of clusters and their vocabulary, under some rules.
+
+    None stands for the unknown vocabulary of lists that name their tokens; see `semtoken.scoring.listed`.
+
+    Raises
+    ------
+    InvalidInput
+        The rules count what the vocabulary alone, or the lists alone, do not tell.
+    """
+    if tokens is None:
+        return Scorer(NO_VOCABULARY, rules, prefix_index(NO_VOCABULARY), open_ended=True)
+    if isinstance(tokens, Vocabulary):
+        return Scorer(tokens, rules, prefix_index(tokens))
+    return Scorer(tokens.vocabulary, rules, prefix_index(tokens.vocabulary), tokens)
 
 
 @lru_cache(maxsize=4)
@@ -66,27 +86,62 @@ def prefix_index(vocabulary: Vocabulary) -> PrefixIndex:
     return PrefixIndex(vocabulary)
 
 
-class Scorer:
-    """Clusters and rules, prepared for scoring; shared by all answers."""
+NO_VOCABULARY = Vocabulary((), (), np.zeros(0, dtype=bool), np.zeros(0, dtype=bool))
 
-    def __init__(self, clusters: TokenClusters, rules: ScoringRules, index: PrefixIndex) -> None:
+
+class Scorer:
+    """A vocabulary and rules, prepared for scoring; shared by all answers.
+
+    Clusters that are given although the rules do not read them ask for the masses of `meaning` beside the score.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        rules: ScoringRules,
+        index: PrefixIndex,
+        clusters: TokenClusters | None = None,
+        *,
+        open_ended: bool = False,
+    ) -> None:
+        if open_ended and (rules.clustering or rules.prefix_matching or rules.effective_function_words != "off"):
+            raise InvalidInput(
+                f"These rules ({rules.signature}) count tokens that the lists need not show. Say whose tokens they "
+                "are: name the model, or its tokenizer. The preset 'default' needs neither."
+            )
+        if rules.clustering and clusters is None:
+            raise InvalidInput(
+                f"These rules ({rules.signature}) count clusters: give TokenClusters, which TokenClusters.from_model "
+                "makes. The preset 'default' needs none."
+            )
+        self.vocabulary = vocabulary
         self.clusters = clusters
-        self.vocabulary = clusters.vocabulary
         self.rules = rules
         self.index = index
-        self.signature = f"{clusters.signature}|{rules.signature}"
-        self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(clusters.vocabulary))
+        self.signature = (
+            rules.signature if clusters is None or not rules.clustering else (f"{clusters.signature}|{rules.signature}")
+        )
+        """What decides the numbers, in one line: the rules, and the clusters that they read."""
+        self.identity = f"vocab:{vocabulary.fingerprint[:8]}|{self.signature}"
+        """The same with the vocabulary, for what two processes must agree on."""
+        self.open_ended = open_ended
+        """Whether there are other tokens than those of `vocabulary`: it holds those that lists have named."""
+        self.looks_ahead = rules.prefix_matching or clusters is not None
+        """Whether what a step counts depends on the tokens that follow it."""
+        self.neutral_masks: BoolArray = np.stack(rules.neutral_masks(vocabulary))
         """Which tokens are neutral at a step that opens the answer, and at a later one (bool [2, V])."""
 
     @cached_property
-    def paper(self) -> Scorer:
-        """The scorer of the same clusters under the paper's rules."""
-        return self if self.rules == PAPER_RULES else Scorer(self.clusters, PAPER_RULES, self.index)
+    def paper(self) -> Scorer | None:
+        """The scorer of the same clusters under the paper's rules; None where there are no clusters."""
+        if self.clusters is None or self.rules == PAPER_RULES:
+            return None if self.clusters is None else self
+        return Scorer(self.vocabulary, PAPER_RULES, self.index, self.clusters)
 
     @cached_property
     def surface(self) -> Scorer:
-        """The scorer of the same clusters under the equality `surface`."""
-        return self if self.rules == SURFACE_RULES else Scorer(self.clusters, SURFACE_RULES, self.index)
+        """The scorer of the same vocabulary under the equality `surface`."""
+        return self if self.rules == SURFACE_RULES else Scorer(self.vocabulary, SURFACE_RULES, self.index)
 
     @cached_property
     def tables(self) -> StepTables:
@@ -117,6 +172,12 @@ class Scorer:
         return self._neutral_ids[0 if opening else 1]
 
     @cached_property
+    def neutral_columns(self) -> IdArray:
+        """The tokens that may be neutral under the rules, or under the paper's where these are asked for."""
+        counted = self.clusters is not None or self.rules.effective_function_words != "off"
+        return np.flatnonzero(self.vocabulary.neutral) if counted else NO_IDS
+
+    @cached_property
     def endings(self) -> Endings:
         """The classes of the vocabulary's tokens by the values they end."""
         return endings_of(self.vocabulary)
@@ -127,15 +188,15 @@ class Scorer:
         return lru_cache(maxsize=TOKENS_KEPT)(self._columns_of)
 
     def _columns_of(self, token: int, opening: bool) -> TokenColumns:
-        heads = self.index.heads([token], complete=False)
+        heads = self.index.heads([token], complete=False) if self.looks_ahead else ()
         known = all(heads)  # not so after a blank or a piece of a character
-        mask = self.paper.neutral_mask(opening)
-        members = self.paper.cluster_of(token)
+        mask = self.vocabulary.neutral
+        members = NO_IDS if self.paper is None else self.paper.cluster_of(token)
         members = members[members != token]
         neutral = mask[members]
         alike = self.index.spelled_alike(token)
         own = np.array([token], dtype=np.int64)
-        groups = (own, members[~neutral], self.paper.neutral_ids(opening), members[neutral], alike[alike != token])
+        groups = (own, members[~neutral], self.neutral_columns, members[neutral], alike[alike != token])
         return TokenColumns(
             token=token,
             opening=opening,
@@ -143,21 +204,21 @@ class Scorer:
             paper_neutral=bool(mask[token]),
             summed=np.concatenate(groups),
             bounds=(0, *itertools.accumulate(map(len, groups))),
-            candidates=self.candidates(heads) if known else NO_IDS,
+            candidates=self.candidates(heads) if heads and known else NO_IDS,
             known=known,
-            decided=self.index.is_decided(heads, complete=False),
+            decided=not heads or self.index.is_decided(heads, complete=False),
         )
 
     def cluster_of(self, token: int) -> IdArray:
         """T^e: the ids that share the token's label and count; a numeral (or any token without clustering) is alone."""
-        if not self.rules.clustering or self.vocabulary.numeral[token]:
+        if self.clusters is None or not self.rules.clustering or self.vocabulary.numeral[token]:
             return np.array([token], dtype=np.int64)
         members = self.clusters.cluster_ids(token)
         return members if self.rules.members == "all" else members[self.in_cluster(token, members)]
 
     def in_cluster(self, token: int | IdArray, ids: IdArray) -> BoolArray:
         """Which of `ids` are in the cluster of `token`, one for all or one for each, and count."""
-        if not self.rules.clustering:
+        if self.clusters is None or not self.rules.clustering:
             return np.asarray(ids == token)
         same = self.clusters.labels[ids] == self.clusters.labels[token]
         if self.rules.members != "all":
@@ -187,10 +248,17 @@ class Scorer:
 
     def _related_count(self, token: int, opening: bool, neutrality: bool) -> int:
         alike = self.index.spelled_alike(token) if self.rules.same_spelling else NO_IDS
+        if self.open_ended and self.rules.same_spelling and not self._is_alone(token):
+            return ANY_NUMBER
         related = np.union1d(self.cluster_of(token), alike)
         if not neutrality:
             return len(related)
         return int(np.count_nonzero(~self.neutral_mask(opening)[related])) + len(self.neutral_ids(opening))
+
+    def _is_alone(self, token: int) -> bool:
+        """Whether no other token can be spelled as one is: blanks, special tokens, and pieces of characters."""
+        text = self.vocabulary.normalized[token]
+        return not text or REPLACEMENT in text
 
     @cached_property
     def related_kinds(self) -> Callable[[int], Mapping[int, int]]:
@@ -252,14 +320,17 @@ class Scorer:
     ) -> tuple[Alternative, ...]:
         """Other tokens with their probabilities, in their order, and what they are to the chosen `token`.
 
-        One that counts has the reason why it counts; one that does not is described as the paper's rules see it.
+        One that counts has the reason why it counts; one that does not is described as the paper's rules see it, as far
+        as clusters are at hand.
         The parameters are those of `kinds`.
         """
         pairs = list(probabilities.items() if isinstance(probabilities, Mapping) else probabilities)
         tokens = [token for token, _ in pairs]
         ids = np.array(tokens, dtype=np.int64)
         counted = self.kinds(token, ids, begins, opening=opening, neutrality=neutrality)
-        described = self.paper.kinds(token, ids, begins, opening=opening, neutrality=True)
+        described = 3 * self.vocabulary.neutral[ids]
+        if self.paper is not None:
+            described = self.paper.kinds(token, ids, begins, opening=opening, neutrality=True)
         sources = np.where(counted > 0, counted, described).tolist()
         texts = self.vocabulary.texts
         columns = (
@@ -286,17 +357,20 @@ def among(ids: IdArray, ascending: IdArray) -> BoolArray:
 
 
 def _step_tables(scorer: Scorer) -> StepTables:
-    """The tables of some clusters and rules."""
+    """The tables of a scorer. Without clusters every token has an empty one, and without a look ahead no candidates."""
     vocabulary, rules, index = scorer.vocabulary, scorer.rules, scorer.index
-    labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
-    members, cluster_of = lists_of_equals(labels)
-    cluster_of[vocabulary.numeral] = 0
+    size = vocabulary.size
+    labels, members, cluster_of = np.zeros(size, dtype=np.int32), NO_IDS, np.zeros((size, 2), dtype=np.int64)
+    if scorer.clusters is not None:
+        labels = np.ascontiguousarray(scorer.clusters.labels, dtype=np.int32)
+        members, cluster_of = lists_of_equals(labels)
+        cluster_of[vocabulary.numeral] = 0
     spelled, spelling_of = lists_of_equals(index.spellings)
-    candidates = index.candidates
-    lists = np.where(index.tells, index.string_of, len(candidates.longer) - 1)
+    candidates, tells = (index.candidates, index.tells) if scorer.looks_ahead else _nothing_to_come(size)
+    lists = np.where(tells, index.string_of if scorer.looks_ahead else 0, len(candidates.longer) - 1)
     end_ids = [scorer.endings.ids_asked(asked) for asked in range(8)]
     end_masks = [getattr(scorer.endings, kind) for kind in KINDS]
-    neutral, neutral_ids = scorer.neutral_masks, scorer.paper.neutral_ids(False)
+    neutral, neutral_ids = scorer.neutral_masks, scorer.neutral_columns
     return StepTables(
         members=members,
         cluster_of=cluster_of,
@@ -306,13 +380,13 @@ def _step_tables(scorer: Scorer) -> StepTables:
         spelling_of=spelling_of,
         letters=scorer.first_letters,
         neutral=neutral,
-        paper_neutral=scorer.paper.neutral_mask(False),
+        paper_neutral=vocabulary.neutral,
         neutral_ids=neutral_ids,
         neutral_weights=neutral[:, neutral_ids].astype(np.float32),
         candidates=candidates.ids,
         candidates_of=np.stack([candidates.places[lists], candidates.places[lists + 1]], axis=1),
-        tells=index.tells,
-        decided=index.tells & ~candidates.longer[lists],
+        tells=tells,
+        decided=tells & ~candidates.longer[lists],
         end_ids=np.concatenate(end_ids),
         end_places=np.cumsum([0, *map(len, end_ids)], dtype=np.int64),
         leaves=scorer.endings.leaves,
@@ -322,3 +396,8 @@ def _step_tables(scorer: Scorer) -> StepTables:
         same_spelling=rules.same_spelling,
         same_letters=rules.members == "spelling",
     )
+
+
+def _nothing_to_come(size: int) -> tuple[Candidates, BoolArray]:
+    """No candidates, and tokens that tell all that is asked of what follows: nothing."""
+    return Candidates(np.zeros(2, dtype=np.int64), NO_IDS, np.zeros(1, dtype=bool)), np.ones(size, dtype=bool)

@@ -1,7 +1,7 @@
 """The index tables by which a compiled kernel finds, for a chosen token, the columns of a row that matter.
 
 Lists of different lengths stand one after the other in one array; a second array says where each begins (CSR form).
-They are made once for each pair of clusters and rules.
+They are made once for each scorer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StepTables(NamedTuple):
     paper_neutral: BoolArray
     """[V] neutral under the paper's rules."""
     neutral_ids: IdArray
-    """Those tokens."""
+    """Those tokens, if the rules or clusters ask for them; else none."""
     neutral_weights: npt.NDArray[np.float32]
     """1 for those of them that are neutral under the rules where they open an answer, and elsewhere; else 0 [2, n]."""
     candidates: IdArray

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from semtoken.choices import Preset
-from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens.spellings import BorrowedNames, as_top_steps
 from semtoken.results import Distribution, Running, ScoredResponse
 from semtoken.scoring.logits import LogitsAnswer, check_shape
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.topk import TopkAnswer
+from semtoken.scoring.topk import new_answer, tokens_or_none
+from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.support.arrays import as_rows
 
 A = TypeVar("A")
@@ -29,8 +29,9 @@ class _Stream(Generic[A]):
     _kind: Callable[[Scorer], A]
     """What scores the answer."""
 
-    def __init__(self, clusters: TokenClusters, rules: ScoringRules | Preset | None = None, **switches: Any) -> None:
-        self._answer: A = self._kind(scorer_for(clusters, as_rules(rules, **switches)))
+    def __init__(self, vocabulary: Any, rules: ScoringRules | Preset | None = None, **switches: Any) -> None:
+        chosen = as_rules(rules, **switches)
+        self._answer: A = self._kind(scorer_for(tokens_or_none(vocabulary, chosen), chosen))
 
 
 class LogitsStream(_Stream[LogitsAnswer]):
@@ -38,7 +39,7 @@ class LogitsStream(_Stream[LogitsAnswer]):
 
     Parameters
     ----------
-    clusters
+    vocabulary
         As in `score_logits`.
     rules
         What counts as agreeing: a preset's name, or `ScoringRules`.
@@ -70,13 +71,13 @@ class LogitsStream(_Stream[LogitsAnswer]):
 class TopLogprobsStream(_Stream[TopkAnswer]):
     """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
 
-    It takes the clusters and rules that `LogitsStream` takes.
+    It takes the vocabulary and rules that `score_top_logprobs` takes.
     """
 
-    _kind = TopkAnswer
+    _kind = staticmethod(new_answer)
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, vocabulary: Any = None, rules: ScoringRules | Preset | None = None, **options: Any) -> None:
+        super().__init__(vocabulary, rules, **options)
         self._names = BorrowedNames()
 
     def add(self, step: Any) -> Running:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -96,16 +96,17 @@ class ListedSteps:
 
     def tokens(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
         """The records of all steps of an answer that consists of `ids`, put together column by column."""
-        if not self.scorer.rules.prefix_matching:
+        if self.scorer.looks_ahead and not self.scorer.rules.prefix_matching:
             return replace(self, prefixes=self.scorer.index.prefix_sets(ids))._records(ids)
         return self._records(ids)
 
     def _records(self, ids: Sequence[int]) -> tuple[ScoredToken, ...]:
         lists, bounds, vocabulary = self.lists, self.bounds, self.scorer.vocabulary
         surface = self._bounds_under(self.scorer.surface, neutrality=False)
-        meaning = self._bounds_under(self.scorer.paper, neutrality=True)
+        paper = self.scorer.paper
+        meaning = None if paper is None else self._bounds_under(paper, neutrality=True)
         starts, ends = zip(*vocabulary.offsets(ids), strict=True) if ids else ((), ())
-        columns: dict[str, Sequence[Any]] = {
+        columns: dict[str, Iterable[Any]] = {
             "id": ids,
             "text": [vocabulary.texts[token] for token in ids],
             "start": starts,
@@ -113,7 +114,7 @@ class ListedSteps:
             "log_probability": lists.log_probs.tolist(),
             "log_agreeing_probability": bounds.estimate.tolist(),
             "log_surface_probability": surface.estimate.tolist(),
-            "log_meaning_probability": meaning.estimate.tolist(),
+            "log_meaning_probability": itertools.repeat(None) if meaning is None else meaning.estimate.tolist(),
             "neutral": bounds.certain.tolist(),
             "cluster_probability": bounds.cluster.tolist(),
             "prefix_probability": bounds.prefix.tolist(),
@@ -122,7 +123,7 @@ class ListedSteps:
             "value_ends": self._value_ends(),
             "log_agreeing_bounds": bounds.intervals(),
             "log_surface_bounds": surface.intervals(),
-            "log_meaning_bounds": meaning.intervals(),
+            "log_meaning_bounds": itertools.repeat(None) if meaning is None else meaning.intervals(),
             "ambiguous_probability": bounds.ambiguous.tolist(),
             "unmapped_probability": lists.unmapped.tolist(),
             "function_word": vocabulary.neutral[lists.tokens].tolist(),

@@ -14,7 +14,6 @@ from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput
 from semtoken.results.generation import Generation
-from semtoken.scoring import scorer_for
 from semtoken.statistics.decoding import BestTokens, LastStates, LogProbabilities, Timed, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
 from semtoken.statistics.timings import Timings
@@ -126,9 +125,9 @@ def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int
 
 def _scores(model: STC | Backend, step: RecordingStep, timings: Timings) -> AnswerScores:
     if not isinstance(model, STC):
-        raise InvalidInput(f"{step.fills[0]} needs token clusters: give an STC instead of its backend.")
+        raise InvalidInput(f"{step.fills[0]} needs rules, and perhaps clusters: give an STC instead of its backend.")
     with timings.measure("loading"):  # the index of the vocabulary is made once
-        return AnswerScores(scorer_for(model.clusters, replace(model.rules, **(step.rules or {}))))
+        return AnswerScores(model.scorer_of(replace(model.rules, **(step.rules or {}))))
 
 
 def _decode(

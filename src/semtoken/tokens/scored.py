@@ -16,6 +16,10 @@ from semtoken.errors import InvalidInput
 from semtoken.support.text import number
 
 Source = Literal["cluster", "prefix", "neutral", "other"]
+NO_MEANING = (
+    "This answer was scored without clusters, so what means the same was not summed. Give clusters when you score: "
+    "preset='paper', or clusters beside another preset."
+)
 
 
 @dataclass(frozen=True)
@@ -97,10 +101,10 @@ class ScoredToken:
     log_agreeing_probability: float
     """Natural log of the probability mass that the rules count as agreeing with it, <= 0; 0 for a neutral token."""
     log_surface_probability: float
-    """The same under the equality `surface`: tokens of the same spelling up to case and blanks, and those that spell
-    the beginning of the word (from two characters on, unless one character is all of this token)."""
-    log_meaning_probability: float
-    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words."""
+    """The same under the equality `surface`: tokens of the same spelling up to case and blanks."""
+    log_meaning_probability: float | None
+    """The same under the paper's rules: its cluster, the beginnings of what follows, and function words. None if the
+    answer was scored without clusters."""
     neutral: bool
     """Counted as certain since it is a function word, white space or a special token."""
     cluster_probability: float
@@ -146,19 +150,27 @@ class ScoredToken:
         return math.exp(self.log_surface_probability)
 
     @property
-    def meaning_probability(self) -> float:
-        """Probability mass that agrees under the paper's rules, in [0, 1]."""
-        return math.exp(self.log_meaning_probability)
+    def meaning_probability(self) -> float | None:
+        """Probability mass that agrees under the paper's rules, in [0, 1]; None if scored without clusters."""
+        return None if self.log_meaning_probability is None else math.exp(self.log_meaning_probability)
 
     def log_probability_under(self, equality: Equality) -> float:
-        """Natural log of the probability mass that agrees under an equality, <= 0."""
+        """Natural log of the probability mass that agrees under an equality, <= 0.
+
+        Raises
+        ------
+        InvalidInput
+            `meaning`, if the answer was scored without clusters.
+        """
         match equality:
             case "exact":
                 return self.log_probability
             case "surface":
                 return self.log_surface_probability
-            case "meaning":
+            case "meaning" if self.log_meaning_probability is not None:
                 return self.log_meaning_probability
+            case "meaning":
+                raise InvalidInput(NO_MEANING)
         raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {equality!r} instead.")
 
     @property

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from semtoken.calibration.apply import Applied
 from semtoken.choices import PartKind
-from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch, SemtokenError
 from semtoken.parts import Part
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
+from semtoken.scoring.scorer import Scorer
 from semtoken.web.wire import ApiError
 
 VERSION = 1
@@ -107,7 +107,7 @@ def reason_block(reason: str) -> dict[str, Any]:
 
 def score_block(
     result: ScoredResponse,
-    clusters: TokenClusters,
+    scorer: Scorer,
     options: BlockOptions,
     calibrator: Applied | None = None,
     question: str | None = None,
@@ -119,8 +119,8 @@ def score_block(
     ----------
     result
         The scored answer.
-    clusters
-        The clusters it was scored with.
+    scorer
+        What it was scored with.
     options
         What the client asked for.
     calibrator
@@ -140,9 +140,10 @@ def score_block(
         "method": "exact" if result.log_score_bounds is None else "top-k",
         "preset": result.preset,
         "distribution": result.distribution,
-        "artifact": clusters.signature,
         "n_tokens": result.n_tokens,
     }
+    if scorer.clusters is not None:
+        block["artifact"] = scorer.clusters.signature
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})
@@ -183,7 +184,7 @@ def score_block(
                 "end": result.tokens[step].end,
                 "meanings": [
                     {"probability": one.probability, "tokens": one.tokens, "chosen": one.chosen}
-                    for one in competing_in_record(result, step, clusters, options.competing)
+                    for one in competing_in_record(result, step, scorer, options.competing)
                 ],
             }
             for step in doubtful_steps(result)

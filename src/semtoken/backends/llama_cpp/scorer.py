@@ -23,7 +23,7 @@ class LlamaCppScorer(STC):
     llama
         A `llama_cpp.Llama`.
     clusters
-        `TokenClusters` of the model's tokenizer, or a directory or hub id of some.
+        As for `STC`: only the preset `paper` reads them.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
 
@@ -36,7 +36,7 @@ class LlamaCppScorer(STC):
     def __init__(
         self,
         llama: Any,
-        clusters: TokenClusters | str | Path,
+        clusters: TokenClusters | str | Path | None = None,
         *,
         preset: Preset = "default",
         function_words: FunctionWords | None = None,

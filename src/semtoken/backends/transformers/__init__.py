@@ -1,14 +1,14 @@
 """Hugging Face transformers, in this process.
 
 Enter by `semtoken.STC`, `load_transformers(name)` or `TransformersBackend(model, tokenizer)`; with your own call of
-`model.generate`, by `ClusterRecorder`. The docstring of `semtoken.backends` says what is in each module.
+`model.generate`, by `Recorder`. The docstring of `semtoken.backends` says what is in each module.
 """
 
 from __future__ import annotations
 
 from semtoken.backends.transformers.loading import load_transformers
 from semtoken.backends.transformers.model import TransformersBackend
-from semtoken.backends.transformers.recorder import ClusterRecorder
+from semtoken.backends.transformers.recorder import Recorder
 from semtoken.stc import STC
 
-__all__ = ["STC", "ClusterRecorder", "TransformersBackend", "load_transformers"]
+__all__ = ["STC", "Recorder", "TransformersBackend", "load_transformers"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -21,11 +20,11 @@ from semtoken.backends.transformers.hooks import forward_hook, inner_model
 from semtoken.backends.transformers.loop import LoopStep, loop_step
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.choices import FunctionWords, Preset
-from semtoken.clusters import TokenClusters, as_clusters
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, normalized_rows, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
+from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 
@@ -45,10 +44,10 @@ ROWS_TOGETHER = 8
 model empties the processor's caches: what one step needs of memory and code, the next ones find at hand."""
 
 
-class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
+class Recorder(LogitsProcessor):  # type: ignore[misc]
     """A logits processor that scores the answers of your own `model.generate` call and changes nothing.
 
-    >>> recorder = ClusterRecorder(clusters)  # doctest: +SKIP
+    >>> recorder = Recorder(tokenizer)  # doctest: +SKIP
     >>> sequences = model.generate(**inputs, logits_processor=[recorder])  # doctest: +SKIP
     >>> results = recorder.results(sequences)  # doctest: +SKIP
 
@@ -64,8 +63,9 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     Parameters
     ----------
-    clusters
-        Clusters of the model's tokenizer, or a directory or hub id of some.
+    vocabulary
+        The model's tokenizer, a `Vocabulary`, or the name of a model. The preset `paper` needs `TokenClusters`, or a
+        directory or hub id of some.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     eos_token_id
@@ -74,17 +74,17 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     Raises
     ------
-    ArtifactError
-        There are no clusters in this place, or they are damaged.
     InvalidInput
-        Rules that are not known.
+        Rules that are not known, or that count clusters where there are none.
+    SemtokenError
+        A name under which no vocabulary or clusters can be read.
     VocabularyMismatch
-        At the first step: the model has fewer logits than the clusters have tokens.
+        At the first step: the model has fewer logits than the vocabulary has tokens.
     """
 
     def __init__(
         self,
-        clusters: TokenClusters | str | Path,
+        vocabulary: Any,
         preset: Preset = "default",
         *,
         function_words: FunctionWords | None = None,
@@ -92,9 +92,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
         prefix_matching: bool | None = None,
         eos_token_id: int | Collection[int] | None = None,
     ) -> None:
-        self._scorer = scorer_for(
-            as_clusters(clusters), ScoringRules(preset, function_words, clustering, prefix_matching)
-        )
+        rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        self._scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._given_ends = frozenset(stop_ids)
         self._kept: KeptRows | None = None
@@ -264,8 +263,8 @@ class ClusterRecorder(LogitsProcessor):  # type: ignore[misc]
 
     def _mismatch(self, columns: int) -> VocabularyMismatch:
         return VocabularyMismatch(
-            f"The model gives {columns:,} logits a step, the vocabulary of the clusters has "
-            f"{self._scorer.vocabulary.size:,} tokens: these clusters belong to another model."
+            f"The model gives {columns:,} logits a step, the vocabulary has "
+            f"{self._scorer.vocabulary.size:,} tokens: it belongs to another model."
         )
 
     def running(self, sequences: Any = None) -> list[Running]:

@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.safe_files import replacing_file
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.logits import finish_answers
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.token_sources import Tokens
 from semtoken.support.arrays import FloatArray
 
 FORMAT = 4
@@ -61,7 +61,7 @@ class ChannelRecord:
 
     request_id: str
     signature: str
-    """Of the engine's clusters and rules."""
+    """`Scorer.identity` of the engine's."""
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
@@ -120,7 +120,7 @@ def read_channel(
     folder: str | Path,
     request_id: str,
     token_ids: Sequence[int],
-    clusters: TokenClusters,
+    vocabulary: Tokens,
     *,
     timeout: float = 10.0,
 ) -> ScoredResponse:
@@ -134,8 +134,8 @@ def read_channel(
         The id that was given with the request as `semtoken_id`.
     token_ids
         The ids that the engine returned for this request, its terminator included where the engine returns it.
-    clusters
-        The clusters that the engine uses.
+    vocabulary
+        That of the engine, or the clusters that it uses.
     timeout
         Seconds to wait: the engine writes when it sees that the request has left its batch, some hundredths of a
         second after the answer was delivered.
@@ -145,15 +145,15 @@ def read_channel(
     BackendError
         Nothing came in time, the engine recorded another answer, or it says why it could not score this one.
     VocabularyMismatch
-        The engine uses other clusters.
+        The engine uses another vocabulary, or other clusters.
     """
-    return read_channels(folder, [(request_id, token_ids)], clusters, timeout=timeout)[0]
+    return read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)[0]
 
 
 def read_channels(
     folder: str | Path,
     answers: Sequence[tuple[str, Sequence[int]]],
-    clusters: TokenClusters,
+    vocabulary: Tokens,
     *,
     timeout: float = 10.0,
 ) -> list[ScoredResponse]:
@@ -161,7 +161,7 @@ def read_channels(
 
     An answer that ends with an error leaves the files of those after it.
     """
-    found = [_read(folder, name, [int(token) for token in ids], clusters, timeout) for name, ids in answers]
+    found = [_read(folder, name, [int(token) for token in ids], vocabulary, timeout) for name, ids in answers]
     results: list[ScoredResponse] = []
     for (_, distribution), together in itertools.groupby(found, key=lambda one: (id(one[0].scorer), one[1])):
         results += finish_answers([answer for answer, _ in together], distribution)
@@ -169,7 +169,7 @@ def read_channels(
 
 
 def _read(
-    folder: str | Path, request_id: str, ids: list[int], clusters: TokenClusters, timeout: float
+    folder: str | Path, request_id: str, ids: list[int], vocabulary: Tokens, timeout: float
 ) -> tuple[LogitsAnswer, Distribution]:
     """An answer all of whose tokens are taken in; its file is deleted."""
     deadline = time.monotonic() + timeout
@@ -178,7 +178,7 @@ def _read(
         if record is not None and record.error is not None:
             record_path(folder, request_id).unlink(missing_ok=True)
             raise BackendError(f"Request {request_id!r} was not scored: {record.error}.")
-        answer = None if record is None else completed(record, ids, clusters)
+        answer = None if record is None else completed(record, ids, vocabulary)
         if record is not None and answer is not None:
             record_path(folder, request_id).unlink(missing_ok=True)
             return answer, record.distribution
@@ -191,13 +191,13 @@ def _read(
         time.sleep(POLL_SECONDS)
 
 
-def completed(record: ChannelRecord, token_ids: Sequence[int], clusters: TokenClusters) -> LogitsAnswer | None:
+def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Tokens) -> LogitsAnswer | None:
     """The answer, once the record covers it; None while the engine has yet to write more of it."""
-    scorer = scorer_for(clusters, record.rules)
-    if scorer.signature != record.signature:
+    scorer = scorer_for(vocabulary, record.rules)
+    if scorer.identity != record.signature:
         raise VocabularyMismatch(
-            f"The engine scored request {record.request_id!r} with other clusters: {record.signature}; "
-            f"these are {scorer.signature}. Give the clusters that the engine was started with."
+            f"The engine scored request {record.request_id!r} otherwise: {record.signature}; here it "
+            f"would be {scorer.identity}. Give the vocabulary or the clusters that the engine was started with."
         )
     answer = _restored(record, scorer)
     known = len(answer.ids)

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from semtoken.choices import FunctionWords, Preset
-from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.token_sources import Tokens
 from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
 
@@ -30,7 +30,7 @@ DISTRIBUTIONS: dict[LogprobsMode, Distribution] = {
 
 def score_outputs(
     outputs: Iterable[Any],
-    clusters: TokenClusters,
+    vocabulary: Tokens,
     preset: Preset = "default",
     *,
     function_words: FunctionWords | None = None,
@@ -44,8 +44,8 @@ def score_outputs(
     ----------
     outputs
         `RequestOutput` objects, made with `sampling_params` of this module or another request for log-probabilities.
-    clusters
-        Clusters of the model's tokenizer.
+    vocabulary
+        That of the model's tokenizer; the preset `paper` needs `TokenClusters`.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     logprobs_mode
@@ -67,7 +67,7 @@ def score_outputs(
     """
     rules = ScoringRules(preset, function_words, clustering, prefix_matching)
     return [
-        [score_steps(list(answer.token_ids), answer.logprobs, clusters, rules, logprobs_mode) for answer in answers]
+        [score_steps(list(answer.token_ids), answer.logprobs, vocabulary, rules, logprobs_mode) for answer in answers]
         for answers in map(completions, outputs)
     ]
 
@@ -98,18 +98,18 @@ def completions(output: Any) -> Sequence[Any]:
 
 
 def score_steps(
-    ids: Sequence[int], logprobs: Any, clusters: TokenClusters, rules: ScoringRules, mode: LogprobsMode, first: int = 0
+    ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode, first: int = 0
 ) -> ScoredResponse:
     """Score ids by vLLM's log-probabilities, of which those of the first id stand at position `first`."""
     if mode not in DISTRIBUTIONS:
         raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
     if len(logprobs) != first + len(ids):
         raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {first + len(ids)} tokens.")
-    clusters.vocabulary.check_ids(ids)
-    size = clusters.vocabulary.size
+    scorer_for(vocabulary, rules).vocabulary.check_ids(ids)
+    size = scorer_for(vocabulary, rules).vocabulary.size
     steps = ((token, *position_of(logprobs, first + step)) for step, token in enumerate(ids))
     if all(_entries(logprobs, first + step) >= size for step in range(len(ids))):
-        return _score_whole(steps, clusters, rules, DISTRIBUTIONS[mode])
+        return _score_whole(steps, vocabulary, rules, DISTRIBUTIONS[mode])
     if not mode.endswith("_logprobs"):
         raise BackendError(
             f"With logprobs_mode={mode!r} the k best values are logits, whose sum over the vocabulary is unknown. "
@@ -117,7 +117,7 @@ def score_steps(
         )
     return score_top_logprobs(
         [_top_step(token, found, values) for token, found, values in steps],
-        clusters,
+        vocabulary,
         rules,
         distribution=DISTRIBUTIONS[mode],
     )
@@ -146,13 +146,13 @@ def position_of(logprobs: Any, position: int) -> tuple[IdArray, FloatArray]:
 
 def _score_whole(
     steps: Iterator[tuple[int, IdArray, FloatArray]],
-    clusters: TokenClusters,
+    vocabulary: Tokens,
     rules: ScoringRules,
     distribution: Distribution,
 ) -> ScoredResponse:
     """Exact score, one row of the vocabulary at a time."""
-    answer = LogitsAnswer(scorer_for(clusters, rules))
-    size = clusters.vocabulary.size
+    answer = LogitsAnswer(scorer_for(vocabulary, rules))
+    size = scorer_for(vocabulary, rules).vocabulary.size
     for token, found, values in steps:
         row = whole_row(found, values, size, len(answer.ids))
         answer.add(row, 0, token)

@@ -2,11 +2,12 @@
 
 It is loaded by class path, never by itself:
 
-    export SEMTOKEN_VLLM_CLUSTERS=clusters/ SEMTOKEN_VLLM_CHANNEL=/run/semtoken
+    export SEMTOKEN_VLLM_CHANNEL=/run/semtoken
     vllm serve MODEL --logits-processors semtoken.backends.vllm.processor:ClusterProcessor
 
 Requests that carry `vllm_xargs: {"semtoken_id": ID}` (offline: `SamplingParams(extra_args={"semtoken_id": ID})`) are
-scored, others are left alone. `semtoken.backends.vllm.channel.read_channel` picks the score up. docs/vllm.md says more.
+scored, others are left alone. The preset `paper` also reads SEMTOKEN_VLLM_CLUSTERS=clusters/.
+`semtoken.backends.vllm.channel.read_channel` picks the score up. docs/vllm.md says more.
 
 vLLM has two model runners with two interfaces for such classes; this one has both. Tested with vLLM 0.32.
 """
@@ -20,14 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from semtoken.almanac import almanac_clusters_path
 from semtoken.backends.vllm.channel import check_request_id
 from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
-from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.token_sources import as_clusters, as_tokens
 from semtoken.support.extras import require
 
 TESTED = "0.32"
@@ -47,7 +47,8 @@ except ImportError:  # a vLLM from before the second runner
     SecondRunnerProcessor = object
 
 CLUSTERS, CHANNEL, RULES = "SEMTOKEN_VLLM_CLUSTERS", "SEMTOKEN_VLLM_CHANNEL", "SEMTOKEN_VLLM_RULES"
-"""Environment variables: the clusters' folder or hub id, the channel's folder, and `ScoringRules` as JSON."""
+"""Environment variables: the clusters' folder or hub id, which the preset `paper` reads, the channel's folder, and
+`ScoringRules` as JSON."""
 
 logger = logging.getLogger("vllm.semtoken")
 
@@ -75,7 +76,7 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     InvalidInput
         An environment variable is missing or names what cannot be used.
     VocabularyMismatch
-        The clusters have more tokens than the model has logits.
+        The vocabulary has more tokens than the model has logits.
     BackendError
         Speculative decoding is on: rows of rejected drafts would be taken for steps of the answer.
     """
@@ -96,12 +97,12 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
         if getattr(vllm_config, "speculative_config", None) is not None:
             raise BackendError("Speculative decoding is not supported by semtoken's logits processor; turn it off.")
-        scorer, folder = _settings()
+        scorer, folder = _settings(vllm_config.model_config)
         columns = vllm_config.model_config.get_vocab_size()
         if columns < scorer.vocabulary.size:
             raise VocabularyMismatch(
-                f"The model gives {columns:,} logits a step, the vocabulary of the clusters in {CLUSTERS} has "
-                f"{scorer.vocabulary.size:,} tokens: they belong to another model."
+                f"The model gives {columns:,} logits a step, the vocabulary has {scorer.vocabulary.size:,} "
+                f"tokens: it belongs to another model. Does {CLUSTERS} name the right clusters?"
             )
         if not str(vllm.__version__).startswith(TESTED):
             logger.warning("semtoken's logits processor was tested with vLLM %s, not %s", TESTED, vllm.__version__)
@@ -201,13 +202,12 @@ def _lengths_and_last_tokens(states: Any, slots: Sequence[int]) -> tuple[list[in
     return both[0], both[1]
 
 
-def _settings() -> tuple[Scorer, Path]:
+def _settings(model_config: Any) -> tuple[Scorer, Path]:
     """The scorer and the channel that the environment names."""
     named, channel = os.environ.get(CLUSTERS), os.environ.get(CHANNEL)
-    if not named or not channel:
+    if not channel:
         raise InvalidInput(
-            f"semtoken's logits processor needs {CLUSTERS} (a folder with clusters, or 'almanac') and {CHANNEL} (a "
-            "folder for the scores) in the engine's environment."
+            f"semtoken's logits processor needs {CHANNEL} (a folder for the scores) in the engine's environment."
         )
     try:
         rules = ScoringRules(**json.loads(os.environ.get(RULES) or "{}"))
@@ -218,8 +218,8 @@ def _settings() -> tuple[Scorer, Path]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"The channel {folder} cannot be made: {error}") from error
-    clusters = TokenClusters.from_pretrained(almanac_clusters_path() if named == "almanac" else named)
-    return scorer_for(clusters, rules), folder
+    tokens = as_clusters(named) if named else as_tokens(model_config.tokenizer, clustering=rules.clustering)
+    return scorer_for(tokens, rules), folder
 
 
 def _is_writer(vllm_config: Any) -> bool:

@@ -22,6 +22,7 @@ from semtoken.errors import InsufficientMemory, InvalidInput
 from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.token_sources import Tokens, as_clusters, as_tokens
 from semtoken.support.extras import require
 
 __all__ = ["VLLMScorer", "read_channel", "sampling_params", "score_outputs"]
@@ -62,8 +63,8 @@ class VLLMScorer:
     llm
         A `vllm.LLM` for generation.
     clusters
-        `TokenClusters`, or a directory or hub id of some. None: those cached for the engine's checkpoint, or computed
-        from it (minutes to an hour for a vocabulary of 150k) and cached.
+        Only the preset `paper` reads them: `TokenClusters`, or a directory, a hub id or a model's name. None: those
+        cached for the engine's checkpoint, or computed from it (minutes to an hour for 150k tokens) and cached.
     preset, function_words, clustering, prefix_matching
         As in `score_logits`.
     channel
@@ -93,20 +94,21 @@ class VLLMScorer:
     ) -> None:
         self.llm = llm
         self.tokenizer = llm.get_tokenizer()
-        self.clusters = self._clusters(clusters)
         self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        self.tokens = self._tokens(clusters)
         self.logprobs_mode: LogprobsMode = llm.model_config.logprobs_mode
         self.channel = channel
         self.memory_budget = memory_budget
 
-    def _clusters(self, given: TokenClusters | str | None) -> TokenClusters:
-        if given is None:
-            config = self.llm.model_config
-            return clusters_for_model(config.model, self.tokenizer, revision=config.revision)
-        if isinstance(given, TokenClusters):
-            given.check(self.tokenizer)
-            return given
-        return TokenClusters.from_pretrained(given, tokenizer=self.tokenizer)
+    def _tokens(self, given: TokenClusters | str | None) -> Tokens:
+        if given is not None:
+            found = as_clusters(given)
+            found.check(self.tokenizer)
+            return found
+        if not self.rules.clustering:
+            return as_tokens(self.tokenizer)
+        config = self.llm.model_config
+        return clusters_for_model(config.model, self.tokenizer, revision=config.revision)
 
     def generate(
         self, prompts: Prompt | Sequence[Prompt], sampling_params: Any = None, **generate_kwargs: Any
@@ -147,7 +149,7 @@ class VLLMScorer:
                 results.append(
                     [
                         score_steps(
-                            list(answer.token_ids), answer.logprobs, self.clusters, self.rules, self.logprobs_mode
+                            list(answer.token_ids), answer.logprobs, self.tokens, self.rules, self.logprobs_mode
                         )
                         for answer in answers
                     ]
@@ -171,7 +173,7 @@ class VLLMScorer:
             each.append(own)
         outputs = self._run(prompts, each, options)
         answers = [(name, list(output.outputs[0].token_ids)) for name, output in zip(names, outputs, strict=True)]
-        return [[scored] for scored in read_channels(self.channel, answers, self.clusters)]
+        return [[scored] for scored in read_channels(self.channel, answers, self.tokens)]
 
     def score(
         self,
@@ -225,10 +227,10 @@ class VLLMScorer:
             outputs = self._run([texts[i] for i in group], params, generate_kwargs)
             for i, output in zip(group, outputs, strict=True):
                 if not replies[i]:
-                    results.append(LogitsAnswer(scorer_for(self.clusters, self.rules)).finish())
+                    results.append(LogitsAnswer(scorer_for(self.tokens, self.rules)).finish())
                     continue
                 found, first = output.prompt_logprobs, len(encoded[i])
-                results.append(score_steps(replies[i], found, self.clusters, self.rules, mode, first))
+                results.append(score_steps(replies[i], found, self.tokens, self.rules, mode, first))
         return results
 
     def _groups(self, tokens: Sequence[int], *, whole: bool) -> Iterator[list[int]]:

@@ -203,7 +203,7 @@ class Watch:
             if token < self.scorer.vocabulary.size:
                 batches.setdefault(id(watched.held), []).append((watched, token))
             else:
-                self.fail(watched, f"token {token} is not in the vocabulary of the clusters")
+                self.fail(watched, f"token {token} is not in the vocabulary")
         for together in batches.values():
             held = together[0][0].held
             assert held is not None
@@ -258,7 +258,7 @@ class Watch:
     def _record(self, watched: Watched) -> ChannelRecord:
         return ChannelRecord(
             request_id=watched.request_id,
-            signature=self.scorer.signature,
+            signature=self.scorer.identity,
             rules=self.scorer.rules,
             distribution=watched.distribution,
             answer=self._answers[watched.number].state_dict(),

@@ -162,4 +162,5 @@ class _Scorers:
             clusters, rules = self._main, rules | dict(STEP[name].rules or {})
         else:
             clusters = load_clustering(self._context.run, clustering_of(cell, name))
-        return Scorer(clusters, ScoringRules(**rules), prefix_index(clusters.vocabulary))
+        scored, vocabulary = ScoringRules(**rules), clusters.vocabulary
+        return Scorer(vocabulary, scored, prefix_index(vocabulary), clusters if scored.clustering else None)

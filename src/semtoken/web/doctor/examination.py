@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.payloads.formats import SHAPES, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor import probes
 from semtoken.web.doctor.connection import Connection
-from semtoken.web.doctor.records import Diagnosis, Page, Trial
+from semtoken.web.doctor.records import Diagnosis, Page
 from semtoken.web.doctor.requests import Asker
 from semtoken.web.doctor.verdicts import verdicts
 
@@ -23,8 +23,7 @@ def examine(
     base_url: str,
     model: str | None = None,
     *,
-    clusters: TokenClusters | None = None,
-    vocabulary: Vocabulary | None = None,
+    vocabulary: Tokens | None = None,
     key_env: str = "OPENAI_API_KEY",
     timeout: float = 30.0,
     progress: Callable[[str], Any] = lambda _: None,
@@ -37,10 +36,9 @@ def examine(
         Its address, such as http://127.0.0.1:8000/v1; without `/v1` both are tried.
     model
         Name of a model there. Default: the only one that the server lists.
-    clusters
-        Clusters to score a few answers with.
     vocabulary
-        That of a tokenizer to compare with. Default: that of the clusters.
+        That of the tokenizer that the model is thought to have: it is compared, and a few answers are scored with it;
+        without it they are scored from the reply alone. Clusters ask for the width of the intervals under `paper`.
     key_env
         Environment variable that holds the key, if one is needed. It is sent to the server and shown nowhere.
     timeout
@@ -67,7 +65,7 @@ def examine(
         good = {page.name for page in pages if page.most}
         best = next((shape for shape in SHAPES if shape.below_v1 and shape.name in good), None)
         if best is not None:
-            found = _with_details(found, asker, best, clusters, vocabulary, progress)
+            found = _with_details(found, asker, best, vocabulary, progress)
         found = replace(found, requests=asker.requests)
         return replace(found, verdicts=verdicts(found))
 
@@ -119,8 +117,7 @@ def _with_details(
     found: Diagnosis,
     asker: Asker,
     shape: type[Shape],
-    clusters: TokenClusters | None,
-    vocabulary: Vocabulary | None,
+    vocabulary: Tokens | None,
     progress: Callable[[str], Any],
 ) -> Diagnosis:
     """What is known of the best page only."""
@@ -136,12 +133,10 @@ def _with_details(
     progress("prompts")
     completions = found.page(OpenAICompletions.name)
     prompts = probes.look_at_prompt_log_probs(asker, completions is not None and completions.answers)
-    trials: tuple[Trial, ...] = ()
-    if clusters is not None:
-        progress("trial answers")
-        tried, more = probes.try_prompts(asker, page, shape, tokens, clusters)
-        trials, steps = tuple(tried), steps + more
-    known = vocabulary or (None if clusters is None else clusters.vocabulary)
+    progress("trial answers")
+    tried, more = probes.try_prompts(asker, page, shape, tokens, vocabulary)
+    trials, steps = tuple(tried), steps + more
+    known = vocabulary if vocabulary is None or isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
     return replace(
         found,
         best=shape.name,

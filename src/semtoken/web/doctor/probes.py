@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
-from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, check_shared_vocabulary
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
+from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.records import Page, Streaming, Tokenizer, TokenNaming, Trial, Tried
 from semtoken.web.doctor.requests import Asker, ProbeReply
@@ -171,7 +171,7 @@ def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Token
 
 
 def try_prompts(
-    asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, clusters: TokenClusters
+    asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
 ) -> tuple[list[Trial], list[TopStep]]:
     """Scores of a few answers, and all their steps."""
     trials: list[Trial] = []
@@ -181,15 +181,15 @@ def try_prompts(
         asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
         reply = asker.ask(shape, ProbeQuestion(asked, 24, asked_for(page), 0.0, fields))
         steps += reply.steps
-        trials.append(_trial(prompt, reply, clusters))
+        trials.append(_trial(prompt, reply, vocabulary))
     return trials, steps
 
 
-def _trial(prompt: str, reply: ProbeReply, clusters: TokenClusters) -> Trial:
+def _trial(prompt: str, reply: ProbeReply, vocabulary: Tokens | None) -> Trial:
     if reply.payload is None:
         return Trial(prompt, reason=reply.reason)
     try:
-        result = score_payload(reply.payload, clusters)[0]
+        result = score_payload(reply.payload, vocabulary)[0]
     except SemtokenError as error:
         return Trial(prompt, reason=str(error))
     return Trial(prompt, result.text, result.uncertainty, result.uncertainty_bounds, len(result.tokens))

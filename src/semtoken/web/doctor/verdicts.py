@@ -78,13 +78,13 @@ def _silence(found: Diagnosis, level: Level) -> Iterator[Finding]:
 
 def _tokenizer(found: Diagnosis) -> Iterator[Finding]:
     if found.tokenizer is None:
-        yield Finding("note", "Give --clusters to see whether they fit and how wide the intervals are.")
+        yield Finding("note", "Give --tokenizer to see whether it fits; intervals are narrower with it.")
     elif not found.tokenizer.fits:
         misfits = ", ".join(found.tokenizer.misfits[:3])
         yield Finding(
             "bad",
-            f"The tokenizer is another one: {misfits} are not in the vocabulary given. Make clusters for the model "
-            "that is served: `semtoken cluster MODEL`.",
+            f"The tokenizer is another one: {misfits} are not in the vocabulary given. Name the model that is "
+            "served with --tokenizer.",
         )
     elif found.tokenizer.enough:
         yield Finding("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")

@@ -13,6 +13,7 @@ from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
 from semtoken.calibration.labels import AnswerRecord
+from semtoken.scoring.scorer import Scorer
 
 POINTS = 41
 FEWEST_LABELS = 20
@@ -20,7 +21,7 @@ FEWEST_LABELS = 20
 
 
 def model_facts(
-    clusters: str,
+    scorer: Scorer,
     calibrator: Calibrator | None = None,
     *,
     model: str | None = None,
@@ -31,8 +32,8 @@ def model_facts(
 
     Parameters
     ----------
-    clusters
-        Signature of the clusters.
+    scorer
+        What answers are scored with: its clusters, if it has any, are named.
     calibrator
         The one in use.
     model
@@ -44,7 +45,7 @@ def model_facts(
     """
     found: dict[str, Any] = {
         "model": model,
-        "clusters": clusters,
+        "clusters": None if scorer.clusters is None else scorer.clusters.signature,
         "parts": find_spec("regex") is not None,
         "disputes": disputes,
     }

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from semtoken.calibration.apply import Applied
-from semtoken.clusters import TokenClusters
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import scorer_for
+from semtoken.scoring.token_sources import Tokens
 from semtoken.support.extras import require
 
 for _module in ("fastapi", "aiohttp", "prometheus_client"):
@@ -49,7 +50,7 @@ class Everything(BaseRoute):
 
 def proxy_app(
     settings: ProxySettings,
-    clusters: TokenClusters,
+    vocabulary: Tokens | None = None,
     rules: ScoringRules | None = None,
     calibrator: Applied | None = None,
     *,
@@ -62,8 +63,8 @@ def proxy_app(
     ----------
     settings
         Where the upstream is, and limits.
-    clusters
-        Clusters of the upstream model's tokens.
+    vocabulary
+        That of the upstream's model, for narrower intervals; the preset `paper` needs its `TokenClusters`.
     rules
         As for `score_logits`.
     calibrator
@@ -76,7 +77,8 @@ def proxy_app(
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
-    scoring = AnswerScoring(clusters, rules or ScoringRules(), settings, metrics, calibrator, reader)
+    scorer = scorer_for(vocabulary, rules or ScoringRules())
+    scoring = AnswerScoring(scorer, settings, metrics, calibrator, reader)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 
@@ -95,7 +97,7 @@ def proxy_app(
         return {
             "status": "ok",
             "upstream": {"answers": status is not None, "status": status},
-            "clusters": clusters.signature,
+            "clusters": None if scorer.clusters is None else scorer.clusters.signature,
         }
 
     @app.get("/metrics")
@@ -104,7 +106,7 @@ def proxy_app(
 
     if page:
         found = None if calibrator is None else calibrator.calibrator
-        facts = model_facts(clusters.signature, found, upstream=settings.shown_upstream)
+        facts = model_facts(scorer, found, upstream=settings.shown_upstream)
         add_page(app, lambda: facts)
     app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)

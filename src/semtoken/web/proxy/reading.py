@@ -59,7 +59,7 @@ class Reader:
         self._stc = stc
         room = stc.backend.max_length
         self._most = most_tokens if room is None else min(most_tokens, room)
-        self._longest_text = max(self._most * max(map(len, stc.clusters.vocabulary.pieces)), ALWAYS_TOKENISED)
+        self._longest_text = max(self._most * max(map(len, stc.scorer.vocabulary.pieces)), ALWAYS_TOKENISED)
         self._ends = end_ids(stc.model, stc.tokenizer)
         self._one_at_a_time = threading.Lock()
 

@@ -10,16 +10,15 @@ from time import perf_counter
 from typing import Any
 
 from semtoken.calibration.apply import Applied
-from semtoken.clusters import TokenClusters
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.payloads import PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.score import score_choice
 from semtoken.results import Distribution, ScoredResponse
-from semtoken.scoring.rules import ScoringRules
-from semtoken.scoring.scorer import scorer_for
-from semtoken.scoring.topk import TopkAnswer
+from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.topk import new_answer
+from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
 from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
@@ -49,8 +48,7 @@ class Unscored(Exception):
 class AnswerScoring:
     """How the answers of one proxy are scored."""
 
-    clusters: TokenClusters
-    rules: ScoringRules
+    scorer: Scorer
     settings: ProxySettings
     metrics: ProxyMetrics
     calibrator: Applied | None = None
@@ -60,7 +58,7 @@ class AnswerScoring:
 
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
-        return TopkAnswer(scorer_for(self.clusters, self.rules))
+        return new_answer(self.scorer)
 
     def warm_up(self) -> None:
         """Prepare what the first answer would have to wait for."""
@@ -243,9 +241,7 @@ class ReplyScorer:
             return self._unscored(Unscored("too_long", TOO_LONG))
         how = self._scoring
         return self._block(
-            lambda: score_choice(
-                choice, how.clusters, how.rules, distribution, proxy_for=how.settings.proxy_for, answer=answer
-            )
+            lambda: score_choice(choice, how.scorer, distribution, proxy_for=how.settings.proxy_for, answer=answer)
         )
 
     def _read(self, choice: PayloadChoice) -> Block:
@@ -265,7 +261,7 @@ class ReplyScorer:
         how = self._scoring
         try:
             result = self._attempt(score)
-            block = self._attempt(lambda: score_block(result, how.clusters, self._asked.options, how.calibrator))
+            block = self._attempt(lambda: score_block(result, how.scorer, self._asked.options, how.calibrator))
         except Unscored as failed:
             return self._unscored(failed)
         how.metrics.scored.labels(self._asked.endpoint).inc()

@@ -102,7 +102,8 @@ def serve_app(
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        return {"status": "ok", "model": offer.name, "clusters": engine.stc.clusters.signature}
+        clusters = engine.stc.scorer.clusters
+        return {"status": "ok", "model": offer.name, "clusters": None if clusters is None else clusters.signature}
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -114,7 +115,7 @@ def serve_app(
 
     if page:
         calibrator = None if offer.calibrator is None else offer.calibrator.calibrator
-        facts = model_facts(engine.stc.clusters.signature, calibrator, model=offer.name, disputes=True)
+        facts = model_facts(engine.stc.scorer, calibrator, model=offer.name, disputes=True)
         add_page(app, lambda: facts)
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),

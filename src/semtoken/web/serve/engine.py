@@ -119,7 +119,7 @@ class Engine:
 
     def warm_up(self) -> None:
         """Generate a token, so that the first request finds everything ready."""
-        token = int(np.argmin(self.stc.clusters.vocabulary.special))
+        token = int(np.argmin(self.stc.scorer.vocabulary.special))
         self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, lambda _: None)])
 
     @cached_property
@@ -202,7 +202,7 @@ class _Rows(Observer):
         self._stc = stc
         self._more = more
         self._scores = stc.observer()
-        self._vocabulary = stc.clusters.vocabulary
+        self._vocabulary = stc.scorer.vocabulary
         self._rows: dict[int, _Row] = {}
         """Rows that are not complete, by the numbers of their answers."""
         self._new: list[int] = []

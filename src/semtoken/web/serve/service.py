@@ -62,7 +62,7 @@ class Service:
         self._worker = worker
         self._offer = offer
         self._stc = worker.engine.stc
-        vocabulary = self._stc.clusters.vocabulary
+        vocabulary = self._stc.scorer.vocabulary
         nameless = [i for i in range(vocabulary.size) if not vocabulary.pieces[i]]
         self._longest_piece = max(map(len, vocabulary.pieces))
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
@@ -95,7 +95,7 @@ class Service:
         return Job(work, CompletionReply(self._offer.name, self._names(request), shown_of(request)), request)
 
     def _names(self, request: GenerationRequest) -> TokenSpelling:
-        vocabulary = self._stc.clusters.vocabulary
+        vocabulary = self._stc.scorer.vocabulary
         return TokenSpelling(vocabulary, self._special, as_ids=request.return_tokens_as_token_ids)
 
     def _rendered(self, request: ChatRequest) -> str | list[dict[str, Any]]:
@@ -111,7 +111,7 @@ class Service:
         try:
             encoded = [self._ids(prompt, number, param) for number, prompt in enumerate(prompts)]
             for ids in encoded:
-                self._stc.clusters.vocabulary.check_ids(ids)
+                self._stc.scorer.vocabulary.check_ids(ids)
         except SemtokenError as error:
             raise ApiError(400, str(error), param=param) from error
         return encoded
@@ -233,7 +233,7 @@ class Service:
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
         return score_block(
             ended.result,
-            self._stc.clusters,
+            self._stc.scorer,
             job.request.block,
             self._offer.calibrator,
             job.request.question,

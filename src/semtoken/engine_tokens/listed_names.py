@@ -1,0 +1,253 @@
+"""What lists of the best tokens tell of a vocabulary that nobody has named: the tokens in them, by their spelling.
+
+Tokens are numbered as they come. A name without bytes may be spelled as the tokenizer's own files spell it ("ĠParis",
+"▁Paris", "<0x0A>"). Until some name shows that this is not so, both readings are kept: two tokens surely have one
+spelling if they have it in both, and perhaps if they have it in one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, overfull
+from semtoken.engine_tokens.records import ABOVE_ZERO, Name, TopStep, is_given
+from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, is_markup
+from semtoken.errors import InvalidInput
+from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes
+from semtoken.tokens.vocabulary import Vocabulary, neutral_mask, normalize
+
+BLANKS = ("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}", SENTENCEPIECE_BLANK)
+"""How tokenizers' files spell the blank that a token begins with."""
+NOBODY = 0
+"""Number of a token that agrees with no other: what an entry may be that perhaps agrees."""
+
+
+class ListedNames:
+    """The tokens that the lists of one answer name, numbered from 1."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = [""]
+        """As the engine spells them, "" for a piece of a character that it does not spell."""
+        self.in_files: list[str] = [""]
+        """As they read if the engine spells them as the tokenizer's files do."""
+        self.pieces: list[bytes] = [b""]
+        self.ids: list[int] = [-1]
+        """As the engine gives them, -1 for none."""
+        self.blank: list[bool] = [True]
+        """White space, and nothing at all."""
+        self.alone: list[bool] = [True]
+        """Blanks and pieces of characters, which are spelled like no other token."""
+        self.markup: list[bool] = [False]
+        """Written as special tokens are, or not at all: text, a special token, or a piece of a character."""
+        self._spellings: list[tuple[str, str]] = [("", "")]
+        self._decoded = False
+        """Some name begins with a blank, as none does in a tokenizer's files."""
+        self.spelled = False
+        """Some entry of a list has a text, so that those without one are special tokens and pieces of characters."""
+        self._numbers: dict[Name, int] = {}
+        self._others: dict[int, int] = {}
+        self._by_spelling: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def number(self, name: Name) -> int | None:
+        """The number of a token; None for a name that tells no spelling."""
+        found = self._numbers.get(name)
+        if found is None and (name[1] is not None or name[2] or (self.spelled and name[0] is not None)):
+            found = self._numbers[name] = self._add(name)
+        return found
+
+    def other(self, number: int) -> int:
+        """Another token of the same name."""
+        if number not in self._others:
+            self._others[number] = self._append(self.texts[number], self.in_files[number], self.pieces[number], -1)
+        return self._others[number]
+
+    def _add(self, name: Name) -> int:
+        token, text, spelled = name
+        engine_id = -1 if token is None else token
+        if spelled:
+            said = spelled.decode("utf-8", "replace")
+            return self._append(said, said, spelled, engine_id)
+        unspelled, text = text is None, REPLACEMENT if text is None else text
+        self._decoded = self._decoded or text[:1].isspace()
+        piece = text.encode("utf-8", "surrogatepass")
+        number = self._append(text, text if REPLACEMENT in text else _as_in_files(text), piece, engine_id)
+        self.markup[number] = self.markup[number] or unspelled
+        return number
+
+    def _append(self, text: str, in_files: str, piece: bytes, engine_id: int) -> int:
+        first, second = normalize(text), normalize(in_files)
+        blank = not first and not second
+        self.texts.append(text)
+        self.in_files.append(in_files)
+        self.pieces.append(piece)
+        self.ids.append(engine_id)
+        self.blank.append(blank)
+        self.alone.append(blank or REPLACEMENT in first)
+        self.markup.append(is_markup(text) and not BYTE_TOKEN.fullmatch(text))
+        self._spellings.append((first, second))
+        self._by_spelling.setdefault(first, []).append(len(self.texts) - 1)
+        return len(self.texts) - 1
+
+    def same(self, number: int, other: int) -> bool | None:
+        """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
+        if number == other or self.alone[number] or self.alone[other]:
+            return False
+        (first, second), (first_other, second_other) = self._spellings[number], self._spellings[other]
+        same, same_in_files = first == first_other, second == second_other and not self._decoded
+        if not (same or same_in_files):
+            return False
+        surely = same and (same_in_files or self._decoded)
+        return True if surely and not (self.markup[number] or self.markup[other]) else None
+
+    def same_name(self, number: int, other: int) -> bool:
+        """Whether two tokens are written alike, so that they may be one."""
+        return self.texts[number] == self.texts[other]
+
+    def alike(self, number: int) -> list[int]:
+        """The other tokens so far that surely are spelled as one is."""
+        return [other for other in self._by_spelling[self._spellings[number][0]] if self.same(number, other)]
+
+    def vocabulary(self, said: str | None, ids: Sequence[int]) -> Vocabulary:
+        """The tokens so far as a vocabulary.
+
+        Parameters
+        ----------
+        said
+            The answer as the engine gives it, if it is known: it tells whether markup at its end is text.
+        ids
+            The chosen tokens.
+        """
+        texts, pieces = list(self.texts), list(self.pieces)
+        if not self._decoded and any(text.startswith(BLANKS) for text in texts):
+            texts = list(self.in_files)
+            readings = zip(texts, self.texts, pieces, strict=True)
+            pieces = [
+                piece if text == told else text.encode("utf-8", "surrogatepass") for text, told, piece in readings
+            ]
+        for number in self._special(texts, said, ids):
+            texts[number], pieces[number] = "", b""
+        return Vocabulary(
+            texts=tuple(texts),
+            pieces=tuple(pieces),
+            neutral=neutral_mask(texts, english_stopwords()),
+            byte_tokens=np.zeros(len(texts), dtype=bool),
+        )
+
+    def _special(self, texts: Sequence[str], said: str | None, ids: Sequence[int]) -> list[int]:
+        """Tokens that may be special ones and are: no text follows them, and the answer does not spell them."""
+        ordinary = [k for k, i in enumerate(ids) if not (self.markup[i] or self.blank[i])]
+        inside = set(ids[: ordinary[-1]]) if ordinary else set()
+        found = [number for number, markup in enumerate(self.markup) if markup and number not in inside]
+        spelled = "".join(texts[i] for i in ids if i not in found)
+        return found if said is None or "".join(spelled.split()) == "".join(said.split()) else []
+
+
+def _as_in_files(text: str) -> str:
+    """A string as decoded text, if it is spelled as the tokenizer's own files spell it."""
+    if SENTENCEPIECE_BLANK in text:
+        return text.replace(SENTENCEPIECE_BLANK, " ")
+    byte = BYTE_TOKEN.fullmatch(text)
+    piece = bytes([int(byte[1], 16)]) if byte else None if text.isascii() else spelled_bytes(text)
+    return text if piece is None else piece.decode("utf-8", "replace")
+
+
+def _same_token(chosen: Name, entry: Name, *, close: bool) -> bool:
+    """Whether an entry is the chosen token; `close` says whether it has the same log-probability."""
+    if chosen[0] is not None and entry[0] is not None:
+        return chosen[0] == entry[0]
+    if chosen[2] is not None and entry[2] is not None:
+        return chosen[2] == entry[2]
+    return close and chosen[1] == entry[1]
+
+
+class NameReader:
+    """Reads the steps of one answer one by one, as `ListReader` does, where there is no vocabulary.
+
+    Parameters
+    ----------
+    names
+        Takes the tokens.
+    same_spelling
+        Whether tokens that are spelled alike count (`ScoringRules.same_spelling`).
+    """
+
+    def __init__(self, names: ListedNames, *, same_spelling: bool) -> None:
+        self._names = names
+        self._same_spelling = same_spelling
+
+    def read(self, step: TopStep, position: int) -> ListedStep:
+        """What a step says; `position` is its number, for messages.
+
+        Raises
+        ------
+        InvalidInput
+            The chosen token has an id and no text.
+        InvalidLogits
+            A log-probability is NaN or above 0, or the probabilities add up to more than 1.
+        """
+        names, log_probs = self._names, step.log_probs
+        if not max(log_probs) <= 0.0 or not sum(log_probs) <= 0.0:  # or NaN
+            for token in (step.chosen, *step.top):
+                check_number(token, position)
+        names.spelled = names.spelled or any(text or spelled for _, text, spelled in step.names[1:])
+        chosen = names.number(step.names[0])
+        if chosen is None:
+            raise InvalidInput(
+                f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
+                "these are: name the model, or its tokenizer."
+            )
+        found, ambiguous, unmapped, listed = self._sorted(step, chosen)
+        total = math.fsum([*found.values(), *(p for _, p in ambiguous), unmapped])
+        if total > OVERFULL:
+            raise overfull(total, position)
+        return ListedStep(
+            token=chosen,
+            log_prob=math.log(found[chosen]) if found.get(chosen) else -math.inf,
+            ids=list(found),
+            probabilities=list(found.values()),
+            total=total,
+            smallest=1.0,  # any number of tokens may be spelled alike
+            complete=False,
+            listed=listed,
+            with_blank=0,
+            without_blank=0,
+            ambiguous=tuple(ambiguous),
+            unmapped=unmapped,
+        )
+
+    def _sorted(
+        self, step: TopStep, chosen: int
+    ) -> tuple[dict[int, float], list[tuple[tuple[int, ...], float]], float, int]:
+        """Probabilities by token; those of tokens that perhaps agree; those of no name; and how many are listed."""
+        names, own = self._names, step.log_probs[0]
+        found: dict[int, float] = {chosen: math.exp(min(own, 0.0))} if is_given(own) else {}
+        ambiguous: list[tuple[tuple[int, ...], float]] = []
+        unmapped, listed, entered = 0.0, 0, False
+        for name, log_prob in zip(step.names[1:], step.log_probs[1:], strict=True):
+            if not is_given(log_prob) and log_prob > -math.inf:
+                continue
+            number, probability = names.number(name), math.exp(min(log_prob, 0.0))
+            close = abs(log_prob - own) < ABOVE_ZERO
+            if not entered and _same_token(step.names[0], name, close=close):
+                entered = found.setdefault(chosen, probability) >= 0
+                continue
+            listed += 1
+            if not is_given(own) and number is not None and names.same_name(chosen, number):
+                ambiguous.append(((chosen, NOBODY), probability))  # perhaps the chosen token
+                continue
+            if number is None:
+                unmapped += probability
+                continue
+            number = names.other(number) if number == chosen else number
+            if self._same_spelling and names.same(chosen, number) is None:
+                ambiguous.append(((chosen, NOBODY), probability))
+            elif number not in found or found[number] != probability:  # else the same entry again
+                found[number] = found.get(number, 0.0) + probability
+        return found, ambiguous, unmapped, listed

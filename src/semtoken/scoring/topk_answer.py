@@ -1,0 +1,134 @@
+"""One answer in progress of which only the best tokens of each step are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from semtoken.engine_tokens import TopStep, TopToken
+from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vocabulary
+from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
+from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.topk_bounds import PlacedStep, rounding
+from semtoken.scoring.topk_flags import listed_flags
+from semtoken.scoring.topk_records import ListedSteps
+from semtoken.support.arrays import IdArray
+from semtoken.tokens.scored import Flag, ScoredToken
+
+
+class TopkAnswer(RunningAnswer[OpenStep]):
+    """One answer in progress of which only the best tokens of each step are known.
+
+    A step that goes in is read and kept; what it adds to the score is computed for many steps together, when somebody
+    asks: at the end, or while the answer is being written.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        super().__init__(scorer)
+        self._reader = ListReader(scorer.vocabulary)
+        self._precision = Precision()
+        self._steps: list[PlacedStep] = []
+        self._prefixes: list[IdArray] = []
+        """The prefix set of each step, without ids as long as it is open, or if the rules ask for none."""
+        self._masses: list[LogMass] = []
+        """Of the steps for which they were asked when it was known how exactly the numbers are written."""
+        self._ended_by: tuple[TopToken, int] | None = None
+        """The first token that can only be a special one, and its step."""
+
+    def add(self, step: TopStep) -> None:
+        """Take in the next step.
+
+        Raises
+        ------
+        InvalidInput, InvalidLogits, VocabularyMismatch
+            See `score_top_logprobs`.
+        """
+        position = len(self.ids)
+        listed = self._reader.read(step, position)
+        if self._ended_by is not None and not self.scorer.vocabulary.blank[listed.token]:
+            raise not_in_vocabulary(*self._ended_by)
+        if listed.stands_for and self._ended_by is None:
+            self._ended_by = step.chosen, position
+        opening = self._opens(position)
+        neutral = bool(self.scorer.neutral_masks[0 if opening else 1, listed.token])
+        self._precision.add(step.log_probs)
+        self._prefixes.append(NO_IDS)
+        self._steps.append(PlacedStep(listed, opening, neutral))
+        waiting = [OpenStep(position, position + 2)] if self.scorer.rules.prefix_matching else []
+        self._take_in([listed.token], [neutral], waiting)
+
+    def running(self) -> Running:
+        """See `RunningAnswer.running`."""
+        self.advance()
+        return super().running()
+
+    def truncate(self, length: int) -> None:
+        """Forget the steps from `length` on."""
+        super().truncate(length)
+        del self._steps[length:], self._prefixes[length:]
+
+    def _decide(self, step: OpenStep, head: str) -> None:
+        self._prefixes[step.position] = self.scorer.index.beginnings(head)
+
+    def _narrowed(self, step: OpenStep, heads: Sequence[str]) -> OpenStep:
+        return step
+
+    def _listed(self, steps: slice) -> ListedSteps:
+        """Some steps, with the prefix sets that are decided by now."""
+        return ListedSteps(
+            self.scorer,
+            self._steps[steps],
+            self._prefixes[steps],
+            self._neutrality,
+            off=rounding(self._precision.decimals, self._precision.numbers),
+            relative=self._precision.relative,
+        )
+
+    def _masses_at(self, positions: range) -> list[LogMass]:
+        found = self._listed(slice(positions.start, positions.stop)).masses()
+        self._keep(positions.start, found)
+        return found
+
+    def _keep(self, first: int, found: Sequence[LogMass]) -> None:
+        """Keep the masses of the steps from one on, if nothing can change them any more."""
+        if self._precision.in_full and first <= len(self._masses):
+            self._masses[first:] = found
+
+    def finish(
+        self, distribution: Distribution = "unknown", *, proxy_for: str | None = None, said: str | None = None
+    ) -> ScoredResponse:
+        """The result, once the answer is complete; `said` helps where there is no vocabulary (`ListedAnswer`).
+
+        Raises
+        ------
+        BackendError
+            All log-probabilities are zero: the engine reports none. Or its names lack the blanks of their tokens.
+        """
+        self._advance(complete=True)
+        vocabulary, ids = self.scorer.vocabulary, list(self.ids)
+        steps = self._listed(slice(None))
+        settled = self._masses[: self._n_settled]
+        masses = [*settled, *self._listed(slice(len(settled), None)).masses()] if settled else steps.masses()
+        blank = not vocabulary.decode(ids).strip()
+        low, estimate, high = LogMass(*[-math.inf] * 3) if blank else LogMass.total(masses)
+        return self._response(
+            distribution,
+            estimate,
+            flags=(*listed_flags(steps), *_proxy_flags(proxy_for)),
+            tokens=TokensLater(len(ids), lambda: self._with_engine_ids(steps.tokens(ids))),
+            rivals=steps.any_rival,
+            log_score_bounds=(low, high),
+            proxy_for=proxy_for,
+        )
+
+    def _with_engine_ids(self, tokens: tuple[ScoredToken, ...]) -> tuple[ScoredToken, ...]:
+        return tokens
+
+
+def _proxy_flags(proxy_for: str | None) -> list[Flag]:
+    if proxy_for is None:
+        return []
+    message = f"The vocabulary is another model's than {proxy_for}, with the same tokenizer: a proxy for its own."
+    return [Flag("shared_vocabulary", message)]
