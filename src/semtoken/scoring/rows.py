@@ -1,14 +1,12 @@
 """Rows of logits with what every reduction of them needs: log normalisers, and which tokens are probable.
 
 A compiled kernel reads rows of large vocabularies on the CPU, in float32 and bfloat16, once and in place. For other
-rows, and where numba is not installed, numpy and torch do the same. On a CUDA device a Triton kernel does so if the
-environment variable `SEMTOKEN_TRITON` is 1: it has not been tried on one yet.
+rows, on other devices, and where numba is not installed, numpy and torch do the same.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -62,7 +60,7 @@ class NormalizedRows:
     log_normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; not finite for a row that holds no distribution."""
     readable: Any = None
-    """The rows as an array that the compiled kernel reads, or as a tensor that the Triton kernel reads; else None."""
+    """The rows as an array that the compiled kernel reads; else None."""
     likely: Likely | None = None
     """What the kernel has found; it comes with `readable`."""
     has_minus_infinity: BoolArray | None = None
@@ -116,11 +114,8 @@ def normalized_rows(
     """
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
-    if readable is not None or reads_on_device(rows, size):
-        if readable is None:
-            found = _on_device(rows, size, chosen)
-        else:
-            found = _compiled(rows, readable, size, chosen, into, common)
+    if readable is not None:
+        found = _compiled(rows, readable, size, chosen, into, common)
         if not (np.abs(found.log_normalizers) > HUGE).any():
             return found
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
@@ -216,21 +211,6 @@ def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
     else:
         return None
     return _read_only(readable)
-
-
-def reads_on_device(rows: Rows, size: int) -> bool:
-    """Whether the Triton kernel reads these rows: on a CUDA device, if `SEMTOKEN_TRITON` is 1."""
-    if os.environ.get("SEMTOKEN_TRITON") != "1" or not is_tensor(rows) or rows.device.type != "cuda":
-        return False
-    return bool(size <= rows.shape[1] and rows.dtype.itemsize <= 4 and find_spec("triton") is not None)
-
-
-def _on_device(rows: Rows, size: int, chosen: IdArray) -> NormalizedRows:
-    from semtoken.scoring.triton_kernel import normalize
-
-    found = normalize(rows, chosen, size, LOG_LEAST, LISTED + 1)
-    likely = Likely(found.likely_ids, found.likely)
-    return NormalizedRows(rows, chosen, chosen, found.log_normalizers, rows, likely, found.has_minus_infinity)
 
 
 @cache

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from semtoken.scoring.rows import LISTED, NormalizedRows
 from semtoken.scoring.scorer import Scorer
-from semtoken.support.arrays import FloatArray, IdArray, is_tensor
+from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.vocabulary import BoolArray
 
 MASSES = ("own", "cluster", "cluster_neutral", "neutrals", "alike", "alike_apart", "alike_neutral", "meaning")
@@ -211,28 +211,19 @@ def reduce_rows(
         [n] only blanks come before.
     """
     assert rows.readable is not None and rows.likely is not None
-    if is_tensor(rows.readable):
-        from semtoken.scoring import triton_kernel
+    from semtoken.scoring import kernel
 
-        asked, normalizers = scorer.endings.asked(before, tokens), rows.log_normalizers[taken]
-        neutral = scorer.are_neutral(tokens, opening)
-        logs, ends, counts, candidates = triton_kernel.sum_steps(
-            scorer, rows.readable, rows.row_ids[taken], normalizers, tokens, asked, opening
-        )
-    else:
-        from semtoken.scoring import kernel
-
-        asked, neutral, logs, ends, counts, candidates = kernel.sum_steps(
-            scorer.tables,
-            rows.readable,
-            rows.row_ids,
-            rows.common,
-            rows.log_normalizers,
-            taken,
-            tokens,
-            before,
-            opening,
-        )
+    asked, neutral, logs, ends, counts, candidates = kernel.sum_steps(
+        scorer.tables,
+        rows.readable,
+        rows.row_ids,
+        rows.common,
+        rows.log_normalizers,
+        taken,
+        tokens,
+        before,
+        opening,
+    )
     return ReducedSteps(
         tokens=tokens,
         opening=opening,

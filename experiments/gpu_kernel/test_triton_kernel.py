@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.test_scoring import RULES, random_logits, small_kind
 
-from semtoken import score_logits
 from semtoken.scoring import rows, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.steps import reduce_rows
-from tests import tiny
-from tests.test_scoring import RULES, draw_answer, random_logits, small_kind
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 pytest.importorskip("numba")
-triton_kernel = pytest.importorskip("semtoken.scoring.triton_kernel")
+triton_kernel = pytest.importorskip("triton_kernel")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),  # the interpreter's own
@@ -33,6 +31,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_rows_are_normalised_as_by_the_compiled_kernel(dtype: str) -> None:
+    """Rows with infinities and NaN, and rows that are flat."""
     size = 300
     logits = torch.from_numpy(random_logits(1, 9, size + 5)).to(getattr(torch, dtype)) * 4
     logits[1, 3], logits[2, 200], logits[3, 17] = torch.inf, torch.nan, -torch.inf
@@ -51,6 +50,7 @@ def test_rows_are_normalised_as_by_the_compiled_kernel(dtype: str) -> None:
 @pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
 @pytest.mark.parametrize("switches", RULES[::12])
 def test_steps_are_reduced_as_by_the_compiled_kernel(name: str, switches: dict[str, object]) -> None:
+    """All masses of a step, the smallest among them."""
     kind = small_kind(name)
     scorer, size = scorer_for(kind.clusters, ScoringRules(**switches)), kind.clusters.vocabulary.size  # type: ignore[arg-type]
     random = np.random.default_rng(7)
@@ -68,20 +68,3 @@ def test_steps_are_reduced_as_by_the_compiled_kernel(name: str, switches: dict[s
     np.testing.assert_allclose(ends, expected.ends, rtol=1e-5, atol=1e-9)
     np.testing.assert_array_equal(counts, expected.counts)
     np.testing.assert_allclose(candidates, expected.candidates, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
-def test_an_answer_scores_as_without_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = small_kind(name)
-    logits, ids = draw_answer(kind, 3)
-    expected = score_logits(logits, ids, kind.clusters, preset="paper")
-    monkeypatch.setattr(rows, "reads_on_device", lambda found, size: rows.is_tensor(found))
-    monkeypatch.setattr("semtoken.scoring.logits.as_rows", lambda given: given)  # tensors stay what they are
-    found = score_logits(torch.from_numpy(logits), ids, kind.clusters, preset="paper")
-    assert found.log_score == pytest.approx(expected.log_score, rel=1e-5, abs=1e-5)
-    for a, b in zip(found.tokens, expected.tokens, strict=True):
-        assert [(x.id, x.source, x.counted) for x in a.alternatives] == [
-            (x.id, x.source, x.counted) for x in b.alternatives
-        ]
-        assert a.log_surface_probability == pytest.approx(b.log_surface_probability, abs=1e-5)
-        assert a.log_meaning_probability == pytest.approx(b.log_meaning_probability, abs=1e-5)

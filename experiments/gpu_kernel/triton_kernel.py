@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, attr-defined"
 """The loops of `kernel.py` for rows on a GPU, in Triton: one program a row, and two small transfers a step.
 
-Nothing here has run on a GPU yet; the tests run it through Triton's interpreter. So it is used only where the
-environment variable `SEMTOKEN_TRITON` is set to 1.
+Nothing here has run on a GPU yet, so the package does not use it; `test_triton_kernel.py` runs it through Triton's
+interpreter. It reads scorers that have clusters.
 """
 
 from __future__ import annotations
