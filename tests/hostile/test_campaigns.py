@@ -120,8 +120,8 @@ def test_another_clients_bytes_are_found() -> None:
     assert traffic.judge(plan, number, 200, plan.body(number), True) is None
     assert traffic.judge(plan, number, 200, plan.body(number)[:-1], True)
     assert traffic.judge(plan, number, 200, plan.body(number + 1), True)
-    assert traffic.judge(plan, of["dies"], 200, traffic.unasked(plan.half(of["dies"])), False) is None
-    assert traffic.judge(plan, of["dies"], 200, traffic.unasked(plan.half(of["dies"])), True)
+    assert traffic.judge(plan, of["dies"], 200, plan.half(of["dies"], shown=False), False) is None
+    assert traffic.judge(plan, of["dies"], 200, plan.half(of["dies"], shown=False), True)
     assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
     numbered = b'data: {"semtoken": {"uncertainty": 0.1, "final": true}}\n'
     assert traffic.judge(plan, of["damaged"], 200, numbered, True)

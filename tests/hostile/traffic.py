@@ -19,9 +19,10 @@ from typing import Any
 import aiohttp
 
 from semtoken import TokenClusters
+from tests.hostile.apis import APIS, ASKING, Api, Item
 from tests.hostile.outcomes import Outcome, case_random
 from tests.web.servers import LAST_CHUNK, chunk, response, stream_head
-from tests.web.test_proxy_load import open_files, proxy_process, stream_of, unasked
+from tests.web.test_proxy_load import open_files, proxy_process
 from tests.web.test_proxy_transport import without_block
 
 AT_ONCE = 40
@@ -56,38 +57,51 @@ class Plan:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._clusters = TokenClusters.from_pretrained("almanac")
+        vocabulary = self._clusters.vocabulary
+        self._words = [i for i in range(vocabulary.size) if vocabulary.texts[i].isalpha()]
 
     def how(self, number: int) -> str:
         """How the upstream answers a request."""
         random = case_random(self._seed, "traffic", number)
         return random.choices(list(MIXTURE), weights=list(MIXTURE.values()))[0]
 
-    def events(self, number: int) -> list[bytes]:
-        """The events of a stream; one of a damaged one is no JSON."""
-        events = stream_of(number, self._clusters, TOKENS)
+    def api(self, number: int) -> Api:
+        """Which API the client speaks."""
+        return APIS[case_random(self._seed, "api", number).choice(list(APIS))]
+
+    def items(self, number: int) -> list[Item]:
+        """The tokens of an answer that no other request gets, with the best of each."""
+        vocabulary = self._clusters.vocabulary
+        found: list[Item] = []
+        for step in range(TOKENS):
+            ids = [self._words[(number * 31 + step * 7 + k * 131) % len(self._words)] for k in range(20)]
+            best = [
+                {"id": i, "token": vocabulary.texts[i], "bytes": list(vocabulary.pieces[i]), "logprob": -0.9 - 0.7 * k}
+                for k, i in enumerate(ids)
+            ]
+            found.append(best[0] | {"top_logprobs": best})
+        return found
+
+    def events(self, number: int, *, shown: bool = True) -> list[bytes]:
+        """The events of a stream, with log-probabilities or without; one of a damaged one is no JSON."""
+        events = self.api(number).stream(number, self.items(number), shown=shown)
         if self.how(number) == "damaged":
             at = case_random(self._seed, "damage", number).randrange(TOKENS)
-            events[at] = events[at][:-6] + b"\n\n"
+            events[at] = self.api(number).stream(number, self.items(number), shown=True)[at][:-6] + b"\n\n"
         return events
 
-    def body(self, number: int) -> bytes:
+    def body(self, number: int, *, shown: bool = True) -> bytes:
         """The body of an answer that is no stream."""
         how = self.how(number)
         if how == "500":
             return b'{"error": {"message": "number %d"}}' % number
         if how in ("bytes", "large"):
             return case_random(self._seed, "bytes", number).randbytes(2**20 if how == "large" else 500)
-        parts = [json.loads(event[6:])["choices"][0] for event in stream_of(number, self._clusters, TOKENS)[:TOKENS]]
-        content = [item for part in parts for item in part["logprobs"]["content"]]
-        text = "".join(part["delta"]["content"] for part in parts)
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "logprobs": {"content": content}, "finish_reason": "stop"}
-        return json.dumps({"id": f"chat-{number}", "choices": [choice]}).encode()
+        return json.dumps(self.api(number).whole(number, self.items(number), shown)).encode()
 
-    def half(self, number: int) -> bytes:
+    def half(self, number: int, *, shown: bool = True) -> bytes:
         """What comes of a stream that dies."""
-        events = self.events(number)
-        return b"".join(events[:2]) + events[2][:20]
+        return b"".join(self.events(number, shown=shown)[:2]) + self.events(number)[2][:20]
 
 
 class FaultyUpstream:
@@ -133,7 +147,7 @@ class FaultyUpstream:
             writer.write(stream_head() + chunk(plan.half(number)))
             await writer.drain()
             return False
-        if how == "refuses" and asked.get("logprobs"):
+        if how == "refuses" and any(asked.get(name) for name in ASKING):
             writer.write(response(b'{"error": {"message": "no logprobs here"}}', status=b"400 Bad"))
         elif how in ("reply", "refuses", "500"):
             status = b"500 Oh" if how == "500" else b"200 OK"
@@ -186,13 +200,13 @@ def judge(plan: Plan, number: int, status: int, got: bytes, ended: bool) -> str 
     if how in ("vanishes", "garbage"):
         return None if status == 502 and ended else f"{how}: status {status}"
     if how == "dies":
-        whole = unasked(plan.half(number))
+        whole = plan.half(number, shown=False)
         return None if (status, ended, shown) == (200, False, whole) else f"{how}: {status}, {ended}, {got[:200]!r}"
     if how in ("500", "bytes", "large"):
         right = (500 if how == "500" else 200, True, plan.body(number))
         return None if (status, ended, got) == right else f"{how}: {status}, {ended}, {got[:200]!r}"
-    whole = plan.body(number) if how in ("reply", "refuses") else b"".join(plan.events(number))
-    whole = whole if how == "refuses" else unasked(whole)
+    is_reply = how in ("reply", "refuses")
+    whole = plan.body(number, shown=how == "refuses") if is_reply else b"".join(plan.events(number, shown=False))
     if (status, ended) != (200, True) or (how != "damaged" and shown != whole):
         return f"{how}: {status}, {ended}, {got[:300]!r}"
     return judge_score(how, got)
@@ -210,8 +224,9 @@ async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) ->
     """One request; what is wrong with its answer."""
     how = plan.how(number)
     streams = how in ("stream", "drips", "closes", "dies", "damaged")
-    path = "/v1/embeddings" if how in ("bytes", "large") else "/v1/chat/completions"
-    asked: dict[str, Any] = {"model": f"m-{how}", "messages": [], "user": str(number), "stream": streams}
+    api = plan.api(number)
+    path = "/v1/embeddings" if how in ("bytes", "large") else api.path
+    asked: dict[str, Any] = {"model": f"m-{how}", **api.asked, "user": str(number), "stream": streams}
     got, status, ended = b"", 0, True
     try:
         async with http.post(url + path, json=asked) as answer:
