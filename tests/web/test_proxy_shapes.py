@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,6 +42,7 @@ def path_of(shape: type[Shape]) -> str:
 
 
 CLIENT = httpx.Client(timeout=30)
+CLOSE = b"Connection: close"  # the server takes one request a connection; the proxy must not send another one on it
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +54,10 @@ def upstream() -> Iterator[Upstream]:
         if received.json().get("stream"):
             whole = (recorded.stream or "").encode()
             pieces = [whole[at : at + 1500] for at in range(0, len(whole), 1500)]
-            writer.write(stream_head() + b"".join(map(chunk, pieces)) + LAST_CHUNK)
+            head = stream_head().replace(b"\r\n\r\n", b"\r\n" + CLOSE + b"\r\n\r\n")
+            writer.write(head + b"".join(map(chunk, pieces)) + LAST_CHUNK)
         else:
-            writer.write(response(json.dumps(recorded.reply, ensure_ascii=False).encode()))
+            writer.write(response(json.dumps(recorded.reply, ensure_ascii=False).encode(), CLOSE))
         await writer.drain()
 
     with raw_upstream(replay) as server:
@@ -276,6 +279,33 @@ class TestRequests:
             [got] = events_of(httpx.post(f"{url}/v1/responses", json={"input": "x", "stream": True}).text)
         assert "out of memory" in got["response"].pop("semtoken")["reason"]
         assert got == event
+
+
+class TestMethods:
+    """Scores by further methods of one pass, from the log-probabilities of the upstream."""
+
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize("name", ["vllm-chat-awkward-ids", "llama-cpp", "sglang", "openai-responses"])
+    def test_they_stand_beside_the_uncertainty(self, proxy: str, name: str, stream: bool) -> None:
+        body = plain(shape_of(name)) | {"semtoken": {"methods": ["perplexity", "sequence_probability"]}}
+        answer = post(proxy, name, body | ({"stream": True} if stream else {}))
+        events = events_of(answer.text) if stream else [answer.json()]
+        *_, block = [one for event in events for one in blocks_in(event) if one.get("final", True)]
+        [choice] = read_payload(recording(name).stream if stream else recording(name).reply).choices
+        logs = [step.log_probs[0] for step in choice.segments[-1].steps]
+        assert block["scores"]["perplexity"] == pytest.approx(-sum(logs) / len(logs), abs=1e-6)
+        assert block["scores"]["sequence_probability"] == pytest.approx(-math.expm1(sum(logs)), abs=1e-6)
+        assert "scores_refused" not in block
+
+    def test_what_lists_do_not_tell_is_refused_in_words(self, proxy: str) -> None:
+        body = plain(shape_of("llama-cpp")) | {"semtoken": {"methods": ["perplexity", "rauq"]}}
+        block = post(proxy, "llama-cpp", body).json()["semtoken"]
+        assert "rauq" in block["scores_refused"] and "uncertainty" in block and "scores" not in block
+
+    @pytest.mark.parametrize("methods", [["no_such"], ["semantic_entropy"], "perplexity", [1]])
+    def test_what_is_no_method_of_one_pass_is_an_error(self, proxy: str, methods: Any) -> None:
+        refused = post(proxy, "llama-cpp", plain(shape_of("llama-cpp")) | {"semtoken": {"methods": methods}})
+        assert refused.status_code == 400 and refused.json()["error"]["param"] == "semtoken"
 
 
 @contextmanager

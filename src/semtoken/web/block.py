@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from semtoken.calibration.apply import Applied
 from semtoken.choices import PartKind
-from semtoken.errors import CalibratorMismatch, SemtokenError
+from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
@@ -38,6 +40,8 @@ class BlockOptions:
     disputes: int = 0
     """Follow so many meanings at each of the most doubtful steps and add what their continuations say. Phrases that
     are doubtful only in form are marked `form_only`, and boolean fields get the shares of their values."""
+    methods: tuple[str, ...] = ()
+    """Add the answer's scores by these methods of one pass."""
     running: bool = True
     """In streams, add the values so far to every chunk. Without them there are only the final ones, at less cost; so
     does the proxy if a request says nothing of `semtoken`."""
@@ -55,6 +59,7 @@ def read_options(value: Any) -> BlockOptions:
     tests: dict[str, Callable[[Any], bool]] = {
         "tokens": lambda one: isinstance(one, bool),
         "running": lambda one: isinstance(one, bool),
+        "methods": lambda one: isinstance(one, list) and all(isinstance(name, str) for name in one),
         "parts": lambda one: one == "auto" or one in get_args(PartKind),
         "competing": _is_number,
         "disputes": _is_number,
@@ -63,11 +68,14 @@ def read_options(value: Any) -> BlockOptions:
         kinds = ", ".join(("auto", *get_args(PartKind)))
         raise ApiError(
             400,
-            f'semtoken may hold "tokens": true, "running": false, "parts": one of {kinds}, and "competing" and '
-            f'"disputes": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
+            f'semtoken may hold "tokens": true, "running": false, "parts": one of {kinds}, "methods": a list of names, '
+            f'and "competing" and "disputes": 1 to {MOST_COMPETING}. Got {json.dumps(value):.80}.',
             param=KEY,
         )
-    return BlockOptions(**given)
+    try:
+        return BlockOptions(**{**given, "methods": require_one_pass(given.get("methods", ()))})
+    except InvalidInput as error:
+        raise ApiError(400, str(error), param=KEY) from error
 
 
 def _is_number(value: Any) -> bool:
@@ -112,6 +120,7 @@ def score_block(
     calibrator: Applied | None = None,
     question: str | None = None,
     probed: Probed | None = None,
+    scores_refused: str | None = None,
 ) -> dict[str, Any]:
     """The block of a complete answer.
 
@@ -129,6 +138,8 @@ def score_block(
         What was asked, where it is known: adds the confidence of a typical word that the answer adds to it.
     probed
         What the model said of other meanings, where it was asked.
+    scores_refused
+        Why the answer has no scores by the methods that were asked for.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -155,6 +166,7 @@ def score_block(
         block["truncated"] = result.truncated
     if result.proxy_for is not None:
         block["proxy_for"] = result.proxy_for
+    block |= _scores(result, options, scores_refused)
     if calibrator is not None:
         try:
             block |= calibrator.block(result)
@@ -190,6 +202,23 @@ def score_block(
             for step in doubtful_steps(result)
         ]
     return block
+
+
+def _scores(result: ScoredResponse, options: BlockOptions, refused: str | None) -> dict[str, Any]:
+    """The scores by further methods, infinite ones as null, and why some of those that were asked for are not there."""
+    found: dict[str, Any] = {}
+    if result.scores:
+        found["scores"] = {name: _finite(value) for name, value in result.scores.items()}
+    if result.score_bounds:
+        found["score_bounds"] = {name: [*map(_finite, pair)] for name, pair in result.score_bounds.items()}
+    missing = [name for name in options.methods if name not in result.scores]
+    if missing:
+        found["scores_refused"] = refused or f"This server does not compute {', '.join(missing)} for single requests."
+    return found
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _part(part: Part, result: ScoredResponse, probed: Probed) -> dict[str, Any]:

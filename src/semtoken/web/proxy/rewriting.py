@@ -60,6 +60,16 @@ class AnswerRequest:
         """Why the answer cannot be scored whatever the upstream sends, or None."""
         return self.shape.obstacle(self.body)
 
+    def question(self, choice: int) -> str:
+        """What a choice answers: the prompt, or the last message of a chat; "" where that is not known."""
+        try:
+            prompt = self.shape.prompt(self.body, choice)
+        except InvalidInput:
+            return ""
+        last = prompt[-1] if isinstance(prompt, list) else prompt
+        said = last.get("content") if isinstance(last, Mapping) else last
+        return said if isinstance(said, str) else ""
+
     def asking(self, top: int, *, token_ids: bool) -> bytes:
         """The request that asks for `top` log-probabilities a token, or more if the client does."""
         text = self.sent.decode()

@@ -12,6 +12,7 @@ from typing import Any
 from semtoken.calibration.apply import Applied
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
+from semtoken.observers.method_scores import scores_of_steps
 from semtoken.payloads import PayloadChoice, PayloadStream, StreamEvent, read_payload
 from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.score import score_choice
@@ -241,7 +242,8 @@ class ReplyScorer:
             return self._unscored(Unscored("too_long", TOO_LONG))
         how = self._scoring
         return self._block(
-            lambda: score_choice(choice, how.scorer, distribution, proxy_for=how.settings.proxy_for, answer=answer)
+            choice,
+            lambda: score_choice(choice, how.scorer, distribution, proxy_for=how.settings.proxy_for, answer=answer),
         )
 
     def _read(self, choice: PayloadChoice) -> Block:
@@ -254,19 +256,37 @@ class ReplyScorer:
             self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
             return replace(found, truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
 
-        return self._block(read, {"read_with": reader.name})
+        return self._block(choice, read, {"read_with": reader.name})
 
-    def _block(self, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING) -> Block:
-        """The block of a score, or of the reason why there is none."""
-        how = self._scoring
+    def _block(
+        self, choice: PayloadChoice, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING
+    ) -> Block:
+        """The block of a choice with its score, or with the reason why there is none."""
+        how, options = self._scoring, self._asked.options
         try:
-            result = self._attempt(score)
-            block = self._attempt(lambda: score_block(result, how.scorer, self._asked.options, how.calibrator))
+            result, refused = self._attempt(lambda: self._with_methods(score(), choice))
+            block = self._attempt(
+                lambda: score_block(result, how.scorer, options, how.calibrator, scores_refused=refused)
+            )
         except Unscored as failed:
             return self._unscored(failed)
         how.metrics.scored.labels(self._asked.endpoint).inc()
         how.metrics.widths.observe(result.uncertainty_width)
         return {**block, **more}
+
+    def _with_methods(self, result: ScoredResponse, choice: PayloadChoice) -> tuple[ScoredResponse, str | None]:
+        """An answer with its scores by the methods that were asked for, or why it has none."""
+        names, answer = self._asked.options.methods, choice.segment("answer")
+        if not names or answer is None:
+            return result, None
+        if len(answer.steps) != result.n_tokens:
+            return result, "They read log-probabilities of the upstream, which sent none."
+        scorer, question = self._scoring.scorer, self._asked.question(choice.index)
+        size = None if scorer.open_ended else scorer.vocabulary.size
+        try:
+            return scores_of_steps(names, result, answer.steps, size, question), None
+        except SemtokenError as error:
+            return result, str(error)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         """Do it; whatever goes wrong is a reason, never an end of the answer.
