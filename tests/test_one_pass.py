@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import methods
 from semtoken.almanac import load_questions
-from semtoken.backends.base import Step
+from semtoken.backends.base import Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
 from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
 from semtoken.support.entropies import entropy_bounds, row_divergences, row_entropies
 
@@ -193,3 +194,109 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
         scores_of_steps(["epr"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="self_certainty cannot be known from the best tokens"):
         scores_of_steps(["self_certainty"], Answer([rows[0, 0]]), [step], 60)  # type: ignore[arg-type]
+
+
+# --- everywhere --------------------------------------------------------------------------------------------------
+
+
+def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_words(stc: Any) -> None:
+    words = "The capital of the country that you ask about is the old town of Paris on the river Seine"
+    short, long, repeated = stc.score(
+        ["Where is the tower?", "What is it?", f"Is this so: {words}?"], ["Paris", words, words]
+    )
+    assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
+    assert short.headline.confidence == short.confidence
+    assert long.headline.name == repeated.headline.name == "mean_new_word"
+    assert long.headline.value == long.scores["mean_new_word"]
+    assert long.headline.confidence == pytest.approx(long.new_word_confidence("What is it?"))
+    assert repeated.headline.value == repeated.scores["mean_new_word"] > 700
+    assert repeated.headline.confidence == 0 and "adds no word" in repeated.headline.sentence
+    ranked = sorted([repeated, long], key=lambda one: one.headline.value)
+    assert ranked == [long, repeated]
+    assert json.loads(long.to_json())["headline"]["sentence"] == long.headline.sentence
+
+
+class Scored(Answer):
+    """An answer with a score by one method."""
+
+    empty = False
+    log_score_bounds = None
+    signature, distribution = "s|preset:default", "raw"
+
+    def __init__(self, name: str, value: float) -> None:
+        super().__init__([-0.1])
+        self.scores = {name: value}
+
+
+def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    risks = random.normal(0.0, 2.0, 300)  # self-certainty and others go below 0
+    right = random.random(300) < 1 / (1 + np.exp(risks))
+    answers = [Scored("trace", risk) for risk in risks]
+    fitted = semtoken.Calibrator.fit(answers, right, by="trace")
+    threshold = semtoken.Threshold.fit(answers, right, by="trace", alpha=0.4)
+    fitted.save(tmp_path, threshold)
+    found = semtoken.Calibrator.load(tmp_path)
+    assert found.fingerprint.method == found.threshold.fingerprint.method == "trace"
+    chances = [found.chance(Scored("trace", risk)) for risk in (-3.0, 0.0, 3.0)]
+    assert chances == sorted(chances, reverse=True) and chances[0] - chances[2] > 0.4
+    accepted = [found.decide(Scored("trace", risk)).action for risk in (-4.0, 4.0)]
+    assert accepted == ["answer", "abstain"]
+    for refuse in (found.chance, found.threshold.decide, lambda one: found.compare([one])):
+        with pytest.raises(
+            CalibratorMismatch, match=r"scores by the method trace.* has those by rauq.*--methods trace"
+        ):
+            refuse(Scored("rauq", 1.0))
+    product = semtoken.Calibrator.fit(-np.logaddexp(0.0, risks), right)
+    assert product.fingerprint.method is None
+    with pytest.raises(CalibratorMismatch, match="with the method 'trace'; these have 'rauq'"):
+        found.fingerprint.require_same(replace(product.fingerprint, method="rauq"))
+
+
+def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
+    """Twenty listed tokens of a real answer: exact where the method reads no more, else around the exact value."""
+    [exact] = stc.generate(PROMPTS[:1], 6)
+    rows = StepRowsKept()
+    stc.backend.read(PROMPTS[:1], [exact.token_ids], [rows])
+    texts = stc.clusters.vocabulary.texts
+
+    def item(row: np.ndarray, token: int) -> dict[str, Any]:
+        return {
+            "token": texts[token],
+            "logprob": float(row[token]),
+            "bytes": list(stc.clusters.vocabulary.pieces[token]),
+        }
+
+    content = [
+        item(row, token) | {"top_logprobs": [item(row, int(i)) for i in np.argsort(-row)[:20]]}
+        for row, token in zip(rows.logs, exact.token_ids, strict=True)
+    ]
+    reply = {
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": exact.text},
+                "logprobs": {"content": content},
+            }
+        ]
+    }
+    names = [name for name in one_pass_methods() if name not in ("rauq", "self_certainty")]
+    [found] = semtoken.score_payload(reply, stc.clusters, methods=names, question=PROMPTS[0].rpartition("\n\n")[2])
+    assert set(found.scores) == set(names)
+    for name in names:
+        low, high = found.score_bounds.get(name, (found.scores[name],) * 2)
+        assert low - 1e-4 <= exact.scores[name] <= high + 1e-4, name
+    with pytest.raises(InvalidInput, match="rauq cannot be known from the best tokens"):
+        semtoken.score_payload(reply, stc.clusters, methods=["rauq"])
+
+
+class StepRowsKept(Observer):
+    """Keeps the log-probabilities of every step."""
+
+    def __init__(self) -> None:
+        self.logs: list[np.ndarray] = []
+
+    def observe(self, step: Step) -> None:
+        row = np.asarray(step.logits, dtype=np.float64)[0, : step.size]
+        self.logs.append(row - step.log_normalizers[0])

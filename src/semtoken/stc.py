@@ -85,12 +85,13 @@ class STC:
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
-        self.methods = require_one_pass(methods)
-        require_readings(self.backend, [MethodScores(self.methods)])
         self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
         self._progress = progress
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
+        labelled_by = (one.fingerprint.method for one in (self.calibrator, self.threshold) if one is not None)
+        self.methods = require_one_pass([*methods, *(method for method in labelled_by if method is not None)])
+        require_readings(self.backend, [MethodScores(self.methods)])
         self._name: str | None = None
         self._given = clusters is not None
         self._shipped: Path | None = None

@@ -59,7 +59,10 @@ def check_same(block: Any, other: Any) -> None:
     numbers = {name: value for name, value in other.items() if isinstance(value, float)}
     assert {name: block[name] for name in numbers} == pytest.approx(numbers, abs=ROUNDING)
     assert block.keys() == other.keys()
-    for name in block.keys() - numbers.keys():
+    mine, theirs = block["headline"], other["headline"]
+    assert (mine["name"], mine["sentence"]) == (theirs["name"], theirs["sentence"])
+    assert (mine["value"], mine["confidence"]) == pytest.approx((theirs["value"], theirs["confidence"]), abs=ROUNDING)
+    for name in block.keys() - numbers.keys() - {"headline"}:
         assert block[name] == other[name], name
 
 

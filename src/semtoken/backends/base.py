@@ -9,7 +9,7 @@ text streams are all observers. To bring another model or engine to semtoken, wr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -181,6 +181,17 @@ class Step:
         """[n, columns] the row of each answer; where `logits` is there."""
         rows = list(self.rows)
         return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
+
+    def of(self, place: int) -> Step:
+        """The step of one of its answers alone."""
+        return replace(
+            self,
+            answers=[self.answers[place]],
+            tokens=[self.tokens[place]],
+            rows=self.rows[place : place + 1],
+            best=self.best[place : place + 1],
+            ends=self.ends[place : place + 1],
+        )
 
     @cached_property
     def entropies(self) -> tuple[FloatArray, FloatArray]:

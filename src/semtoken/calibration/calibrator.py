@@ -27,7 +27,7 @@ from semtoken.calibration.fingerprint import (
     known_values,
     require_clusters,
 )
-from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores, require_enough
+from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, labelled, log_scores, require_enough
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
@@ -93,6 +93,7 @@ class Calibrator:
         prompts: Sequence[Any] | None = None,
         clusters: TokenClusters | None = None,
         fingerprint: Fingerprint | None = None,
+        by: str | None = None,
     ) -> Calibrator:
         """Fit a calibrator on labelled answers.
 
@@ -110,18 +111,22 @@ class Calibrator:
             To recognise them at loading.
         fingerprint
             What you know of the scores' origin besides what they tell.
+        by
+            The method whose scores are calibrated, such as "mean_new_word"; default: the product over the tokens.
 
         Raises
         ------
+        CalibratorMismatch
+            An answer has no score by that method.
         InvalidInput
             Too few labels, one kind only, lengths that differ, NaN, repeated answers, or answers scored in different
             ways; the message says how many are missing.
         """
         if not isinstance(method, str) or method not in get_args(CurveName):
             raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
-        answers = labelled(scored, correct, prompts)
+        answers = labelled(scored, correct, prompts, by)
         require_enough(answers)
-        origin = fingerprint_of(scored, fingerprint)
+        origin = replace(fingerprint_of(scored, fingerprint), method=None if by == PRODUCT else by)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
         found = fitted(answers, method)
@@ -195,7 +200,7 @@ class Calibrator:
 
         On the answers that it was fitted on, chances come from ten-fold cross-validation.
         """
-        answers = labelled(scored, correct)
+        answers = labelled(scored, correct, by=self.fingerprint.method)
         self.fingerprint.require_same(fingerprint_of(scored))
         if tuple(np.sort(answers.log_score).tolist()) == self.scores:
             chances, base = cross_validated(answers, self.method, seed=seed)
@@ -208,7 +213,7 @@ class Calibrator:
     def compare(self, scores: Any, *, seed: int = 0) -> Drift:
         """How far recent scores are from those that it was fitted on: a distance with an interval, no alarm."""
         self.fingerprint.require_same(fingerprint_of(scores))
-        recent = log_scores(scores)
+        recent = log_scores(scores, self.fingerprint.method)
         return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
@@ -250,7 +255,7 @@ class Calibrator:
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
         single = hasattr(answer, "log_score") or np.ndim(answer) == 0
         self.fingerprint.require_same(fingerprint_of(answer))
-        return log_scores([answer] if single else answer), single
+        return log_scores([answer] if single else answer, self.fingerprint.method), single
 
     def _chances(self, scores: FloatArray) -> FloatArray:
         maps = [] if self.curve is None else [self.curve]

@@ -20,6 +20,8 @@ ELSEWHERE = "calibrated_elsewhere"
 class Fingerprint:
     """The origin of scores. None: not known."""
 
+    method: str | None = None
+    """The method whose scores were labelled, a key of `ScoredResponse.scores`; None: the product over the tokens."""
     signature: str | None = None
     """Rules, and the clusters that they read, as in `ScoredResponse.signature`."""
     clusters: str | None = None
@@ -93,6 +95,7 @@ class Fingerprint:
 
 
 _MUST_AGREE = {
+    "method": "the method",
     "signature": "clusters and rules",
     "clusters": "cluster labels",
     "distribution": "distribution",

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import InvalidInput
+from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows
 from semtoken.results import ScoredResponse
 from semtoken.support.arrays import real_numbers
@@ -20,6 +20,8 @@ FloatArray = npt.NDArray[np.float64]
 Scored: TypeAlias = "Sequence[ScoredResponse] | npt.ArrayLike"
 """Scored answers, or their log scores, [n]."""
 
+PRODUCT = "stc"
+"""The method whose score is `ScoredResponse.log_score`."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Below these a calibrator makes the chances worse than the score alone."""
 
@@ -51,17 +53,27 @@ class Labelled:
         return int(self.correct.sum())
 
 
-def log_scores(scored: Any) -> FloatArray:
+def log_scores(scored: Any, by: str | None = None) -> FloatArray:
     """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
+
+    Parameters
+    ----------
+    scored
+        Scored answers, or numbers.
+    by
+        The method whose scores count; None or `PRODUCT`: `log_score`. An uncertainty U of another method becomes
+        -ln(1 + e^U): below 0, and in the same order.
 
     Raises
     ------
     InvalidInput
         NaN, a number above 0, or something that has no score.
+    CalibratorMismatch
+        An answer has no score by that method.
     """
     items = list(scored) if isinstance(scored, Sequence) and not isinstance(scored, str) else scored
     if isinstance(items, list) and any(hasattr(item, "log_score") for item in items):
-        items = [getattr(item, "log_score", item) for item in items]
+        items = [_by_method(item, by or PRODUCT) if hasattr(item, "log_score") else item for item in items]
     try:
         values = np.atleast_1d(real_numbers(items, "scored").astype(np.float64))
     except InvalidInput as error:
@@ -75,6 +87,22 @@ def log_scores(scored: Any) -> FloatArray:
             "uncertainty."
         )
     return values
+
+
+def _by_method(answer: Any, by: str) -> float | None:
+    """The log score of one answer by a method; -inf for a blank answer."""
+    if by == PRODUCT or answer.log_score is None or answer.log_score == -math.inf:
+        found: float | None = answer.log_score
+        return found
+    scores = answer.scores
+    if by not in scores:
+        held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
+        raise CalibratorMismatch(
+            f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
+            f"(methods=[{by!r}]), or use a calibrator of what it has."
+        )
+    value = math.inf if scores[by] is None else float(scores[by])
+    return -float(np.logaddexp(0.0, value))
 
 
 def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: Any) -> tuple[Labelled, Labelled]:
@@ -95,21 +123,23 @@ def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: A
     return Labelled(one, one_labels, 0), Labelled(other, other_labels, 0)
 
 
-def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None) -> Labelled:
-    """Checked arrays of labelled answers.
+def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> Labelled:
+    """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
 
     Raises
     ------
     InvalidInput
         Lengths that differ, labels other than right and wrong, NaN, or the same answer twice.
     """
-    scores, labels = _checked(scored, correct, prompts)
+    scores, labels = _checked(scored, correct, prompts, by)
     blank = np.isneginf(scores)
     return Labelled(scores[~blank], labels[~blank], int(blank.sum()))
 
 
-def _checked(scored: Any, correct: Any, prompts: Sequence[Any] | None) -> tuple[FloatArray, FloatArray]:
-    scores = log_scores(scored)
+def _checked(
+    scored: Any, correct: Any, prompts: Sequence[Any] | None, by: str | None = None
+) -> tuple[FloatArray, FloatArray]:
+    scores = log_scores(scored, by)
     try:
         labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)
     except InvalidInput as error:
@@ -193,6 +223,13 @@ class AnswerRecord:
         """Width of the interval around its uncertainty, in [0, 1]; 0 where that is exact."""
         low, high = self.log_score_bounds or (0.0, 0.0)
         return math.exp(high) - math.exp(low)
+
+    @property
+    def scores(self) -> Mapping[str, float | None]:
+        """By method: its uncertainty, as `semtoken score` and `semtoken ask --json` write it."""
+        found = self.record.get("scores")
+        told = dict(found) if isinstance(found, Mapping) else {}
+        return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
 
     @property
     def question(self) -> str:

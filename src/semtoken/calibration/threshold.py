@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
-from semtoken.calibration.labels import FloatArray, Labelled, labelled, log_scores
+from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, labelled, log_scores
 from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
@@ -34,7 +34,8 @@ class Threshold:
     """
 
     uncertainty: float | None
-    """In units of -log_score, at which an answer is still accepted (`strict`: just not). None: nothing may be."""
+    """In units of -log_score (by another method U: of ln(1 + e^U)), where an answer is still accepted (`strict`: just
+    not). None: nothing may be."""
     promise: Promise
     """`selective`, `missed` or `joint`; see `fit`."""
     alpha: float
@@ -79,6 +80,7 @@ class Threshold:
         start: float | None = None,
         prompts: Sequence[Any] | None = None,
         fingerprint: Fingerprint | None = None,
+        by: str | None = None,
     ) -> Threshold:
         """The loosest threshold for which a promise can be given.
 
@@ -105,6 +107,8 @@ class Threshold:
             To find repeated questions.
         fingerprint
             What you know of the scores' origin besides what they tell.
+        by
+            The method whose scores decide, such as "mean_new_word"; default: the product over the tokens.
 
         Raises
         ------
@@ -115,19 +119,20 @@ class Threshold:
             raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
         alpha = promises.check_level(alpha, "alpha")
         delta = promises.check_level(delta, "delta")
-        answers = labelled(scored, correct, prompts)
-        origin = fingerprint_of(scored, fingerprint)
+        answers = labelled(scored, correct, prompts, by)
+        origin = replace(fingerprint_of(scored, fingerprint), method=None if by == PRODUCT else by)
         if promise == "selective":
             if unlabelled is not None:
                 origin.require_same(fingerprint_of(unlabelled))
-            found = _selective(answers, alpha, delta, unlabelled, start)
+            placing = None if unlabelled is None else log_scores(unlabelled, by)
+            found = _selective(answers, alpha, delta, placing, start)
         else:
             found = _missed(answers, alpha) if promise == "missed" else _joint(answers, alpha)
         return replace(found, fingerprint=origin)
 
     def accepts(self, scored: Any) -> npt.NDArray[np.bool_]:
         """Which answers pass, bool [n]; a blank one never does."""
-        uncertainty = -log_scores(scored)
+        uncertainty = -log_scores(scored, self.fingerprint.method)
         if self.uncertainty is None:
             return np.zeros(uncertainty.shape, dtype=bool)
         inside = uncertainty < self.uncertainty if self.strict else uncertainty <= self.uncertainty
@@ -150,7 +155,7 @@ class Threshold:
             The answer was scored in another way than the labelled ones.
         """
         self.fingerprint.require_same(fingerprint_of(answer))
-        score = log_scores(answer if hasattr(answer, "__float__") else [answer])
+        score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
         blank = bool(np.isneginf(score[0]))
         accepted = bool(self.accepts(score)[0])
         doubt = "no_threshold" if self.uncertainty is None else "uncertain"
@@ -162,7 +167,7 @@ class Threshold:
         )
 
 
-def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) -> list[int]:
+def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, by: str | None = None) -> list[int]:
     """Choose from a finished batch so that the expected share of wrong answers among the chosen is at most alpha.
 
     Conformal selection (Jin and Candes 2023): valid for one use on a batch without labels; the share is promised on
@@ -176,6 +181,8 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) ->
         The batch: scored answers or log scores.
     alpha
         In (0, 1).
+    by
+        The method whose scores choose, such as "mean_new_word"; default: the product over the tokens.
 
     Returns
     -------
@@ -190,9 +197,9 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1) ->
         The labelled answers and the batch were scored in different ways.
     """
     alpha = promises.check_level(alpha, "alpha")
-    answers = labelled(labelled_answers, correct)
+    answers = labelled(labelled_answers, correct, by=by)
     fingerprint_of(labelled_answers).require_same(fingerprint_of(new))
-    uncertainty = -log_scores(new)
+    uncertainty = -log_scores(new, by)
     finite = np.flatnonzero(np.isfinite(uncertainty))
     _, chosen = promises.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
     return [int(finite[i]) for i in chosen]

@@ -13,7 +13,7 @@ import typer
 from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import PartKind
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
-from semtoken.cli.console import out
+from semtoken.cli.console import out, print_scores
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
 from semtoken.errors import InvalidInput
@@ -151,6 +151,7 @@ def _print(
     out.print(Text("  ").append_text(shown))
     if hidden:
         tokens, parts, disputes = False, None, None
+    print_scores(result)
     if disputes is not None:
         told = [considered(one) for one in disputes if one.disagreement >= LEAST_DISAGREEMENT]
         for line in told or ["what else the model considered says the same"]:

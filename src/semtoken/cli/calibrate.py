@@ -15,7 +15,7 @@ from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import CurveName, Promise
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption
+from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, as_methods
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ def calibrate(
         ),
     ] = "selective",
     method: Annotated[CurveName, typer.Option(help="How a score becomes a chance.")] = "blend",
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="The method whose scores are calibrated, such as mean_new_word (see --methods of `semtoken score`). "
+            "Default: the product over the tokens."
+        ),
+    ] = None,
     start: Annotated[
         float | None,
         typer.Option(help="Share accepted by the strictest threshold tried; fix it before you see labels."),
@@ -91,6 +98,8 @@ def calibrate(
     _check_target(output, overwrite=overwrite)
     answers = read_answers(_embedded(source), label)
     further = [] if unlabelled is None else read_answers(unlabelled, label)
+    if by is not None and by not in as_methods(choice.methods):
+        choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
     said = forecast(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
     if promise == "selective":
         tell(said)
@@ -103,6 +112,7 @@ def calibrate(
         further,
         known,
         method,
+        by,
         {"promise": promise, "alpha": alpha, "delta": delta, "start": start},
     )
     _write(output, calibrator, report, answers, said)
@@ -211,6 +221,7 @@ def _fitted(
     further: Sequence[AnswerRecord],
     known: Fingerprint,
     method: Any,
+    by: str | None,
     settings: dict[str, Any],
 ) -> tuple[Calibrator, Report]:
     from semtoken.calibration import Calibrator, Threshold
@@ -219,10 +230,10 @@ def _fitted(
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
-    calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known)
+    calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known, by=by)
     enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
     threshold = Threshold.fit(
-        labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, **settings
+        labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, by=by, **settings
     )
     report = calibrator.report(labelled, correct)
     return replace(calibrator, threshold=threshold), report
@@ -235,7 +246,13 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
 
     own = [answer for answer in answers if answer.correct is not None]
     output.mkdir(parents=True, exist_ok=True)
-    write_report(output / "report.html", calibrator, report, labelled(own, [a.correct for a in own]), said)
+    write_report(
+        output / "report.html",
+        calibrator,
+        report,
+        labelled(own, [a.correct for a in own], by=calibrator.fingerprint.method),
+        said,
+    )
     calibrator.save(output)
 
 

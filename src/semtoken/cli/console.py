@@ -15,6 +15,8 @@ from semtoken.support.text import visible
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from semtoken.results import ScoredResponse
+
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -33,6 +35,14 @@ def json_line(value: Any) -> str:
 def tell(message: str, style: str = "") -> None:
     """A message to the person at the terminal, on stderr, with no line breaks of ours."""
     err.print(visible(message), style=style, markup=False, soft_wrap=True)
+
+
+def print_scores(answer: ScoredResponse) -> None:
+    """A line with an answer's scores by further methods, where any were asked for."""
+    if answer.scores:
+        bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
+        told = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
+        out.print(Text("  " + " · ".join(told), style="dim"), soft_wrap=True)
 
 
 def _bar(*, count: bool) -> Progress:

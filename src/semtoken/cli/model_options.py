@@ -15,7 +15,15 @@ from semtoken.almanac import ALMANAC
 from semtoken.choices import BackendName, DType
 from semtoken.cli.console import phases
 from semtoken.cli.models import check_there
-from semtoken.cli.options import DeviceOption, FunctionWordsOption, PresetOption, RevisionOption, VerboseOption
+from semtoken.cli.options import (
+    DeviceOption,
+    FunctionWordsOption,
+    MethodsOption,
+    PresetOption,
+    RevisionOption,
+    VerboseOption,
+    as_methods,
+)
 from semtoken.errors import ModelError, SemtokenError
 from semtoken.support.quiet import quiet_libraries
 
@@ -54,6 +62,7 @@ class ModelChoice:
     ] = None
     preset: PresetOption = "default"
     function_words: FunctionWordsOption = None
+    methods: MethodsOption = None
     device: DeviceOption = None
     dtype: Annotated[DType, typer.Option(help="Precision of the weights; 'auto' is that of the checkpoint.")] = "auto"
     revision: RevisionOption = None
@@ -73,6 +82,7 @@ class ModelChoice:
             "clusters": self.clusters,
             "preset": self.preset,
             "function_words": self.function_words,
+            **({"methods": self.methods} if self.methods else {}),
             "device": self.device,
             "dtype": self.dtype,
         }
@@ -85,6 +95,7 @@ class ModelChoice:
         ModelError
             There is no such model, or it cannot be loaded.
         """
+        as_methods(self.methods)  # before anything is loaded
         check_there(self.model, self.revision)
         from semtoken import STC
 
@@ -102,6 +113,7 @@ class ModelChoice:
                     trust_remote_code=self.trust_remote_code,
                     preset=self.preset,
                     function_words=self.function_words,
+                    methods=as_methods(self.methods),
                     progress=progress,
                 )
                 _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any
@@ -124,6 +136,7 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
     kinds = get_type_hints(ModelChoice, include_extras=True)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters
         options = [
             inspect.Parameter(
                 field.name,
@@ -132,9 +145,10 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
                 annotation=_in_panel(kinds[field.name]),
             )
             for field in fields(ModelChoice)
+            if field.name not in own  # an option of the command's own, such as the methods of `compare`
         ]
         parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        for parameter in own.values():
             parameters += options if parameter.name == "choice" else [parameter]
 
         @functools.wraps(command)

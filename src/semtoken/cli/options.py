@@ -50,3 +50,28 @@ PartsOption = Annotated[
     PartKind | None,
     typer.Option("--parts", help="The confidence of parts of the answer: JSON fields, sentences, numbers and so on."),
 ]
+MethodsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        help="Further numbers of every answer, separated by commas, from the same generation: 'mean_new_word,trace'. "
+        "'all' gives all of them (docs/methods.md).",
+    ),
+]
+
+
+def as_methods(given: str | None) -> tuple[str, ...]:
+    """The methods of one pass that `--methods` names.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such method, or it needs more than one pass.
+    """
+    from semtoken.observers.method_scores import one_pass_methods, require_one_pass
+
+    if given is None:
+        return ()
+    if given.strip() == "all":
+        return tuple(one_pass_methods())
+    return require_one_pass([name.strip() for name in given.split(",") if name.strip()])

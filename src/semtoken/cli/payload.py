@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.choices import SegmentKind
-from semtoken.cli.console import json_line, out, untrusted
+from semtoken.cli.console import json_line, out, print_scores, untrusted
 from semtoken.cli.options import (
     ClustersOption,
     FunctionWordsOption,
     JsonOption,
+    MethodsOption,
     PresetOption,
     RevisionOption,
     TokenizerOption,
+    as_methods,
 )
 from semtoken.errors import InvalidInput, SemtokenError
 
@@ -52,6 +54,8 @@ def score_payload(
     tokens: Annotated[
         bool, typer.Option("--tokens", help="A table of the tokens: probabilities and what carried them.")
     ] = False,
+    methods: MethodsOption = None,
+    question: Annotated[str, typer.Option(help="What was asked: its words are not new in the answer.")] = "",
     as_json: JsonOption = False,
     revision: RevisionOption = None,
 ) -> None:
@@ -72,6 +76,7 @@ def score_payload(
     from semtoken.payloads import score_payload as score
     from semtoken.scoring.rules import ScoringRules
 
+    wanted = as_methods(methods)
     rules = ScoringRules(preset, function_words)
     vocabulary = load_tokens(tokenizer, clusters, rules, revision)
     for number, reply in enumerate(_replies(_text(source)), start=1):
@@ -83,6 +88,8 @@ def score_payload(
                 rules=rules,
                 segment=segment,
                 proxy_for=proxy_for,
+                methods=wanted,
+                question=question,
             )
         except SemtokenError as error:
             raise type(error)(f"Reply {number}: {error}") from error
@@ -160,6 +167,7 @@ def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
     if result.truncated:
         facts.append(CUT_OFF)
     out.print(Text("  " + " · ".join(facts), style="dim"))
+    print_scores(result)
     for flag in result.flags:
         out.print(untrusted(f"  {flag.message}", style="yellow"))
     if tokens:

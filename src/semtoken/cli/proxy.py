@@ -11,7 +11,14 @@ import typer
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
-from semtoken.cli.options import ClustersOption, FunctionWordsOption, PresetOption, TokenizerOption
+from semtoken.cli.options import (
+    ClustersOption,
+    FunctionWordsOption,
+    MethodsOption,
+    PresetOption,
+    TokenizerOption,
+    as_methods,
+)
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 from semtoken.cli.payload import load_tokens
 
@@ -55,6 +62,7 @@ def proxy(
     ] = 8192,
     preset: PresetOption = "default",
     function_words: FunctionWordsOption = None,
+    methods: MethodsOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 32,
     max_scored_mb: Annotated[float, typer.Option(min=0.001, help="Longest reply that is scored, in MiB.")] = 64,
     connect_timeout: Annotated[float, typer.Option(min=0.01, help="Seconds to reach the upstream.")] = 10,
@@ -119,6 +127,7 @@ def proxy(
     from semtoken.web.running import listen, run, run_workers
 
     settings = ProxySettings(
+        methods=as_methods(methods),
         upstream=upstream,
         top_logprobs=top_logprobs,
         token_ids=token_ids,

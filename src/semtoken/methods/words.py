@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy.typing as npt
 
 from semtoken.methods.checks import log_probs, mean
 from semtoken.methods.table import method
+from semtoken.parts.new_words import NOTHING_NEW
 from semtoken.support.arrays import real_numbers
 
-NOTHING_NEW = -math.log(sys.float_info.min)
-"""Of an answer without a new word, 708.4: as if its words had the least probability that a float holds. It says nothing
-that the question does not, and stands behind all others."""
+WORST = -math.log(NOTHING_NEW)
+"""Of an answer without a new word, 708.4."""
 
 
 @method(
@@ -42,7 +41,7 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike) -> float:
     ----------
     Of this project, 2026: docs/results.md, "Long answers".
     """
-    return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0 if _any(new_word_log_probs) else NOTHING_NEW
+    return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0 if _any(new_word_log_probs) else WORST
 
 
 @method(
@@ -69,7 +68,7 @@ def weakest_phrase(phrase_log_probs: npt.ArrayLike) -> float:
     Of this project, 2026: docs/results.md, "Long answers".
     """
     if not _any(phrase_log_probs):
-        return NOTHING_NEW
+        return WORST
     return -float(log_probs(phrase_log_probs, "phrase_log_probs").min()) + 0.0
 
 

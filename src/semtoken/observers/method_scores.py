@@ -91,6 +91,7 @@ class MethodScores(Observer):
         question
             What was asked: its words are no news.
         """
+        response = replace(response, question=question)
         if not self.names:
             return response
         if not response.n_tokens:  # nothing was written: the worst that a method can say

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 
 from semtoken.parts.answers import AnswerWithTokens
 from semtoken.support.inputs import text
@@ -15,6 +16,9 @@ from semtoken.tokens.stopwords import english_stopwords
 
 LONG = 12
 """Tokens from which on an answer is long: the mean new word then leads."""
+NOTHING_NEW = sys.float_info.min
+"""Confidence that stands for an answer without a new word where a number is needed: the least that a float holds. Such
+an answer says nothing that its question does not, and is ranked behind all others."""
 _WORD = re.compile(r"\w[\w'’-]*")
 
 

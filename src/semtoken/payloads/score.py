@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 from semtoken.choices import FunctionWords, Preset, SegmentKind
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
+from semtoken.observers.method_scores import require_one_pass, scores_of_steps
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.records import Payload, PayloadChoice, Segment
 from semtoken.payloads.segments import FORBIDDEN
@@ -35,6 +37,8 @@ def score_payload(
     prefix_matching: bool | None = None,
     proxy_for: str | None = None,
     rules: ScoringRules | Preset | None = None,
+    methods: Sequence[str] = (),
+    question: str = "",
 ) -> list[ScoredResponse]:
     """Score every choice of a reply from the log-probabilities in it.
 
@@ -51,6 +55,10 @@ def score_payload(
         As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
     rules
         Instead of these four: a preset's name, or `ScoringRules`.
+    methods
+        Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
+    question
+        What was asked: its words are not new in an answer.
     format, temperature
         As in `read_payload`.
     segment : {"answer", "reasoning", "refusal", "tool_call"}
@@ -66,7 +74,7 @@ def score_payload(
     Raises
     ------
     InvalidInput
-        The reply cannot be read, or a choice has no such part.
+        The reply cannot be read, a choice has no such part, or a method reads more than the best tokens of the steps.
     BackendError
         The log-probabilities of a part are missing or do not spell it; the message says what to do.
     VocabularyMismatch
@@ -85,6 +93,7 @@ def score_payload(
         one_of("distribution", distribution, get_args(Distribution))
     if proxy_for is not None:
         text(proxy_for, "proxy_for")
+    wanted = require_one_pass(methods)
     payload = reply if isinstance(reply, Payload) else read_payload(reply, format, temperature=temperature)
     known = distribution or payload.distribution
     scored = Answers()
@@ -92,7 +101,8 @@ def score_payload(
         if choice.segment(segment) is None:
             raise InvalidInput(f"Choice {choice.index} {_lacking(choice, segment)}")
         try:
-            scored.append(score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for))
+            one = score_choice(choice, scorer, known, segment=segment, proxy_for=proxy_for)
+            scored.append(with_methods(one, choice, wanted, scorer, segment=segment, question=question))
         except SemtokenError as error:
             raise type(error)(f"Choice {choice.index}: {error}") from error
     return scored
@@ -136,6 +146,21 @@ def score_choice(
         _require_same_text(result, part, scorer)
     notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
     return replace(result, flags=(*result.flags, *notes)) if notes else result
+
+
+def with_methods(
+    result: ScoredResponse,
+    choice: PayloadChoice,
+    methods: Sequence[str],
+    scorer: Scorer,
+    *,
+    segment: SegmentKind = "answer",
+    question: str = "",
+) -> ScoredResponse:
+    """A scored choice with its scores by further methods; the arguments are those of `score_payload`."""
+    steps = _scorable(choice, segment).steps[: result.n_tokens]
+    size = None if scorer.open_ended else scorer.vocabulary.size
+    return scores_of_steps(methods, result, steps, size, question)
 
 
 def _scorable(choice: PayloadChoice, kind: SegmentKind) -> Segment:

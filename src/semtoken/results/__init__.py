@@ -2,6 +2,7 @@
 
 They know no model and no file format; in a notebook they show themselves.
 
+headlines.py    the number on top of an answer
 responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored)
 cards.py        pieces of the card that an answer shows in a notebook
 generation.py   everything recorded of one answer for the methods
@@ -9,6 +10,7 @@ generation.py   everything recorded of one answer for the methods
 
 from __future__ import annotations
 
+from semtoken.results.headlines import Headline
 from semtoken.results.responses import (
     SLACK,
     Answers,
@@ -29,6 +31,7 @@ __all__ = [
     "Decision",
     "Distribution",
     "Flag",
+    "Headline",
     "Running",
     "ScoredResponse",
     "ScoredToken",

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Equality, PartKind
@@ -14,6 +15,7 @@ from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.new_words import LONG, new_word_confidence
 from semtoken.parts.records import confidence_text, level_of
 from semtoken.results import cards
+from semtoken.results.headlines import Headline, headline_of
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of
@@ -139,6 +141,8 @@ class ScoredResponse:
     score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Of those of them that are not exact, since only the k best tokens of each step are known: an interval around the
     exact value."""
+    question: str = field(default="", compare=False)
+    """What was asked, where that is known: its words are not new in the answer."""
 
     def __repr__(self) -> str:
         low, high = self.uncertainty_bounds
@@ -200,6 +204,11 @@ class ScoredResponse:
         """How many tokens it has."""
         found = vars(self)["tokens"]
         return found.n_tokens if isinstance(found, TokensLater) else len(found)
+
+    @cached_property
+    def headline(self) -> Headline:
+        """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
+        return headline_of(self, self.n_tokens, self.log_score, self.question)
 
     @property
     def uncertainty(self) -> float:
@@ -352,13 +361,18 @@ class ScoredResponse:
             "proxy_for": self.proxy_for,
             "flags": [asdict(flag) for flag in self.flags],
         }
-        if self.scores:
-            bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
-            summary |= {"scores": dict(self.scores), "score_bounds": bounds}
+        summary |= self.numbers_to_dict()
         if self.chance is not None or self.decision is not None:
             decision = None if self.decision is None else asdict(self.decision)
             summary |= {"chance": self.chance, "chance_bounds": self.chance_bounds, "decision": decision}
         finite: dict[str, Any] = _without_infinity(summary | {"tokens": tokens})
+        return finite
+
+    def numbers_to_dict(self) -> dict[str, Any]:
+        """The headline and the scores by further methods, as plain values without infinities."""
+        bounds = {name: list(pair) for name, pair in self.score_bounds.items()}
+        told = {"headline": asdict(self.headline), "scores": dict(self.scores), "score_bounds": bounds}
+        finite: dict[str, Any] = _without_infinity(told)
         return finite
 
     def to_json(self, **kwargs: Any) -> str:
@@ -420,6 +434,7 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     flags = ",".join(flag.code for flag in response.flags)
     under, borrowed = row.pop("uncertainty_under"), row.pop("borrowed")
     row |= {f"uncertainty_{equality}": value for equality, value in under.items()}
+    row |= {f"headline_{name}": value for name, value in row.pop("headline").items() if name != "sentence"}
     if row.get("decision") is not None:
         row["decision"] = row["decision"]["action"]
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}

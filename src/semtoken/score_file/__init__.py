@@ -24,7 +24,7 @@ from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of,
 from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
 from semtoken.results import ScoredResponse
-from semtoken.score_file.lines import PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
+from semtoken.score_file.lines import HEADLINE_FIELDS, PART_FIELDS, RESULT_FIELDS, BadLine, Item, read_items
 from semtoken.score_file.output import (
     LineWriter,
     OutputFile,
@@ -314,6 +314,8 @@ class ScoringJob:
         scores = outcome.to_dict()
         response = outcome.text if item.response is None else item.response
         record = dict(item.record) | {"response": response} | {name: scores[name] for name in RESULT_FIELDS}
+        record |= {f"headline_{name}": scores["headline"][name] for name in HEADLINE_FIELDS}
+        record |= {f"score_{name}": value for name, value in scores.get("scores", {}).items()}
         if self.annotate is not None:
             record |= self.annotate(outcome)
         if self.tokens:

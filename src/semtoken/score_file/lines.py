@@ -27,6 +27,8 @@ RESULT_FIELDS = (
     "signature",
 )
 """What a scored line gains beside `response`; the names are those of `ScoredResponse`."""
+HEADLINE_FIELDS = ("name", "value", "confidence")
+"""What is written of the headline, each after `headline_`; scores by further methods are written after `score_`."""
 CALIBRATOR_FIELDS = (
     *("chance", "chance_lower", "chance_upper", "chance_at_ends", "n_labels"),
     *("decision", "reason", "promise", "calibrated_elsewhere"),
@@ -37,7 +39,10 @@ PART_FIELDS = (
     *("present", "complete"),
 )
 """What is written of a part of an answer beside its flags; the names are those of `semtoken.parts.Part`."""
-REPLACED = frozenset({*RESULT_FIELDS, *CALIBRATOR_FIELDS, "tokens", "parts", "error", "line"})
+REPLACED = frozenset(
+    {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *(f"headline_{name}" for name in HEADLINE_FIELDS)}
+    | {"tokens", "parts", "error", "line"}
+)
 """What an earlier command wrote and this one writes again."""
 
 

@@ -155,6 +155,7 @@ def score_block(
     }
     if scorer.clusters is not None:
         block["artifact"] = scorer.clusters.signature
+    block["headline"] = result.numbers_to_dict()["headline"]
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:
         flags.append({"code": "neutral_only", "message": "The answer holds function words only."})

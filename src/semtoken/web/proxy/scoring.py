@@ -276,7 +276,8 @@ class ReplyScorer:
 
     def _with_methods(self, result: ScoredResponse, choice: PayloadChoice) -> tuple[ScoredResponse, str | None]:
         """An answer with its scores by the methods that were asked for, or why it has none."""
-        names, answer = self._asked.options.methods, choice.segment("answer")
+        names = self._asked.options.methods or self._scoring.settings.methods
+        answer = choice.segment("answer")
         if not names or answer is None:
             return result, None
         if len(answer.steps) != result.n_tokens:

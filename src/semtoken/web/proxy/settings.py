@@ -19,6 +19,8 @@ class ProxySettings:
     """Address of the server behind it: `http(s)://host[:port][/path]`, with or without `/v1` at its end."""
     top_logprobs: int = 20
     """How many best log-probabilities a token to ask for; an upstream that gives fewer is asked for fewer."""
+    methods: tuple[str, ...] = ()
+    """Further methods of one pass, whose scores every block holds; a request may name others."""
     token_ids: bool = False
     """Ask for token ids in the way of vLLM and SGLang. Other servers may refuse the fields."""
     proxy_for: str | None = None

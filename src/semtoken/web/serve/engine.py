@@ -20,6 +20,7 @@ from semtoken.backends import base
 from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer
 from semtoken.backends.detokenize import AnswerText
 from semtoken.errors import SemtokenError
+from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Running, ScoredResponse
 from semtoken.stc import STC
 
@@ -48,6 +49,10 @@ class GenerationBatch:
     """Best tokens to report at each step."""
     running: bool = True
     """Report the score so far at each step."""
+    methods: tuple[str, ...] = ()
+    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
+    question: str = ""
+    """What was asked: its words are not new in an answer."""
     ask: Ask | None = None
     """Asks the model about each finished answer; what it returns comes with the end of the row."""
 
@@ -173,6 +178,8 @@ class _Row:
     opened: _OpenOrder
     number: int
     text: AnswerText
+    methods: MethodScores
+    """Of the request."""
 
     @property
     def order(self) -> Order:
@@ -202,6 +209,7 @@ class _Rows(Observer):
         self._stc = stc
         self._more = more
         self._scores = stc.observer()
+        self.reads = self._scores.reads
         self._vocabulary = stc.scorer.vocabulary
         self._rows: dict[int, _Row] = {}
         """Rows that are not complete, by the numbers of their answers."""
@@ -223,7 +231,8 @@ class _Rows(Observer):
             for number in range(len(work.prompts)):
                 stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
                 answer = next(free for free in count() if free not in self._rows)
-                self._rows[answer] = _Row(opened, number, AnswerText(self._vocabulary, stops))
+                methods = MethodScores(work.methods)
+                self._rows[answer] = _Row(opened, number, AnswerText(self._vocabulary, stops), methods)
                 self._new.append(answer)
 
     def arrivals(self) -> list[Arrival]:
@@ -252,6 +261,9 @@ class _Rows(Observer):
         self.settle()
         self._scores.observe(step)
         rows = [self._rows[answer] for answer in step.answers]
+        for place, row in enumerate(rows):
+            if row.methods.names:
+                row.methods.observe(step.of(place))
         works = [row.order.work for row in rows]
         log_probs = [math.nan] * len(rows)
         if any(work.log_probs for work in works):
@@ -291,8 +303,13 @@ class _Rows(Observer):
         """Tell of the rows that are complete."""
         complete, self._complete = self._complete, {}
         wanted = {a: one for a, one in complete.items() if not self._rows[a].order.cancelled.is_set()}
-        for (answer, completion), result in zip(wanted.items(), self._stc.results(self._scores, wanted), strict=True):
+        questions = {answer: self._rows[answer].order.work.question for answer in wanted}
+        results = self._stc.results(self._scores, wanted, questions)
+        for (answer, completion), result in zip(wanted.items(), results, strict=True):
             row = self._rows[answer]
+            if row.methods.names:
+                more = row.methods.scored(answer, result, questions[answer])
+                result = replace(more, scores={**result.scores, **more.scores})
             reason: FinishReason = "length" if completion.truncated else "stop"
             ended = Ended(row.number, row.text.finish(), reason, result)
             if row.order.work.ask is None:

@@ -12,6 +12,7 @@ from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
+from semtoken.observers.method_scores import MethodScores
 from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
@@ -157,8 +158,25 @@ class Service:
             log_probs=top is not None,
             top=top or 0,
             running=bool(request.stream) and request.block.running and not self._holds_answers,
+            methods=self._methods(request),
+            question=request.question or "",
             ask=partial(probe, request.block) if request.block.disputes else None,
         )
+
+    def _methods(self, request: GenerationRequest) -> tuple[str, ...]:
+        """The methods of a request that the server does not apply anyway. What they read must be there already."""
+        asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
+        known = {"log_probability", "entropy", "best", "row", "logits"}
+        known |= {reading.what for reading in MethodScores(self._stc.methods).reads}
+        for name in asked:
+            if missing := {reading.what for reading in MethodScores([name]).reads} - known:
+                raise ApiError(
+                    400,
+                    f"{name} reads {', '.join(sorted(missing))} of the model, which is recorded only where the server "
+                    f"was started with --methods {name}.",
+                    param="semtoken.methods",
+                )
+        return asked
 
     @property
     def _holds_answers(self) -> bool:
