@@ -17,11 +17,11 @@ from semtoken.cli.console import out, print_scores
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
 from semtoken.errors import InvalidInput
-from semtoken.results import ScoredResponse
 
 if TYPE_CHECKING:
     from semtoken.calibration.apply import Applied
     from semtoken.probing import Dispute
+    from semtoken.results import ScoredResponse
 
 LEAST_DISAGREEMENT = 0.01
 """Disputes of less are not worth a line."""

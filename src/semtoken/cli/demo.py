@@ -20,16 +20,15 @@ from semtoken.cli import demo_real
 from semtoken.cli.console import counting, out, tell
 from semtoken.cli.model_options import ModelChoice, ModelOption
 from semtoken.cli.options import VerboseOption
-from semtoken.display import shaded_text
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
-from semtoken.results import ScoredResponse
 from semtoken.support.text import number
 
 if TYPE_CHECKING:
     from semtoken import STC
     from semtoken.almanac import Question
     from semtoken.metrics import Difference, Estimate
+    from semtoken.results import ScoredResponse
 
 MAX_NEW_TOKENS = 24
 BATCH_SIZE = 32
@@ -204,6 +203,8 @@ def compare(answered: Sequence[Answered]) -> PresetFigures:
 
 def show(answered: Answered) -> Text:
     """Question, shaded answer, its mark, its uncertainty by both presets, and what else was considered."""
+    from semtoken.display import shaded_text
+
     result = answered.result
     mark = Text("right", style="green")
     if not answered.correct:

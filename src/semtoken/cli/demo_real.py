@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from semtoken.display import shaded_text
-from semtoken.results import ScoredResponse
 from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
     from semtoken import STC
     from semtoken.probing import Dispute
+    from semtoken.results import ScoredResponse
 
 MAX_NEW_TOKENS = 24
 MAX_STEPS = 3  # doubtful steps that are followed up, at a few short continuations each
@@ -64,6 +63,8 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
 
 def show(asked: DemoQuestion, answer: ScoredResponse, disputes: Sequence[Dispute], console: Console) -> None:
     """Question, marked answer, number, and the greatest dispute in one line."""
+    from semtoken.display import shaded_text
+
     right = any(word.lower() in answer.text.lower() for word in asked.accepted)
     mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
     console.print()
