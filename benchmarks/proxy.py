@@ -376,6 +376,7 @@ def relay(
     """Time of a token in the proxy without a network, and where it goes."""
     from semtoken.payloads.formats.openai_chat import OpenAIChat
     from semtoken.scoring.rules import ScoringRules
+    from semtoken.scoring.scorer import scorer_for
     from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics
     from semtoken.web.proxy.relay import Scoring, relay_stream
@@ -388,7 +389,7 @@ def relay(
     pieces = [b"".join(chunks[i : i + together]) for i in range(0, len(chunks), together)]
     settings = ProxySettings("http://127.0.0.1:1")
     clusters = TokenClusters.from_pretrained(almanac_clusters_path())
-    scoring = AnswerScoring(clusters, ScoringRules(), settings, ProxyMetrics())
+    scoring = AnswerScoring(scorer_for(clusters, ScoringRules()), settings, ProxyMetrics())
     body = {"model": "m", "stream": True} | ({"semtoken": {}} if running else {})
     asked = read_request(OpenAIChat, json.dumps(body).encode())
     assert asked is not None
