@@ -17,6 +17,7 @@ from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows
 from semtoken.support.extras import require
+from semtoken.support.installed import DATASETS, installed
 
 if TYPE_CHECKING:
     from semtoken.backends.prompts import Prompt
@@ -59,7 +60,7 @@ def _hash(content: Any) -> str:
 
 
 @dataclass(frozen=True)
-class _KnownSet:
+class KnownSet:
     """A question set with a name, as it lies on the hub."""
 
     label: str
@@ -89,10 +90,11 @@ def _wq_question(number: int, row: Mapping[str, Any]) -> Question:
     return Question(f"wqs{number:06d}", row["question"], tuple(row["answers"]))
 
 
-_NQ = _KnownSet("NQ", "nq", "google-research-datasets/nq_open", None, "validation", 3_610, _nq_question)
-_TQA = _KnownSet("TQA", "tqa", "mandarjoshi/trivia_qa", "rc.nocontext", "validation", 9_960, _tqa_question)
-_WQ = _KnownSet("WQ", "wq", "stanfordnlp/web_questions", None, "test", 2_032, _wq_question)
+_NQ = KnownSet("NQ", "nq", "google-research-datasets/nq_open", None, "validation", 3_610, _nq_question)
+_TQA = KnownSet("TQA", "tqa", "mandarjoshi/trivia_qa", "rc.nocontext", "validation", 9_960, _tqa_question)
+_WQ = KnownSet("WQ", "wq", "stanfordnlp/web_questions", None, "test", 2_032, _wq_question)
 _KNOWN = {"nq": _NQ, "tqa": _TQA, "triviaqa": _TQA, "wq": _WQ, "webquestions": _WQ}
+_KNOWN |= installed(DATASETS)  # of other packages: a name -> a `KnownSet`
 _ALMANAC: Mapping[str, Literal["dev", "test"]] = {"almanac": "test", "almanac-dev": "dev"}
 DATASET_NAMES = (*_KNOWN, *_ALMANAC)
 """Names that `read_dataset` knows; everything else is the path of a file."""
@@ -172,7 +174,7 @@ def _part(questions: Sequence[Question], limit: int | None, seed: int, *, first:
     return tuple(questions[i] for i in sorted(chosen.tolist()))
 
 
-def _known_dataset(known: _KnownSet, path: str | Path | None) -> Dataset:
+def _known_dataset(known: KnownSet, path: str | Path | None) -> Dataset:
     source = known.hub if path is None else str(path)
     if path is not None and not Path(path).is_dir():
         questions = read_questions(Path(path))
@@ -190,7 +192,7 @@ def _known_dataset(known: _KnownSet, path: str | Path | None) -> Dataset:
     return Dataset(known.label, unique, PROMPTS[known.prompt], source, tuple(notes))
 
 
-def _hub_questions(known: _KnownSet, source: str) -> list[Question]:
+def _hub_questions(known: KnownSet, source: str) -> list[Question]:
     """The rows of a hub repository, or of a folder with its layout."""
     library = require("datasets", extra="bench")
     try:
@@ -204,7 +206,7 @@ def _hub_questions(known: _KnownSet, source: str) -> list[Question]:
     return [_question_of_row(known, number, row, source) for number, row in enumerate(rows)]
 
 
-def _place(known: _KnownSet, source: str) -> tuple[str, str | None]:
+def _place(known: KnownSet, source: str) -> tuple[str, str | None]:
     """Repository and configuration. In a folder, with its card or without, a configuration is a folder of its files."""
     if not Path(source).is_dir():
         return source, known.config
@@ -212,7 +214,7 @@ def _place(known: _KnownSet, source: str) -> tuple[str, str | None]:
     return str(part if part.is_dir() else source), None
 
 
-def _question_of_row(known: _KnownSet, number: int, row: Mapping[str, Any], source: str) -> Question:
+def _question_of_row(known: KnownSet, number: int, row: Mapping[str, Any], source: str) -> Question:
     where = f"{source}, row {number}"
     try:
         question = known.question_of(number, row)

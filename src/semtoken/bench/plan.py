@@ -25,6 +25,7 @@ from semtoken.bench.manifest import digest, model_identity
 from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, RunSettings, judge_name
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
+from semtoken.methods.outside import source_of
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 
@@ -190,7 +191,7 @@ class _Steps:
                 steps[step.name] = step
         for name in self.settings.methods:
             inputs = [steps[file] for file in method_inputs(name)]
-            steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name}, inputs)
+            steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name} | _source(name), inputs)
         for choice in self.settings.judges:
             ids = [question.id for question in self.dataset.questions]
             judge = judge_from(choice, model=model, dataset=self.dataset.label, ids=ids)
@@ -267,6 +268,12 @@ class _Steps:
                 facts = {"model": self.identities[step.asks]}
                 steps.append(self._step(step.artifact, step.artifact, facts, [answers[name] for name in inputs]))
         return steps
+
+
+def _source(name: str) -> dict[str, str]:
+    """Of a method from a file: the hash of the file, so that a changed function scores again."""
+    path = source_of(name)
+    return {} if path is None else {"source": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def _counts_hash(path: str | None) -> str | None:

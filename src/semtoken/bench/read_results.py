@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
+from semtoken.methods.outside import known_methods
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
@@ -54,11 +55,12 @@ def collect(path: str | Path) -> RunResults:
         return read_answers(run)
     plan = _plan(run)
     settings = read_json(run / SETTINGS)
+    missing = _load_outside(settings)
     manifest, lost = _manifest(run)
     readers = [_Reader(run, cell) for cell in plan.cells]
     cells = tuple(cell for reader in readers if (cell := reader.cell()) is not None)
     notes = [f"{model} was left out: {reason}" for model, reason in plan.problems.items()]
-    notes += lost
+    notes += [*lost, *missing]
     notes += [note for reader in readers for note in (*reader.plan.notes, *reader.notes)]
     return RunResults(
         path=run,
@@ -115,6 +117,22 @@ def model_shares(run: Path) -> dict[str, float]:
     return shares
 
 
+def _load_outside(settings: Mapping[str, Any]) -> list[str]:
+    """Load the methods of a run that come from files, for their titles; what there is to say of those that are gone."""
+    notes = []
+    for name in settings.get("outside", ()):
+        try:
+            known_methods([name])
+        except InvalidInput as error:
+            notes.append(f"{error} Its scores are those of the run.")
+    return notes
+
+
+def _needs(name: str) -> tuple[str, ...]:
+    """What a method reads; of one from a file that is gone only the formula's own seconds are known."""
+    return METHODS[name].needs if name in METHODS else ()
+
+
 @dataclass
 class _Reader:
     """Reads the files of one cell."""
@@ -144,7 +162,7 @@ class _Reader:
             judgements=self._judgements(),
             variants=self._variants(),
             greedy_seconds=seconds["greedy"],
-            seconds={name: seconds[f"score:{name}"] + seconds_for(METHODS[name].needs, seconds) for name in scores},
+            seconds={name: seconds[f"score:{name}"] + seconds_for(_needs(name), seconds) for name in scores},
             steps=steps,
             controls=self._controls(),
             texts=self._texts(),

@@ -26,6 +26,7 @@ from semtoken.choices import (
 )
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
+from semtoken.methods.outside import is_outside, known_methods
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
@@ -179,6 +180,8 @@ class RunSettings(Strict):
     datasets: tuple[DatasetChoice, ...] = Field(min_length=1)
     methods: tuple[str, ...] = tuple(name for name, one in METHODS.items() if one.family not in ONE_PASS_FAMILIES)
     """By default those of the paper; the further numbers of one pass are asked for by name."""
+    outside: tuple[str, ...] = ()
+    """Methods from files, `path/to/file.py:function`, which `methods` may name in this way; kept to load them again."""
     decoding: DecodingSettings = DecodingSettings()
     preset: Preset = "paper"
     function_words: FunctionWords | None = None
@@ -204,13 +207,32 @@ class RunSettings(Strict):
     shard_size: PositiveInt = 256
     """Questions that one file of a stage holds: what a killed run loses at most."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_files(cls, given: Any) -> Any:
+        """Functions of files are loaded, tried, and named by their names from here on."""
+        if not isinstance(given, dict) or not isinstance(given.get("methods"), list | tuple):
+            return given
+        files = [str(Path(one).resolve()) for one in given["methods"] if isinstance(one, str) and is_outside(one)]
+        return given | {"outside": list(dict.fromkeys([*given.get("outside", ()), *files]))}
+
+    @field_validator("outside")
+    @classmethod
+    def _loaded(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            known_methods(names)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
+        return names
+
     @field_validator("methods")
     @classmethod
     def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [name for name in names if name not in METHODS]
-        if unknown:
-            raise ValueError(f"there is no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
-        return tuple(name for name in METHODS if name in names)
+        try:
+            found = known_methods(names)
+        except InvalidInput as error:
+            raise ValueError(str(error)) from error
+        return tuple(name for name in METHODS if name in found)
 
     @model_validator(mode="after")
     def _possible(self) -> RunSettings:

@@ -15,6 +15,7 @@ from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import counting, err, out, tell
 from semtoken.cli.help import ShortHelp
+from semtoken.cli.options import ScoresOption
 from semtoken.errors import InvalidInput
 from semtoken.support.quiet import quiet_libraries
 
@@ -46,6 +47,7 @@ def report(
         bool,
         typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
     ] = True,
+    scores: ScoresOption = None,
     calibrator: CalibratorOption = None,
 ) -> None:
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
@@ -64,6 +66,7 @@ def report(
     - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
+    from semtoken.bench.brought import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.report.writing import check_replaceable, write_report
@@ -74,6 +77,8 @@ def report(
     check_replaceable(target)
     loaded = calibrator_from(calibrator)
     results = collect(run)
+    if scores is not None:
+        results = with_scores(results, scores)
     with quiet_metrics(), ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
 

@@ -17,7 +17,7 @@ from semtoken.cli.bench_run import run_bars
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import MaxNewTokensOption
+from semtoken.cli.options import MaxNewTokensOption, ScoresOption
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import finite
 from semtoken.support.quiet import quiet_libraries
@@ -51,7 +51,10 @@ def compare(
     ] = DEFAULT_LIMIT,
     methods: Annotated[
         str,
-        typer.Option(help="Compare these methods only, separated by commas: 'perplexity,sar'. STC is always included."),
+        typer.Option(
+            help="Compare these methods only, separated by commas: 'perplexity,sar', or a function of your own: "
+            "'path/to/file.py:function'. STC is always included."
+        ),
     ] = "",
     judge: Annotated[
         list[str] | None,
@@ -79,6 +82,7 @@ def compare(
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Number of prompts answered together.")] = 32,
     calibrator: CalibratorOption = None,
+    scores: ScoresOption = None,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here as CSV.", dir_okay=False)] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the report here as Markdown.", dir_okay=False)] = None,
     json: Annotated[
@@ -136,7 +140,7 @@ def compare(
         "similarity": similarity,
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
-    made = run_in_memory(settings, _calibrator(calibrator, settings))
+    made = run_in_memory(settings, _calibrator(calibrator, settings), scores)
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
@@ -154,7 +158,9 @@ def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | N
     return found
 
 
-def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -> BenchReport:
+def run_in_memory(
+    settings: RunSettings, calibrator: Calibrator | None = None, scores: Path | None = None
+) -> BenchReport:
     """A run in a temporary folder and its report.
 
     Raises
@@ -164,6 +170,7 @@ def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -
     CalibratorMismatch
         The calibrator belongs to other clusters, or another kind of probabilities.
     """
+    from semtoken.bench.brought import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.run import run_benchmark
@@ -175,7 +182,8 @@ def run_in_memory(settings: RunSettings, calibrator: Calibrator | None = None) -
         if failures:
             raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
         with quiet_metrics():
-            return build_report(collect(run), calibrator=calibrator)
+            results = collect(run)
+            return build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)
 
 
 def _check_writable(path: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -54,8 +55,18 @@ MethodsOption = Annotated[
     str | None,
     typer.Option(
         "--methods",
-        help="Further numbers of every answer, separated by commas, from the same generation: 'mean_new_word,trace'. "
-        "'all' gives all of them (docs/methods.md).",
+        help="Further numbers of every answer, separated by commas, from the same generation: 'mean_new_word,trace', "
+        "or a function of your own: 'path/to/file.py:function'. 'all' gives all of them (docs/methods.md).",
+    ),
+]
+
+ScoresOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--scores",
+        dir_okay=False,
+        help="Scores of your own to compare with the methods: CSV, JSON lines or Parquet with the questions' `id` and "
+        "a column for each score; higher is riskier.",
     ),
 ]
 

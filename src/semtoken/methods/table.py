@@ -79,6 +79,11 @@ def _enter(entry: Method) -> None:
     _methods.update({one.name: one for one in entries})
 
 
+def withdraw(name: str) -> None:
+    """Take a method out of the table that was tried and cannot be used."""
+    _methods.pop(name, None)
+
+
 def method(
     name: str = "",
     *,

@@ -13,6 +13,7 @@ from semtoken.backends.base import Observer, Step, readings
 from semtoken.engine_tokens import TopStep
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score
+from semtoken.methods.outside import is_outside, load_installed, load_method
 from semtoken.observers.answers import BOUNDED, OF_ANSWERS, PLAIN
 from semtoken.observers.table import STATISTICS, Statistic
 from semtoken.results import ScoredResponse
@@ -33,7 +34,8 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
     InvalidInput
         There is no such method, or it needs more than one pass; the message lists those that can be had.
     """
-    names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    names = (names,) if isinstance(names, str) else names
+    names = tuple(dict.fromkeys(_known(name) for name in names))
     possible = one_pass_methods()
     for name in names:
         if not isinstance(name, str) or name not in METHODS:
@@ -45,6 +47,15 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
                 f"`semtoken compare` and `semtoken bench run` record it. Of one pass there are {', '.join(possible)}."
             )
     return names
+
+
+def _known(name: Any) -> Any:
+    """The name in `METHODS` of a method from outside, which is loaded and tried; any other name as it is."""
+    if isinstance(name, str) and (is_outside(name) or name not in METHODS):
+        if is_outside(name):
+            return load_method(name)
+        load_installed()
+    return name
 
 
 class MethodScores(Observer):

@@ -13,6 +13,7 @@ from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
+from semtoken.support.installed import PAYLOAD_SHAPES, installed
 
 SHAPES: tuple[type[Shape], ...] = (
     OpenAIChat,
@@ -20,6 +21,7 @@ SHAPES: tuple[type[Shape], ...] = (
     OpenAIResponses,
     SGLangGenerate,
     LlamaCppCompletion,
+    *installed(PAYLOAD_SHAPES).values(),
 )
 """No reply has two of them. `semtoken doctor` asks in this order, and prefers the first that gives enough."""
 

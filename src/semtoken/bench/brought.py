@@ -1,0 +1,74 @@
+"""Scores that somebody brings: columns of a file, compared like the methods of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.bench.results import Cell, RunResults
+from semtoken.errors import InvalidInput
+from semtoken.files.record_files import read_rows
+
+ID = "id"
+OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})
+"""Columns that are no scores."""
+
+
+def with_scores(results: RunResults, path: Path) -> RunResults:
+    """The results of a run with further scores, each a column of a file.
+
+    Parameters
+    ----------
+    results
+        Of a run.
+    path
+        CSV, JSON lines or Parquet, one row a question: `id`, and a column for each score, whose name the tables show.
+        Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer it is.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, a value is no number, a column has the name of a method, or questions have no row; the
+        message names them.
+    """
+    rows = [(where, record) for _, where, record in read_rows(path)]
+    names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
+    if not names or not all(ID in record for _, record in rows):
+        raise InvalidInput(f"{path} must have a column 'id' and at least one column of scores.")
+    if taken := [name for name in names if any(name in cell.uncertainty for cell in results.cells)]:
+        raise InvalidInput(f"{path} has a column {taken[0]!r}, which is a method of this run. Rename the column.")
+    cells = tuple(_with_columns(cell, names, rows, path) for cell in results.cells)
+    note = f"Scores that were brought from {path.name}: {', '.join(names)}. What they cost is not known."
+    return replace(results, cells=cells, notes=(*results.notes, note))
+
+
+def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> Cell:
+    own = {
+        str(record[ID]): (where, record)
+        for where, record in rows
+        if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset
+    }
+    if missing := [one for one in cell.question_ids if one not in own]:
+        raise InvalidInput(
+            f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.model} on "
+            f"{cell.dataset}; the first is {missing[0]!r}."
+        )
+    found = {name: np.array([_number(*own[one], name) for one in cell.question_ids]) for name in names}
+    seconds = dict.fromkeys(names, math.nan)
+    return replace(cell, uncertainty={**cell.uncertainty, **found}, seconds={**cell.seconds, **seconds})
+
+
+def _number(where: str, record: Mapping[str, Any], name: str) -> float:
+    """The value of a column; one that is missing is undefined for that question."""
+    value = record.get(name)
+    if value is None or value == "":
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: {name!r} must be a number, got {value!r:.40}.") from error

@@ -1,0 +1,220 @@
+"""Methods from outside: a function in a file (`path/to/file.py:function`), or entry points of installed packages.
+
+Each is tried on one record before any model runs: a misspelled name or a missing import shows at once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from semtoken.errors import InvalidInput
+from semtoken.methods.table import METHODS, method, score, withdraw
+from semtoken.results.generation import LAYOUTS, Generation, Layout
+from semtoken.support import installed
+
+_MODULES = "semtoken_methods_"
+"""What the modules of files are called begin with this."""
+OWN = "own"
+"""Family of a plain function of a file."""
+
+
+def known_methods(names: Iterable[str]) -> list[str]:
+    """The names in `METHODS` of some methods, those from outside among them, which are loaded and tried.
+
+    Parameters
+    ----------
+    names
+        Names, or `path/to/file.py:function`.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such method, or one from outside cannot be used; the message says why.
+    """
+    found = []
+    for name in names:
+        if is_outside(name):
+            found.append(load_method(name))
+            continue
+        if name not in METHODS:
+            load_installed()
+        if name not in METHODS:
+            raise InvalidInput(
+                f"There is no method {name}; there are {', '.join(METHODS)}. A function of your own is named by its "
+                "file: path/to/file.py:function."
+            )
+        found.append(name)
+    return found
+
+
+def is_outside(name: str) -> bool:
+    """Whether a name is that of a function in a file."""
+    return name.rpartition(":")[0].endswith(".py")
+
+
+def source_of(name: str) -> Path | None:
+    """The file that a method comes from; None of a method of a package."""
+    module = sys.modules.get(METHODS[name].function.__module__)
+    return Path(str(module.__file__)) if module is not None and module.__name__.startswith(_MODULES) else None
+
+
+def load_installed() -> None:
+    """Load the methods and statistics that installed packages bring, and try the methods."""
+    before = set(METHODS)
+    installed.installed(installed.STATISTICS)
+    installed.installed(installed.METHODS)
+    for name in set(METHODS) - before:
+        try_out(name)
+
+
+def load_method(name: str) -> str:
+    """Load a function of a file, enter it into `METHODS`, and try it.
+
+    A function with `@method` above it is entered as that says. Any other one is a method whose arguments are named
+    after fields of `Generation`, such as `log_probs` or `token_entropies`; a higher number means a riskier answer.
+
+    Parameters
+    ----------
+    name
+        `path/to/file.py:function`. The file is run.
+
+    Returns
+    -------
+    str
+        Its name in `METHODS`.
+
+    Raises
+    ------
+    InvalidInput
+        The file or the function is missing, cannot be run, or fails on the record that it is tried on.
+    """
+    path, _, function_name = name.rpartition(":")
+    module = _run(Path(path), name)
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise InvalidInput(f"{path} has no function {function_name!r}.")
+    entered = next((key for key, one in METHODS.items() if one.function is function), None)
+    if entered is None:
+        entered = _enter(function, function_name, path)
+    try_out(entered)
+    return entered
+
+
+def _run(path: Path, name: str) -> ModuleType:
+    """The module of a file, run once."""
+    if not path.is_file():
+        raise InvalidInput(f"The method {name}: there is no file {path}.")
+    own = f"{_MODULES}{path.resolve().as_posix().replace('/', '_').removesuffix('.py')}"
+    if own in sys.modules:
+        return sys.modules[own]
+    spec = importlib.util.spec_from_file_location(own, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[own] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever somebody's file raises
+        del sys.modules[own]
+        raise InvalidInput(f"The method {name}: {path} cannot be run: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _enter(function: Callable[..., float], name: str, path: str) -> str:
+    """A plain function becomes a method that reads the fields which its arguments name."""
+    if name in METHODS:
+        raise InvalidInput(f"{path} calls its method {name!r}, and there is one of that name. Choose another.")
+    parameters = inspect.signature(function).parameters.values()
+    needs = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
+    if unknown := [one for one in needs if one not in LAYOUTS]:
+        raise InvalidInput(
+            f"The arguments of {name} in {path} must be named after what is recorded of an answer, and "
+            f"{', '.join(unknown)} is not. There are {', '.join(LAYOUTS)}."
+        )
+    described = method(
+        name,
+        title=name,
+        family=OWN,
+        needs=needs,
+        range=(-math.inf, math.inf),
+        reference=path,
+        single_sample=not any(LAYOUTS[one].per == "sample" for one in needs),
+        monotone=False,
+    )
+    described(function)
+    return name
+
+
+def try_out(name: str) -> None:
+    """Apply a method to one made-up record.
+
+    Raises
+    ------
+    InvalidInput
+        It fails, or gives no number; the message says how.
+    """
+    found = METHODS[name]
+    if unknown := [one for one in found.needs if one not in LAYOUTS]:
+        raise InvalidInput(f"The method {name} needs {', '.join(unknown)}, which no statistic records.")
+    try:
+        value = float(score(name, trial_record()))
+    except Exception as error:  # whatever somebody's function raises
+        withdraw(name)
+        raise InvalidInput(
+            f"The method {name} ({found.reference}) fails on a record that it was tried on before any model runs: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if math.isnan(value):
+        withdraw(name)
+        raise InvalidInput(f"The method {name} ({found.reference}) gives NaN for a record that it was tried on.")
+
+
+def trial_record() -> Generation:
+    """A made-up answer of three tokens with three samples, of which everything is recorded."""
+    logs = np.log([0.8, 0.6, 0.9])
+    best = np.log([0.6, *[0.4 / 23] * 23])
+    own: dict[str, Any] = {
+        "token_texts": [" Blue", " whale", "\n"],
+        "log_probs": logs,
+        "top_ids": [np.array([1, 2])] * 3,
+        "top_texts": [[" Blue", " Red"]] * 3,
+        "top_log_probs": [np.log([0.6, 0.3])] * 3,
+        "sample_texts": [" Blue whale", " Whale", " Shark"],
+        "sample_token_ids": [[1, 2]] * 3,
+        "sample_log_probs": [np.log([0.7, 0.5])] * 3,
+        "p_true_log_probs": np.log([0.6, 0.2]),
+        "nli_logits": np.zeros((3, 3, 3)) + np.eye(3)[:, :, None] * [-2.0, 0.0, 2.0],
+        "similarity": np.full((3, 3), 0.5) + 0.5 * np.eye(3),
+        "sample_token_similarity": [np.array([0.5, 0.9])] * 3,
+        "nli_chosen_to_alternative": [np.array([2, 0])] * 3,
+        "nli_alternative_to_chosen": [np.array([2, 0])] * 3,
+        "hidden_states": np.cos(np.arange(24.0)).reshape(3, 8),
+        "best_log_probs": [best[:20]] * 3,
+        "attention_to_previous": np.full((3, 4, 2), 0.3),
+        "new_word_log_probs": logs[:2],
+        "phrase_log_probs": logs[:1],
+        "stc_log_score": -0.7,
+        "stc_no_clustering_log_score": -0.8,
+        "stc_no_prefix_log_score": -0.8,
+    }
+    others = {name: _made_up(layout) for name, layout in LAYOUTS.items() if name not in own}
+    start = Generation("Blue whale", [1, 2, 3], question="What is the largest animal?", prompt="What is it?")
+    return start.with_fields({name: one for name, one in (others | own).items() if name not in ("text", "token_ids")})
+
+
+def _made_up(layout: Layout) -> Any:
+    """A value of a field that is laid out like that."""
+    value: Any = "text" if layout.kind == "string" else 1 if layout.kind.startswith("int") else 0.5
+    for _ in range(layout.depth):
+        value = [value] * 3
+    if layout.form == "array":
+        return np.array(value)
+    return [np.array(one) for one in value] if layout.form == "arrays" else value
