@@ -23,6 +23,7 @@ RECIPES = {
     "dspy": ("dspy>=3.4,<4",),
     "uqlm": ("uqlm>=0.6,<0.7", "pyarrow<26"),  # its NumPy 1 is too old for later ones
     "gradio": ("gradio>=6.17,<7",),
+    "artefactual": ("artefactual>=2026.9,<2027",),
 }
 """What needs no module of ours: `transformers serve` behind the proxy, and docs/integrations/recipes.md as written."""
 LIVE = {host.name: (host.requirement, *host.also) for host in HOSTS.values()} | RECIPES

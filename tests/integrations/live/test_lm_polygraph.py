@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from lm_polygraph.defaults.register_default_stat_calculators import register_default_stat_calculators
-from lm_polygraph.estimators import MaximumSequenceProbability, MeanTokenEntropy, Perplexity
+from lm_polygraph.estimators import RAUQ, MaximumSequenceProbability, MeanTokenEntropy, Perplexity, SelfCertainty
 from lm_polygraph.generation_metrics import AccuracyMetric
 from lm_polygraph.ue_metrics import PredictionRejectionArea
 from lm_polygraph.utils.builder_enviroment_stat_calculator import BuilderEnvironmentStatCalculator
@@ -21,13 +22,14 @@ from lm_polygraph.utils.manager import UEManager
 from lm_polygraph.utils.model import WhiteboxModel
 from lm_polygraph.utils.processor import Processor
 
-from semtoken import STC, TokenClusters, metrics, score_logits
+from semtoken import STC, TokenClusters, methods, metrics, score_logits
 from semtoken.almanac.questions import Question
 from semtoken.integrations.lm_polygraph import (
     SemanticTokenClustering,
     SemanticTokenClusteringFromArrays,
     stc_calculator,
 )
+from semtoken.observers.inside import AttentionToPrevious
 
 STATS = ["greedy_tokens", "greedy_texts", "greedy_log_likelihoods"]
 
@@ -166,3 +168,53 @@ def leaves(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in leaves(item)] or [np.empty(0)]
     return [value] if hasattr(value, "shape") else [np.empty(0)]
+
+
+def statistics_of(stc: STC, question: Question, answer: list[int]) -> dict[str, Any]:
+    """What lm-polygraph's calculators keep of an answer, from transformers' own generation of it."""
+    ids = torch.tensor([stc.tokenizer(question.prompt())["input_ids"]])
+    before = stc.model.config._attn_implementation
+    stc.model.set_attn_implementation("eager")
+    given = stc.model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=len(answer),
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
+        output_logits=True,
+        output_attentions=True,
+        return_dict_in_generate=True,
+    )
+    stc.model.set_attn_implementation(before)
+    assert given.sequences[0, ids.shape[1] :].tolist() == answer
+    logs = torch.stack(given.logits, 1)[0].double().log_softmax(-1).numpy()
+    attended = np.zeros((stc.model.config.num_hidden_layers * stc.model.config.num_attention_heads, *[len(answer)] * 2))
+    for step in range(1, len(answer)):  # as in its GreedyProbsCalculator
+        heads = [one for layer in given.attentions[step] for one in layer[0]]
+        attended[:, step, :step] = torch.vstack([head[0][-step:] for head in heads]).numpy()
+    return {
+        "attention_all": [attended],
+        "greedy_log_likelihoods": [logs[np.arange(len(answer)), answer]],
+        "greedy_log_probs": [list(logs)],
+        "entropy": [[-(np.exp(row) * row).sum() for row in logs]],
+    }
+
+
+def test_rauq_entropies_and_self_certainty_are_theirs(stc: STC, questions: list[Question]) -> None:
+    layers = stc.model.config.num_hidden_layers
+    twin = STC(stc.model, stc.tokenizer, methods=["mean_token_entropy", "self_certainty", "rauq"])
+    for question in questions[:8]:
+        [answer] = twin.generate(question.prompt(), 8, stop_at_newline=True)
+        theirs = statistics_of(stc, question, answer.token_ids)
+        assert answer.scores["mean_token_entropy"] == pytest.approx(MeanTokenEntropy()(theirs)[0], rel=1e-4, abs=1e-5)
+        assert answer.scores["self_certainty"] == pytest.approx(SelfCertainty()(theirs)[0], rel=1e-4)
+        watch = AttentionToPrevious()
+        twin.backend.read([question.prompt()], [answer.token_ids], [watch])
+        theirs_rauq = RAUQ(n_layers=layers, n_heads=stc.model.config.num_attention_heads)(theirs)[0]
+        ours = methods.rauq(
+            theirs["greedy_log_likelihoods"][0],
+            np.moveaxis(watch.of(0)[1:], 0, -1),
+            layers=range(layers // 3, math.ceil(layers / 3 * 2) + 1),  # it looks at a layer or two more
+        )
+        assert ours + 1 == pytest.approx(theirs_rauq, rel=1e-5)  # and adds 1
