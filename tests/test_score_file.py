@@ -101,7 +101,7 @@ def test_every_line_is_carried_through_and_scored(job: ScoringJob, engine: Drawn
 def test_result_fields_are_those_of_a_scored_response(engine: Drawn) -> None:
     scored = engine.generate(["x"], 2)[0].to_dict()
     of_intervals = ("uncertainty_bounds", "log_score_bounds", "proxy_for", "flags")  # a job's scores are exact
-    with_parts = ("uncertainty_under", "borrowed")  # objects, which a column of CSV cannot hold
+    with_parts = ("uncertainty_under", "borrowed", "headline", "scores", "score_bounds")  # objects: no column of CSV
     others = ("text", "tokens", *of_intervals, *with_parts)
     assert [name for name in scored if name not in others] == list(RESULT_FIELDS)
 
