@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from semtoken.integrations.events import ReplyWatch, evaluation, evaluations_of
 
 FINAL = {
@@ -24,7 +26,6 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
         "gen_ai.evaluation.name": "semtoken.uncertainty",
         "gen_ai.evaluation.score.value": 0.25,
         "gen_ai.evaluation.score.label": "abstain",
-        "gen_ai.evaluation.explanation": "The score is above the threshold.",
         "gen_ai.response.id": "r",
         "gen_ai.response.model": "m",
         "semtoken.choice": 1,
@@ -35,11 +36,62 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
     }
 
 
-def test_an_answer_without_a_score_is_an_error_with_its_reason_and_no_number() -> None:
+def test_an_answer_without_a_score_is_an_error_and_no_number() -> None:
     found = evaluation({"version": 1, "reason": "The server sent no log-probabilities."})
     assert found["error.type"] == "semtoken.unscored"
-    assert found["gen_ai.evaluation.explanation"] == "The server sent no log-probabilities."
-    assert "gen_ai.evaluation.score.value" not in found
+    assert found == {"gen_ai.evaluation.name": "semtoken.uncertainty", "error.type": "semtoken.unscored"}
+    told = evaluation({"version": 1, "reason": "The server sent no log-probabilities."}, content=True)
+    assert told["gen_ai.evaluation.explanation"] == "The server sent no log-probabilities."
+
+
+SECRET = "The secret is Paris"
+ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": SECRET}, [[]], {"code": SECRET}]
+FIELDS = ("uncertainty", "lower", "chance", "n_tokens", "method", "preset", "read_with", "decision", "reason", "flags")
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any) -> None:
+    for name in FIELDS:
+        block = {**FINAL, name: odd, "final": True}
+        block["flags"] = odd if name == "flags" else [{"code": odd, "message": SECRET}, {"code": "fine"}, odd]
+        choice = {"index": 0, "message": {"content": SECRET}, "finish_reason": "stop", "semtoken": block}
+        replies: list[Any] = [{"id": odd, "model": odd, "choices": [choice, odd]}, {"choices": odd, "semtoken": block}]
+        replies += [{"choices": [choice | {"index": odd}]}, {"choices": [choice | {"semtoken": odd}]}, [choice, odd]]
+        replies += [{"response": {"id": odd, "output": odd, "semtoken": block}}, {"content": odd, "semtoken": block}]
+        for reply in replies:
+            whole, stream = ReplyWatch(streamed=False), ReplyWatch(streamed=True)
+            sent = whole.take(json.dumps(reply).encode()) + whole.end()
+            sent += stream.take(f"data: {json.dumps(reply)}\n\n".encode())
+            for attributes in sent:
+                assert SECRET not in str(attributes)
+                for value in attributes.values():
+                    listed = value if isinstance(value, list) else [value]
+                    assert all(type(one) in (str, int, float) and one == one for one in listed)
+                ReplyWatch(streamed=True, content=True).take(f"data: {json.dumps(reply)}\n\n".encode())
+
+
+def test_other_shapes_of_replies_are_told_too() -> None:
+    final = {**FINAL, "final": True}
+    output = [{"type": "message", "content": [{"type": "output_text", "text": "Paris"}]}]
+    for reply in (
+        {"id": "r", "output": output, "semtoken": FINAL},
+        {"content": "Paris", "semtoken": FINAL},
+        [{"text": "Paris", "meta_info": {}, "semtoken": FINAL}],
+    ):
+        [told] = evaluations_of(reply, content=True)
+        assert (told["gen_ai.evaluation.score.value"], told["semtoken.answer"]) == (0.25, "Paris")
+    watch, found = ReplyWatch(streamed=True, content=True), []
+    for event in (
+        {"type": "response.output_text.delta", "delta": "Par"},
+        {"type": "response.output_text.delta", "delta": "is", "semtoken": final},
+        {"type": "response.completed", "response": {"id": "r", "output": output, "semtoken": final}},
+    ):
+        found += watch.take(f"data: {json.dumps(event)}\n\n".encode())
+    assert [(one["semtoken.answer"], one["gen_ai.response.id"]) for one in found] == [("Paris", "r")]
+    watch, found = ReplyWatch(streamed=True, content=True), []
+    for event in ({"content": "Par"}, {"content": "is", "stop": True, "semtoken": final}):
+        found += watch.take(f"data: {json.dumps(event)}\n\n".encode())
+    assert [one["semtoken.answer"] for one in found] == ["Paris"]
 
 
 def test_texts_are_told_only_when_asked_for() -> None:
@@ -68,5 +120,9 @@ def test_what_is_not_understood_is_passed_over() -> None:
     for streamed in (False, True):
         watch = ReplyWatch(streamed=streamed)
         assert watch.take(b"data: {broken\n\nnonsense\n\n") + watch.end() == []
+    for deep in ("[" * 10**5, '{"choices":' * 10**5):
+        watch = ReplyWatch(streamed=False)
+        assert watch.take(deep.encode()) + watch.end() == []
+        assert ReplyWatch(streamed=True, content=True).take(f"data: {deep}\n\n".encode()) == []
     watch = ReplyWatch(streamed=False, longest=10)
     assert watch.take(json.dumps({"choices": [{"semtoken": FINAL}]}).encode()) + watch.end() == []

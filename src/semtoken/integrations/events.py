@@ -1,8 +1,14 @@
-"""A final score as the attributes of OpenTelemetry's event `gen_ai.evaluation.result`; no host is needed for that."""
+"""A final score as the attributes of OpenTelemetry's event `gen_ai.evaluation.result`; no host is needed for that.
+
+Numbers and codes are sent, and no messages: those quote answers. A block may come from anywhere, so what is no number
+or code where there should be one is left out.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,51 +22,70 @@ EVENT = "gen_ai.evaluation.result"
 NAME = "semtoken.uncertainty"
 UNSCORED = "semtoken.unscored"
 """`error.type` of an answer that could not be scored."""
-_OURS = {
+_NUMBERS = {
     "lower": "semtoken.lower",
     "upper": "semtoken.upper",
     "chance": "semtoken.chance",
     "new_word_confidence": "semtoken.new_word_confidence",
-    "method": "semtoken.method",
-    "read_with": "semtoken.read_with",
-    "preset": "semtoken.preset",
     "n_tokens": "semtoken.n_tokens",
 }
 """Fields of a block that OpenTelemetry has no attribute for. It has none for an interval yet."""
+_NAMES = {"method": "semtoken.method", "read_with": "semtoken.read_with", "preset": "semtoken.preset"}
+_REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.model"}
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)
+"""Of a model or a reply: one word."""
+MOST_FLAGS = 32
+MOST_CHOICES = 128
+"""Choices of one reply that are reported; servers give fewer."""
+
+LONGEST_EVENT = 2**22
 
 Attributes = dict[str, Any]
 
 
-def evaluation(block: Mapping[str, Any], **more: Any) -> Attributes:
+def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) -> Attributes:
     """The attributes of one answer.
 
     Parameters
     ----------
     block
         The final `semtoken` block of a choice.
+    content
+        Add the reason, which may quote the answer, and the `text`.
     **more
-        `response_id`, `model`, `index` of the choice, and `text`, which is sent only where it is given.
+        `response_id`, `model`, `index` of the choice, and its `text`.
     """
     found: Attributes = {"gen_ai.evaluation.name": NAME}
-    if "uncertainty" in block:
-        found["gen_ai.evaluation.score.value"] = block["uncertainty"]
-        found |= {name: block[field_] for field_, name in _OURS.items() if block.get(field_) is not None}
-        if block.get("decision") is not None:
+    value: Any = block.get("uncertainty")
+    if _is_number(value) and 0 <= value <= 1:
+        found["gen_ai.evaluation.score.value"] = value
+        found |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
+        found |= {name: block[key] for key, name in _NAMES.items() if _matches(_NAME, block.get(key))}
+        if _matches(_CODE, block.get("decision")):
             found["gen_ai.evaluation.score.label"] = block["decision"]
     else:
         found["error.type"] = UNSCORED
-    if block.get("reason") is not None:
-        found["gen_ai.evaluation.explanation"] = block["reason"]
-    codes = [flag["code"] for flag in block.get("flags") or ()]
+    flags = block.get("flags")
+    listed = flags[:MOST_FLAGS] if isinstance(flags, list | tuple) else ()
+    codes = [code for code in (as_mapping(flag).get("code") for flag in listed) if _matches(_CODE, code)]
     if codes:
         found["semtoken.flags"] = codes
-    names = {
-        "response_id": "gen_ai.response.id",
-        "model": "gen_ai.response.model",
-        "index": "semtoken.choice",
-        "text": "semtoken.answer",
-    }
-    return found | {name: more[key] for key, name in names.items() if more.get(key) is not None}
+    found |= {name: more[key] for key, name in _REPLY_NAMES.items() if _matches(_NAME, more.get(key))}
+    if type(more.get("index")) is int:
+        found["semtoken.choice"] = more["index"]
+    if content:
+        texts = {"gen_ai.evaluation.explanation": block.get("reason"), "semtoken.answer": more.get("text")}
+        found |= {name: text for name, text in texts.items() if isinstance(text, str)}
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 2**63 and math.isfinite(value)
+
+
+def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
@@ -69,28 +94,51 @@ def evaluations_of(reply: Any, *, content: bool = False) -> list[Attributes]:
     Parameters
     ----------
     reply
-        In OpenAI's form, as a mapping or an object of a client.
+        In OpenAI's form, or that of another server that the proxy scores: a mapping, an object of a client, or a list.
     content
-        Add the texts of the answers.
+        Add the texts of the answers, and the reasons, which may quote them.
     """
-    fields = as_mapping(reply)
+    replies = (
+        [as_mapping(one) for one in reply[:MOST_CHOICES]] if isinstance(reply, list | tuple) else [as_mapping(reply)]
+    )
     found = []
-    for choice in fields.get("choices") or ():
-        block = block_of(choice)
-        if block is not None:
-            found.append(_of_choice(fields, as_mapping(choice), block, _text(as_mapping(choice)) if content else None))
+    for fields in replies:
+        for choice in _choices(fields) or [fields]:
+            block = block_of(choice)
+            if block is not None:
+                found.append(_of_choice(fields, choice, block, _text(choice), content=content))
     return found
 
 
-def _of_choice(reply: Mapping[str, Any], choice: Mapping[str, Any], block: Mapping[str, Any], text: Any) -> Attributes:
-    return evaluation(
-        block, response_id=reply.get("id"), model=reply.get("model"), index=choice.get("index", 0), text=text
-    )
+def _choices(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = reply.get("choices")
+    return [as_mapping(choice) for choice in listed[:MOST_CHOICES]] if isinstance(listed, list | tuple) else []
+
+
+def _of_choice(
+    reply: Mapping[str, Any], choice: Mapping[str, Any], block: Mapping[str, Any], text: str, *, content: bool
+) -> Attributes:
+    names = {"response_id": reply.get("id"), "model": reply.get("model"), "index": choice.get("index", 0)}
+    return evaluation(block, content=content, text=text, **names)
 
 
 def _text(choice: Mapping[str, Any]) -> str:
-    said = as_mapping(choice.get("message") or choice.get("delta")).get("content")
-    return said if isinstance(said, str) else str(choice.get("text") or "")
+    """What a choice says, in OpenAI's form, llama.cpp's or SGLang's."""
+    said = as_mapping(choice.get("message") or choice.get("delta"))
+    places = (said.get("content"), choice.get("text"), choice.get("content"), choice.get("delta"))
+    return next((text for text in places if isinstance(text, str)), "") or _output_text(choice)
+
+
+def _output_text(response: Mapping[str, Any]) -> str:
+    """What an answer of the Responses API says."""
+    parts = []
+    for item in _listed(response.get("output")):
+        parts += [part.get("text") for part in _listed(item.get("content")) if part.get("type") == "output_text"]
+    return "".join(text for text in parts if isinstance(text, str))
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    return [as_mapping(one) for one in value] if isinstance(value, list) else []
 
 
 @dataclass
@@ -102,9 +150,10 @@ class ReplyWatch:
 
     streamed: bool
     content: bool = False
-    """Add the texts of the answers."""
-    longest: int = 2**26
-    """Bytes of a whole reply that are kept; nothing is reported of a longer one."""
+    """Add the texts of the answers, and the reasons, which may quote them."""
+    longest: int = 2**24
+    """Bytes of a whole reply, and characters of the texts of a stream, that are kept; nothing is reported of a longer
+    one."""
     _body: bytearray = field(default_factory=bytearray)
     _reader: EventReader = field(default_factory=EventReader)
     _texts: dict[int, str] = field(default_factory=dict)
@@ -120,32 +169,53 @@ class ReplyWatch:
             self._body += piece
         return []
 
+    @property
+    def size(self) -> int:
+        """Bytes that `end` has to read."""
+        return len(self._body)
+
     def end(self) -> list[Attributes]:
         """What is complete at the end of a reply that is not a stream."""
         if self.streamed or len(self._body) > self.longest:
             return []
         try:
             return evaluations_of(json.loads(bytes(self._body)), content=self.content)
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
 
     def _of_event(self, event: Any) -> Iterator[Attributes]:
         try:
             data = event.data
-            chunk = json.loads(data) if data and data.strip() != "[DONE]" else {}
-        except (InvalidInput, ValueError):
+            wanted = data and len(data) <= LONGEST_EVENT and (self.content or KEY in data)
+            fields = as_mapping(json.loads(data)) if wanted and data.strip() != "[DONE]" else {}
+        except (InvalidInput, ValueError, RecursionError):
             return
-        fields = as_mapping(chunk)
-        trailer = fields.get(KEY)
+        if "choices" not in fields:
+            yield from self._of_other(fields)
+        trailer = fields.get(KEY) if "choices" in fields else None
         if isinstance(trailer, Mapping) and trailer.get("final") is True:  # of a stream that was not understood
-            yield evaluation(trailer, response_id=fields.get("id"), model=fields.get("model"))
-        for choice in map(as_mapping, fields.get("choices") or ()):
-            index = choice.get("index", 0)
-            if self.content:
-                self._texts[index] = self._texts.get(index, "") + _text(choice)
-            block = block_of(choice)
+            yield evaluation(trailer, content=self.content, response_id=fields.get("id"), model=fields.get("model"))
+        for choice in _choices(fields):
             # the final block comes with the last content and again with the chunk that ends the choice
-            ended = block is not None and block.get("final") is True and choice.get("finish_reason") is not None
-            if ended and block is not None and index not in self._done:
-                self._done.add(index)
-                yield _of_choice(fields, choice, block, self._texts.get(index) if self.content else None)
+            yield from self._of_place(fields, choice, ended=choice.get("finish_reason") is not None)
+
+    def _of_other(self, fields: Mapping[str, Any]) -> Iterator[Attributes]:
+        """The same of an event without choices: of the Responses API, whose last event holds the whole, and others."""
+        whole = as_mapping(fields.get("response"))
+        if whole:
+            yield from self._of_place(whole, whole, ended=True)
+        else:
+            yield from self._of_place(fields, fields, ended="type" not in fields)
+
+    def _of_place(self, reply: Mapping[str, Any], choice: Mapping[str, Any], *, ended: bool) -> Iterator[Attributes]:
+        index = choice.get("index", 0)
+        if type(index) is not int or not 0 <= index < MOST_CHOICES or index in self._done:
+            return
+        if self.content:
+            said = _text(choice)
+            known = "" if "output" in choice else self._texts.get(index, "")
+            self._texts[index] = (known + said)[: self.longest]
+        block = block_of(choice)
+        if ended and block is not None and block.get("final") is True:
+            self._done.add(index)
+            yield _of_choice(reply, choice, block, self._texts.get(index, ""), content=self.content)

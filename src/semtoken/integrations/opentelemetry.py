@@ -6,7 +6,9 @@ OpenTelemetry's own environment variables. No text is sent unless that is asked 
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,6 +18,7 @@ from semtoken.integrations.hosts import require_host
 
 require_host("opentelemetry")
 
+from anyio import to_thread  # noqa: E402
 from opentelemetry import propagate  # noqa: E402
 from opentelemetry._logs import LoggerProvider, SeverityNumber, get_logger_provider  # noqa: E402
 from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider  # noqa: E402
@@ -24,7 +27,11 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: E402
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 OK = 200
+LARGE = 2**16
+"""Bytes of a reply from which on it is read in a thread."""
+FLUSH_MILLISECONDS = 2000
 _OTLP = "opentelemetry-exporter-otlp-proto-http"
+logger = logging.getLogger("semtoken.otel")
 
 
 class EvaluationEvents:
@@ -37,36 +44,47 @@ class EvaluationEvents:
     provider
         Where events go. None: the provider that OpenTelemetry has, or one made from its environment variables.
     content
-        Send the texts of the answers, too.
+        Send the texts of the answers, too, and the reasons, which may quote them.
     """
 
     def __init__(self, app: Any, provider: LoggerProvider | None = None, *, content: bool = False) -> None:
         self._app = app
-        self._logger = (provider or provider_from_environment()).get_logger("semtoken")
+        self._provider = provider or provider_from_environment()
+        self._logger = self._provider.get_logger("semtoken")
         self._content = content
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Handle a request."""
+        """Handle a request. Whatever goes wrong here, the client has its answer."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, self._flushing(send))
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        context = propagate.extract(headers)
-        watch: ReplyWatch | None = None
+        watched = _Watched(content=self._content)
 
         async def told(message: Any) -> None:
-            nonlocal watch
             await send(message)
-            if message["type"] == "http.response.start":
-                watch = _watch_for(message, self._content)
-            elif message["type"] == "http.response.body" and watch is not None:
-                found = watch.take(message.get("body", b""))
-                if not message.get("more_body", False):
-                    found += watch.end()
+            try:
+                found = await watched.take(message)
                 for attributes in found:
-                    self.emit(attributes, context)
+                    self.emit(attributes, _context_of(scope))
+            except Exception:
+                watched.give_up()
+                logger.debug("A reply was not understood", exc_info=True)
 
         await self._app(scope, receive, told)
+
+    def _flushing(self, send: Any) -> Any:
+        """Sends what waits for the exporter before the server says that it is done."""
+
+        async def flushed(message: Any) -> None:
+            if message["type"] == "lifespan.shutdown.complete" and hasattr(self._provider, "force_flush"):
+                with suppress(Exception):
+                    await to_thread.run_sync(self._provider.force_flush, FLUSH_MILLISECONDS)
+            await send(message)
+
+        return flushed
 
     def emit(self, attributes: Attributes, context: Any = None) -> None:
         """Send one event.
@@ -81,14 +99,44 @@ class EvaluationEvents:
         self._logger.emit(event_name=EVENT, attributes=attributes, context=context, severity_number=SeverityNumber.INFO)
 
 
+class _Watched:
+    """One reply on its way."""
+
+    def __init__(self, *, content: bool) -> None:
+        self._content = content
+        self._watch: ReplyWatch | None = None
+
+    def give_up(self) -> None:
+        """Look at no more of it."""
+        self._watch = None
+
+    async def take(self, message: Any) -> list[Attributes]:
+        """Take in a message that has been sent; what is complete with it."""
+        if message["type"] == "http.response.start":
+            self._watch = _watch_for(message, self._content)
+        if message["type"] != "http.response.body" or self._watch is None:
+            return []
+        found = self._watch.take(message.get("body", b""))
+        if message.get("more_body", False):
+            return found
+        if self._watch.size < LARGE:
+            return found + self._watch.end()
+        return found + await to_thread.run_sync(self._watch.end)  # other clients do not wait for it
+
+
 def _watch_for(start: Any, content: bool) -> ReplyWatch | None:
     """A watch for a reply that may carry scores, None for any other."""
-    headers = {bytes(key).lower(): bytes(value).lower() for key, value in start["headers"]}
+    headers = {bytes(key).lower(): bytes(value).lower() for key, value in start.get("headers", ())}
     kind = headers.get(b"content-type", b"")
     readable = b"json" in kind or kind.startswith(b"text/event-stream")
     if start["status"] != OK or not readable or b"content-encoding" in headers:
         return None
     return ReplyWatch(streamed=kind.startswith(b"text/event-stream"), content=content)
+
+
+def _context_of(scope: Any) -> Any:
+    """The context with the span that a request names."""
+    return propagate.extract({key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]})
 
 
 def provider_from_environment() -> LoggerProvider:

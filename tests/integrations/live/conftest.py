@@ -1,7 +1,8 @@
 """The hosts themselves, in their current releases. `make test-integrations` gives each an environment of its own.
 
-SEMTOKEN_TEST_INTEGRATIONS names the host whose tests are run; no other run collects them. With SEMTOKEN_RECORD=1 a test
-also writes what it saw into `tests/integrations/data`, which the tests of the default run read.
+SEMTOKEN_TEST_INTEGRATIONS names the host whose tests are run; no other run collects them, but for those of
+OpenTelemetry, which is among the tools for development. With SEMTOKEN_RECORD=1 a test also writes what it saw into
+`tests/integrations/data`, which the tests of the default run read.
 """
 
 from __future__ import annotations
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
     from semtoken import STC, TokenClusters
     from semtoken.almanac.questions import Question
 
-WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS", "")
-collect_ignore_glob = ["test_*.py"]
-if WANTED:
-    collect_ignore_glob = [
-        path.name for path in Path(__file__).parent.glob("test_*.py") if path.stem != f"test_{WANTED}"
-    ]
+WANTED = os.environ.get("SEMTOKEN_TEST_INTEGRATIONS") or "opentelemetry"
+collect_ignore_glob = [path.name for path in Path(__file__).parent.glob("test_*.py") if path.stem != f"test_{WANTED}"]
 DATA = Path(__file__).parents[1] / "data"
 
 

@@ -107,6 +107,7 @@ def test_exporters_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
         provider_from_environment()
 
 
+@pytest.mark.slow
 def test_the_console_exporter_gets_the_event(questions: list[Question]) -> None:
     """The whole command in a process of its own."""
     code = (
