@@ -28,7 +28,7 @@ LAYERS = (
     "scoring methods",
     "payloads backends observers stc probing cascade",
     "statistics executors",
-    "bench score_file",
+    "bench score_file checking",
     "web integrations",
     "cli",
     "__main__",

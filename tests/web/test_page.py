@@ -381,7 +381,7 @@ def test_small_rows_say_what_is_doubtful_beside_the_list(browser: Any, tmp_path:
         "doubt": "In doubt: “Lima.” (30 %).",
         "marks": [mark],
     }
-    many = [row | {"question": f"Capital {i}?", "value": float(i)} for i in range(40)]
+    many = [row | {"question": f"Capital {i}?", "headline_confidence": 1 - i / 40} for i in range(40)]
     for width, height in ((1280, 900), (390, 844)):
         html = static_page({"replies": many})
         opened = Opened(browser, html, tmp_path / "page.html", viewport={"width": width, "height": height})

@@ -12,6 +12,7 @@ from semtoken.cli import (
     ask,
     bench,
     calibrate,
+    check,
     cluster,
     clusters,
     compare,
@@ -83,6 +84,7 @@ def semtoken(
 app.command(cls=ShortHelp)(ask.ask)
 app.command(cls=ShortHelp)(score.score)
 app.command(cls=ShortHelp)(payload.score_payload)
+app.command(cls=ShortHelp)(check.check)
 app.command(cls=ShortHelp)(cluster.cluster)
 app.add_typer(clusters.app, name="clusters")
 app.command(cls=ShortHelp)(label.label)

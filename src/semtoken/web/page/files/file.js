@@ -137,7 +137,7 @@ export function File({ rows, setRows, calibrator }) {
       <div>
         <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file}>
           <table>
-            <caption>${S.rows(rows.length, rows[0].headline?.name ?? rows[0].headline)}</caption>
+            <caption>${S.rows(rows.length)}</caption>
             <thead><tr>
               ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", S.columns.text)}
               <th scope="col">${S.columns.label}</th>

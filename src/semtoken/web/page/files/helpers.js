@@ -39,9 +39,14 @@ export const promptOf = (row) => {
   return typeof prompt === "string" ? prompt : (prompt.at?.(-1)?.content ?? JSON.stringify(prompt));
 };
 
-// The number that ranks the answers, larger for riskier ones; without one the log of the score, which keeps the digits
-// that scores of long answers lose.
-export const riskOf = (row) => row.headline?.value ?? row.value ?? -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+// Larger for riskier answers: by the headline, or else by the log of the score, which keeps the digits that scores of
+// long answers lose.
+const headlineOf = (row) => row.headline?.confidence ?? row.headline_confidence;
+export const riskOf = (row) => {
+  const confidence = headlineOf(row);
+  if (confidence !== undefined && confidence !== null) return -confidence;
+  return -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
+};
 
 // Doubtful stretches as `semtoken check` writes them, in the form of parts.
 const asParts = (row) => (row.marks ?? []).map((mark) => ({ ...mark, text: row.text.slice(mark.start, mark.end), present: true }));

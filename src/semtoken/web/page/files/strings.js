@@ -82,7 +82,7 @@ export const S = {
   badLine: (n) => `Line ${n} is not a scored answer, so the file was not opened.`,
   emptyFile: "The file holds no answers.",
   another: "Open another file",
-  rows: (n, name) => `${some(n, "answer")}, the most doubtful first${name ? `, by ${name}` : ""}`,
+  rows: (n) => `${some(n, "answer")}, the most doubtful first`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => `Check the ${count(k)} most doubtful of ${count(n)}`,
   accepts: (k) => `The other ${count(k)} would be accepted unread`,

@@ -1,0 +1,17 @@
+"""A folder of saved replies in, the most doubtful answers out: `semtoken check`.
+
+replies.py     files, folders, globs, standard input -> replies, with the request that came with each
+questions.py   which question belongs to which reply
+answers.py     replies -> scored answers, ranked by the number that ranks them best
+doubts.py      the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it
+tables.py      ranked answers as rows for CSV, Markdown and the page
+
+Enter by `check_replies`.
+"""
+
+from __future__ import annotations
+
+from semtoken.checking.answers import CheckedAnswer, CheckedReplies, check_replies
+from semtoken.checking.doubts import Doubt, doubt_of
+
+__all__ = ["CheckedAnswer", "CheckedReplies", "Doubt", "check_replies", "doubt_of"]

@@ -1,0 +1,129 @@
+"""Saved replies -> scored answers, the most doubtful first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from semtoken.calibration.apply import Applied
+from semtoken.checking.doubts import Doubt, doubt_of, sentence_of
+from semtoken.checking.questions import read_questions, with_questions
+from semtoken.checking.replies import SavedReply, saved_replies
+from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
+from semtoken.payloads import read_payload
+from semtoken.payloads.score import score_payload
+from semtoken.results import ScoredResponse
+
+CUT_OFF = ("length", "max_tokens", "max_output_tokens", "limit", "MAX_TOKENS")
+"""What engines say of an answer that the token limit ended."""
+
+
+@dataclass(frozen=True)
+class CheckedAnswer:
+    """One answer of a saved reply, scored."""
+
+    where: str
+    """File and line of the reply."""
+    id: str
+    """Identifier of the reply; of several choices with the number of the choice."""
+    question: str | None
+    response: ScoredResponse
+    doubt: Doubt | None
+    """Its most doubtful stretch."""
+    sentence: str
+    """What is doubtful, and what the model would have said instead."""
+    calibration: Mapping[str, Any] | None = None
+    """Chance, decision and promise, as `Applied.block` gives them; None without a calibrator."""
+    rank: int = 0
+    """1 is the most doubtful of the answers at hand."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A reply that could not be scored."""
+
+    where: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CheckedReplies:
+    """What a check found."""
+
+    answers: tuple[CheckedAnswer, ...]
+    """The most doubtful first."""
+    refused: tuple[Refused, ...]
+    """Replies without a score, with the reason."""
+    joined: str = ""
+    """How replies and questions were joined."""
+
+
+def check_replies(
+    sources: Sequence[str],
+    *,
+    questions: Path | None = None,
+    format: str | None = None,
+    calibrator: Applied | None = None,
+) -> CheckedReplies:
+    """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
+
+    Nothing else is needed: no tokenizer, no clusters, no name of a model.
+
+    Parameters
+    ----------
+    sources
+        As `semtoken.checking.replies.saved_replies` reads them.
+    questions
+        A file with the questions, where they were not saved beside the replies.
+    format
+        Shape of the replies; recognised by their fields by default.
+    calibrator
+        Adds a chance and a decision to each answer.
+
+    Raises
+    ------
+    InvalidInput
+        A file cannot be read, questions cannot be joined, or no reply can be scored.
+    CalibratorMismatch
+        The calibrator was fitted on scores of another kind.
+    """
+    replies, joined = list(saved_replies(sources)), ""
+    if questions is not None:
+        replies, joined = with_questions(replies, read_questions(questions))
+    answers: list[CheckedAnswer] = []
+    refused: list[Refused] = []
+    for reply in replies:
+        try:
+            answers += _answers(reply, format, calibrator)
+        except CalibratorMismatch:
+            raise
+        except SemtokenError as error:
+            refused.append(Refused(reply.where, str(error)))
+    if not answers:
+        raise InvalidInput(f"None of {len(replies):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
+    return CheckedReplies(_ranked(answers), tuple(refused), joined)
+
+
+def _answers(reply: SavedReply, format: str | None, calibrator: Applied | None) -> list[CheckedAnswer]:
+    payload = read_payload(reply.reply, format)
+    scored = score_payload(payload, question=reply.question or "")
+    found = []
+    for choice, response in zip(payload.choices, scored, strict=True):
+        result = replace(response, truncated=_cut_off(choice.finish_reason))
+        block = None if calibrator is None else calibrator.block(result)
+        doubt = doubt_of(result)
+        name = reply.id if len(scored) == 1 else f"{reply.id}/{choice.index}"
+        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubt, sentence_of(result, doubt), block))
+    return found
+
+
+def _cut_off(finish_reason: str | None) -> bool | None:
+    """Whether the token limit ended an answer; None where the engine does not say how it ended."""
+    return None if finish_reason is None else finish_reason in CUT_OFF
+
+
+def _ranked(answers: Sequence[CheckedAnswer]) -> tuple[CheckedAnswer, ...]:
+    order = sorted(answers, key=lambda one: (one.response.headline.confidence, -one.response.n_tokens))
+    return tuple(replace(one, rank=rank) for rank, one in enumerate(order, start=1))

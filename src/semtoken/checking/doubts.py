@@ -1,0 +1,120 @@
+"""The most doubtful stretch of an answer, what the model would have said instead, and one sentence that says so."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semtoken.errors import MissingExtra
+from semtoken.parts import Part
+from semtoken.results import ScoredResponse
+from semtoken.support.text import shortened
+
+SOME_DOUBT = 0.85
+"""Stretches of at least this confidence are not called doubtful."""
+LEAST_RIVAL = 0.03
+"""Other continuations below this probability are not named."""
+MOST_RIVALS = 2
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A doubtful stretch of an answer."""
+
+    text: str
+    """The stretch as written."""
+    start: int
+    """First character in the answer."""
+    end: int
+    """One past its last character."""
+    confidence: float
+    """Its confidence, in [0, 1]."""
+    rivals: tuple[tuple[str, float], ...]
+    """What else was likely at its least certain token, with probabilities: the stretch up to there and the other token.
+    The other token may be the beginning of a longer word."""
+    path: str | None = None
+    """JSON Pointer of the field, for answers that are JSON."""
+
+
+def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None) -> list[Doubt]:
+    """The stretches of an answer whose confidence is known, the most doubtful first.
+
+    Parameters
+    ----------
+    response
+        A scored answer.
+    stretches
+        Parts of it; by default the fields of an answer that is JSON, the phrases of any other, or its words where the
+        library that finds phrases is not installed.
+    """
+    found = parts_to_check(response) if stretches is None else stretches
+    known = [part for part in found if part.confidence is not None and part.end > part.start]
+    known.sort(key=lambda part: (part.confidence or 0.0, part.start))
+    return [
+        Doubt(part.text, part.start, part.end, part.confidence or 0.0, _rivals(response, part), part.path)
+        for part in known
+    ]
+
+
+def doubt_of(response: ScoredResponse) -> Doubt | None:
+    """The most doubtful stretch of an answer; None where every one is fairly sure, or the answer is blank."""
+    worst = next(iter(doubts_of(response)), None)
+    return None if worst is None or worst.confidence >= SOME_DOUBT else worst
+
+
+def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
+    """One sentence or two for people: what is doubtful, and what the model would have said instead."""
+    if response.empty:
+        return "The answer is blank."
+    cut = " It was cut off." if response.truncated else ""
+    if doubt is None:
+        return f"No part stands out: the model was fairly sure of each.{cut}"
+    where = f"{doubt.path} " if doubt.path else ""
+    said = f"In doubt: {where}“{shortened(doubt.text)}” ({percent(doubt.confidence)})."
+    if not doubt.rivals:
+        return said + cut
+    others = ", ".join(f"“{shortened(text, 40)}” {percent(share)}" for text, share in doubt.rivals)
+    return f"{said} Also likely there: {others}.{cut}"
+
+
+def parts_to_check(response: ScoredResponse) -> list[Part]:
+    """The parts of an answer that a reader would look at one by one."""
+    if _is_json(response.text):
+        return [part for part in response.parts("field") if part.present]
+    try:
+        return list(response.parts("phrase"))
+    except MissingExtra:
+        return list(response.parts(_between_blanks))
+
+
+def _between_blanks(text: str) -> list[tuple[int, int]]:
+    return [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _rivals(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], ...]:
+    if part.weakest_token is None:
+        return ()
+    token = response.tokens[part.weakest_token]
+    before = response.text[part.start : token.start] if token.start > part.start else ""
+    others = (
+        ((before + other.text).strip(), other.probability)
+        for other in token.alternatives
+        if not other.counted and other.probability >= LEAST_RIVAL and other.text.strip()
+    )
+    return tuple(others)[:MOST_RIVALS]
+
+
+def percent(share: float) -> str:
+    """A probability for people, in whole percent."""
+    if share < 0.01:
+        return "below 1 %"
+    return "above 99 %" if share > 0.99 else f"{100 * share:.0f} %"

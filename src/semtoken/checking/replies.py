@@ -1,0 +1,163 @@
+"""Saved replies: from files, folders, globs or standard input, each with what was saved beside it."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import parse_json
+from semtoken.payloads.reading import is_stream_text
+
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
+"""Files of a folder that are read; others are passed over."""
+REPLY_FIELDS = ("response", "reply", "body", "completion")
+"""Under these names a saved line keeps the reply, beside an id, a question or a request."""
+ID_FIELDS = ("custom_id", "question_id", "id")
+"""Names of a line's own identifier, the most telling first. The id of the reply itself is a random one."""
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class SavedReply:
+    """One reply as it was saved."""
+
+    where: str
+    """File and line, for messages."""
+    reply: Any
+    """What `semtoken.payloads.read_payload` reads: text of a stream, or plain values."""
+    id: str
+    """The identifier of its line, or the name of its file without the ending."""
+    question: str | None = None
+    """What was asked, where it was saved beside the reply."""
+
+
+def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
+    """The replies of files, folders and globs in the order given; in a folder, in the order of the names.
+
+    Parameters
+    ----------
+    sources
+        Paths; a folder stands for its files with the endings `SUFFIXES`, `-` for standard input. A file holds one reply
+        as JSON, replies as JSON lines, or a saved stream. A line may hold the reply under `response`, `reply`, `body`
+        or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as they are.
+
+    Raises
+    ------
+    InvalidInput
+        A path does not exist, a file cannot be read, or a line is no JSON.
+    """
+    for source in sources:
+        if source == STANDARD_INPUT:
+            yield from _of_text("standard input", "reply", sys.stdin.buffer.read())
+            continue
+        for path in _paths(source):
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
+            yield from _of_text(str(path), path.name.partition(".")[0], data)
+
+
+def _paths(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        found = sorted(one for one in path.rglob("*") if one.is_file() and one.suffix in SUFFIXES)
+        if not found:
+            raise InvalidInput(f"{source} holds no file that ends in {', '.join(SUFFIXES)}.")
+        return found
+    if path.exists():
+        return [path]
+    found = sorted(Path(name) for name in glob.glob(source, recursive=True) if Path(name).is_file())
+    if not found:
+        raise InvalidInput(f"There is no file, folder or match for {source}.")
+    return found
+
+
+def _of_text(where: str, name: str, data: bytes) -> Iterator[SavedReply]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{where} is not UTF-8 at byte {error.start}.") from error
+    if not text.strip():
+        raise InvalidInput(f"{where} is empty.")
+    if is_stream_text(text):
+        yield SavedReply(where, text, name)
+        return
+    whole = _parsed(text)
+    if whole is not None:
+        listed = whole if isinstance(whole, list) and _all_lines(whole) else [whole]
+        several = len(listed) > 1
+        for number, value in enumerate(listed, start=1):
+            yield _saved(f"{where}[{number}]" if several else where, f"{name}-{number}" if several else name, value)
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            value = _parsed(line)
+            if value is None:
+                raise InvalidInput(f"{where}:{number} is no JSON. Give a reply as JSON, one a line, or a saved stream.")
+            yield _saved(f"{where}:{number}", f"{name}-{number}", value)
+
+
+def _parsed(text: str) -> Any:
+    """The value of a JSON text; None where it is none (or null, which is no reply either)."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
+
+
+def _all_lines(values: list[Any]) -> bool:
+    """Whether a list holds saved lines, not the chunks of one stream or the replies of one batch."""
+    return bool(values) and all(isinstance(one, Mapping) and _inner(one) is not None for one in values)
+
+
+def _saved(where: str, name: str, value: Any) -> SavedReply:
+    if not isinstance(value, Mapping):
+        return SavedReply(where, value, name)
+    inner = _inner(value)
+    given = next((value[field] for field in ID_FIELDS if isinstance(value.get(field), str | int)), None)
+    if inner is None:
+        custom = value.get("custom_id")
+        return SavedReply(where, value, str(custom) if custom is not None else name, question_of(value))
+    return SavedReply(where, inner, name if given is None else str(given), question_of(value))
+
+
+def _inner(value: Mapping[str, Any]) -> Any:
+    """The reply inside a saved line, or None where the line is the reply itself."""
+    for field in REPLY_FIELDS:
+        inner = value.get(field)
+        if isinstance(inner, Mapping):
+            body = inner.get("body")
+            return body if isinstance(body, Mapping) else inner
+        if isinstance(inner, str) and is_stream_text(inner):
+            return inner
+    return None
+
+
+def question_of(value: Mapping[str, Any]) -> str | None:
+    """What a record or a request body asks: its question, its prompt, or the last message of the user."""
+    for field in ("question", "prompt", "input"):
+        if isinstance(value.get(field), str):
+            return str(value[field])
+    for field in ("messages", "input"):
+        if isinstance(value.get(field), list) and (said := _last_of_user(value[field])) is not None:
+            return said
+    request = value.get("request")
+    return question_of(request) if isinstance(request, Mapping) else None
+
+
+def _last_of_user(messages: list[Any]) -> str | None:
+    for message in reversed(messages):
+        if isinstance(message, Mapping) and message.get("role") == "user":
+            content = message.get("content")
+            if isinstance(content, str):
+                return content
+            if isinstance(content, list):
+                texts = (one.get("text") for one in content if isinstance(one, Mapping))
+                return "\n".join(text for text in texts if isinstance(text, str)) or None
+    return None

@@ -1,0 +1,88 @@
+"""Ranked answers as rows: for CSV and Markdown, and small ones for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from semtoken.checking.answers import CheckedAnswer, CheckedReplies
+from semtoken.checking.doubts import Doubt, doubts_of, percent
+from semtoken.support.text import one_line
+
+MARKED = 12
+"""At most so many doubtful stretches of an answer go into the page."""
+
+
+def rows_of(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
+    """A row of plain values for each answer, the same columns in each."""
+    return [_row(one) for one in answers]
+
+
+def _row(one: CheckedAnswer) -> dict[str, Any]:
+    response = one.response
+    low, high = response.uncertainty_bounds
+    row: dict[str, Any] = {
+        "rank": one.rank,
+        "id": one.id,
+        "question": one.question,
+        "answer": response.text,
+        "doubt": one.sentence,
+        "headline_name": response.headline.name,
+        "headline_confidence": response.headline.confidence,
+        "uncertainty": response.uncertainty,
+        "uncertainty_lower": low,
+        "uncertainty_upper": high,
+        "log_score": None if response.empty else response.log_score,
+        "truncated": response.truncated,
+        "flags": " ".join(flag.code for flag in response.flags),
+        "where": one.where,
+    }
+    for name in ("chance", "decision"):
+        if one.calibration is not None and name in one.calibration:
+            row[name] = one.calibration[name]
+    return row
+
+
+def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
+    """A page of Markdown: a table of the answers shown, and what could not be scored."""
+    lines = [f"# The {len(shown):,} most doubtful of {len(checked.answers):,} answers", "", NOTE, ""]
+    lines += ["| | question | answer | what is doubtful |", "| --- | --- | --- | --- |"]
+    for one in shown:
+        cells = (str(one.rank), one.question or "", one.response.text, one.sentence)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    if checked.refused:
+        lines += ["", "## Not scored", "", *(f"- {_cell(one.where)}: {_cell(one.reason)}" for one in checked.refused)]
+    return "\n".join(lines) + "\n"
+
+
+NOTE = "Answers that the model was sure of and that are wrong are not found this way."
+
+
+def _cell(text: str) -> str:
+    """A text inside a table of Markdown, with nothing in it that Markdown or HTML would act on."""
+    plain = one_line(" ".join(text.split()))
+    for sign in "\\`*_[]<>|#":
+        plain = plain.replace(sign, "&lt;" if sign == "<" else f"\\{sign}")
+    return plain
+
+
+def page_rows(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
+    """Small rows for the page: the answer, its doubtful stretches with their rivals, and no tokens."""
+    return [_row(one) | _page_fields(one) | {"marks": _marks(one)} for one in answers]
+
+
+def _marks(one: CheckedAnswer) -> list[dict[str, Any]]:
+    return [_mark(doubt) for doubt in doubts_of(one.response)[:MARKED]]
+
+
+def _mark(doubt: Doubt) -> dict[str, Any]:
+    mark: dict[str, Any] = {"start": doubt.start, "end": doubt.end, "confidence": round(doubt.confidence, 4)}
+    if doubt.rivals:
+        mark["rivals"] = [[text, round(share, 4)] for text, share in doubt.rivals]
+    return mark if doubt.path is None else mark | {"path": doubt.path}
+
+
+def _page_fields(one: CheckedAnswer) -> dict[str, Any]:
+    headline = one.response.headline
+    shown = {"shown": f"{percent(headline.confidence)}: {headline.sentence}"}
+    return shown if one.calibration is None else shown | {"calibration": dict(one.calibration)}

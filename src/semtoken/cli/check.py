@@ -1,0 +1,126 @@
+"""`semtoken check`: saved replies in, the most doubtful answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semtoken.cli.calibration_options import CalibratorOption
+from semtoken.cli.console import out, tell, untrusted
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.checking import CheckedAnswer, CheckedReplies
+
+WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
+"""Endings of what `--output` may name."""
+
+
+def check(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="REPLIES...", help="Files, folders or globs of saved replies; '-' for standard input."),
+    ],
+    questions: Annotated[
+        Path | None,
+        typer.Option("--questions", "-q", help="The questions or request bodies, joined by id or by order."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", "-n", min=1, help="How many answers to show.")] = 20,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", dir_okay=False, help="A page (.html), a table (.csv, .parquet), .md or .jsonl."),
+    ] = None,
+    calibrator: CalibratorOption = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
+    ] = None,
+) -> None:
+    """Show which of your saved answers to check first, and why.
+
+    The replies have to hold log-probabilities (`logprobs`, `top_logprobs`). Nothing else is needed: no tokenizer, no
+    clusters, no model. Answers are ranked by one number, and a sentence says of each what is doubtful in it and what
+    the model would have said instead. The page, the CSV file and the others hold all answers, ranked.
+
+    For example:
+
+    - `semtoken check replies/`
+    - `semtoken check replies/ --questions questions.jsonl --top 20 -o page.html`
+    - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
+    """
+    from semtoken.calibration.apply import Applied
+    from semtoken.checking import check_replies
+
+    if output is not None and output.suffix.lower() not in WRITERS:
+        raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
+    applied = None if calibrator is None else Applied.load(calibrator)
+    checked = check_replies(sources, questions=questions, format=format, calibrator=applied)
+    shown = checked.answers[:top]
+    for one in shown:
+        _print(one)
+    _conclude(checked, len(shown), calibrated=applied is not None)
+    if output is not None:
+        _write(checked, shown, output)
+        tell(f"{output} holds {len(checked.answers):,} answers, ranked.")
+
+
+def _print(one: CheckedAnswer) -> None:
+    from semtoken.checking.doubts import percent
+    from semtoken.support.text import shortened
+
+    head = f"{one.rank:>3}. {shortened(' '.join((one.question or one.id).split()), 100)}"
+    out.print(untrusted(head, style="bold"), soft_wrap=True)
+    out.print(untrusted(f"     {shortened(' '.join(one.response.text.split()), 300)}"), soft_wrap=True)
+    out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
+    headline = one.response.headline
+    out.print(
+        untrusted(
+            f"     {percent(headline.confidence)}: {headline.sentence}{_decided(one)} · {one.where}", style="dim"
+        ),
+        soft_wrap=True,
+    )
+
+
+def _decided(one: CheckedAnswer) -> str:
+    block = one.calibration or {}
+    chance = f" · chance {100 * block['chance']:.0f} %" if block.get("chance") is not None else ""
+    return chance + (f" · {block['decision']}" if "decision" in block else "")
+
+
+def _conclude(checked: CheckedReplies, shown: int, *, calibrated: bool) -> None:
+    """What the answers are sorted by, what could not be scored, and what labels would buy."""
+    from semtoken.calibration.promises import USUAL
+    from semtoken.checking.tables import NOTE
+
+    if checked.joined:
+        tell(checked.joined)
+    tell(f"{shown:,} of {len(checked.answers):,} answers, the most doubtful first.")
+    tell(NOTE)
+    for one in checked.refused[:5]:
+        tell(f"Not scored: {one.where}: {one.reason}", style="yellow")
+    if len(checked.refused) > 5:
+        tell(f"Not scored: {len(checked.refused) - 5:,} more.", style="yellow")
+    if not calibrated:
+        tell(
+            f"For a threshold, label a random sample: with {USUAL[0.2]} labels you can usually promise at most 20 % "
+            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. Write -o answers.jsonl, then `semtoken label "
+            "answers.jsonl`."
+        )
+
+
+def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path) -> None:
+    from semtoken.checking import tables
+    from semtoken.files.record_files import write_records
+    from semtoken.files.safe_files import replace_text
+
+    match output.suffix.lower():
+        case ".html":
+            from semtoken.web.page import static_page
+
+            replace_text(output, static_page({output.stem: tables.page_rows(checked.answers)}))
+        case ".md":
+            replace_text(output, tables.markdown(checked, shown))
+        case _:
+            write_records(output, tables.rows_of(checked.answers))

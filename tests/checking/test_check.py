@@ -1,0 +1,152 @@
+"""Saved replies to ranked answers: recorded replies of real engines, joined with questions in every way."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import semtoken as st
+from semtoken.checking import check_replies, doubt_of
+from semtoken.checking.replies import saved_replies
+from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
+
+RECORDED = Path(__file__).parents[1] / "payloads" / "data"
+
+
+def reply(
+    tokens: list[tuple[str, float]], *, others: dict[int, list[tuple[str, float]]] | None = None
+) -> dict[str, Any]:
+    """A chat reply of OpenAI's shape, with log-probabilities of the written tokens and of some others."""
+    content = []
+    for i, (token, p) in enumerate(tokens):
+        top = [(token, p), *((others or {}).get(i, []))]
+        listed = [{"token": t, "logprob": q, "bytes": list(t.encode())} for t, q in top]
+        content.append(listed[0] | {"top_logprobs": listed})
+    text = "".join(token for token, _ in tokens)
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return {"object": "chat.completion", "model": "m", "choices": [choice | {"logprobs": {"content": content}}]}
+
+
+SURE = reply([("Lima", -0.01)])
+TORN = reply([("It is ", -0.01), ("Ankara", -0.9)], others={1: [("Istanbul", -0.7), ("Izmir", -3.0)]})
+CUT = reply([("Once upon", -0.3)])
+CUT["choices"][0]["finish_reason"] = "length"
+
+
+def written(folder: Path, **files: Any) -> Path:
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value), encoding="utf-8")
+    return folder
+
+
+def test_a_folder_is_ranked_by_its_doubt(tmp_path: Path) -> None:
+    found = check_replies([str(written(tmp_path, a=SURE, b=TORN, c=CUT))])
+    assert [one.id for one in found.answers] == ["b", "c", "a"] and [one.rank for one in found.answers] == [1, 2, 3]
+    assert [one.response.truncated for one in found.answers] == [False, True, False]
+    confidences = [one.response.headline.confidence for one in found.answers]
+    assert confidences == sorted(confidences) and confidences[0] == pytest.approx(2.718281828**-0.91, rel=1e-6)
+
+
+def test_the_sentence_names_the_stretch_and_what_else_was_likely(tmp_path: Path) -> None:
+    [one] = check_replies([str(written(tmp_path, b=TORN))]).answers
+    assert (
+        one.doubt is not None and one.doubt.text == "Ankara" and one.doubt.confidence == pytest.approx(0.4066, abs=1e-4)
+    )
+    assert one.sentence == "In doubt: “Ankara” (41 %). Also likely there: “Istanbul” 50 %, “Izmir” 5 %."
+    [sure] = st.score_payload(SURE)
+    assert doubt_of(sure) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ({"id": "7", "question": "Which city?", "response": TORN}, "Which city?"),
+        ({"custom_id": "7", "response": {"status_code": 200, "body": TORN}}, None),
+        ({"id": "7", "request": {"messages": [{"role": "user", "content": "Which?"}]}, "response": TORN}, "Which?"),
+        ({"id": "7", "request": {"input": [{"role": "user", "content": [{"text": "Eh?"}]}]}, "reply": TORN}, "Eh?"),
+        (TORN | {"custom_id": "7"}, None),
+    ],
+)
+def test_lines_hold_replies_in_several_ways(tmp_path: Path, line: dict[str, Any], question: str | None) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text(f"{json.dumps(line)}\n\n{json.dumps(line)}\n", encoding="utf-8")
+    found = list(saved_replies([str(path)]))
+    assert [one.id for one in found] == ["7", "7"] and [one.question for one in found] == [question] * 2
+    assert [one.where for one in found] == [f"{path}:1", f"{path}:3"]
+    assert len(check_replies([str(path)]).answers) == 2
+
+
+def test_questions_are_joined_by_id_else_by_order_else_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    written(folder, a=SURE, b=TORN)
+    asked = tmp_path / "questions.jsonl"
+
+    def joined(*questions: dict[str, str]) -> dict[str, str | None]:
+        asked.write_text("\n".join(map(json.dumps, questions)), encoding="utf-8")
+        return {one.id: one.question for one in check_replies([str(folder)], questions=asked).answers}
+
+    by_id = joined(
+        {"id": "b", "question": "Capital of Turkey?"}, {"id": "a", "question": "Of Peru?"}, {"id": "z", "question": "?"}
+    )
+    assert by_id == {"a": "Of Peru?", "b": "Capital of Turkey?"}
+    assert joined({"question": "one"}, {"question": "two"}) == {"a": "one", "b": "two"}
+    with pytest.raises(InvalidInput, match=r"2 replies and 1 questions, and no question has the id of 1 replies"):
+        joined({"id": "a", "question": "one"})
+    with pytest.raises(InvalidInput, match="asks nothing"):
+        joined({"id": "a"})
+
+
+def test_recorded_replies_of_every_engine_are_scored_or_refused_with_a_reason() -> None:
+    found = check_replies([str(RECORDED)])
+    assert len(found.answers) > 20 and all(one.reason for one in found.refused)
+    for one in found.answers:
+        assert 0 <= one.response.headline.confidence <= 1 and one.sentence
+
+
+def test_a_reply_that_cannot_be_scored_hides_no_other(tmp_path: Path) -> None:
+    silent = json.loads(json.dumps(SURE))
+    del silent["choices"][0]["logprobs"]
+    found = check_replies([str(written(tmp_path, a=SURE, b=silent))])
+    assert len(found.answers) == 1 and len(found.refused) == 1 and "b.json" in found.refused[0].where
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
+        check_replies([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("", "is empty"), ("nonsense", "is no JSON"), (b"\xff\xfe\x00", "not UTF-8")]
+)
+def test_files_that_are_no_replies_are_refused(tmp_path: Path, content: str | bytes, told: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InvalidInput, match=told):
+        check_replies([str(path)])
+    with pytest.raises(InvalidInput, match="no file, folder or match"):
+        check_replies([str(tmp_path / "none*.json")])
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "csv", "jsonl"])
+def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) -> None:
+    folder = tmp_path / "replies"
+    folder.mkdir()
+    hostile = reply([("<b>|", -0.01), ("x", -2.0)])
+    written(folder, a=SURE, b=TORN, c=hostile)
+    target = tmp_path / f"out.{ending}"
+    done = CliRunner().invoke(app, ["check", str(folder), "--top", "2", "-o", str(target)])
+    assert done.exit_code == 0, done.output
+    text = target.read_text(encoding="utf-8")
+    if ending == "csv":
+        assert [row["rank"] for row in csv.DictReader(text.splitlines())] == ["1", "2", "3"]
+    elif ending == "jsonl":
+        assert [json.loads(line)["rank"] for line in text.splitlines()] == [1, 2, 3]
+    else:
+        assert "Istanbul" in text and "<b>" not in text
+    if ending == "html":
+        assert len(text) < 90_000 and "\\u003cb>" in text
