@@ -192,12 +192,15 @@ class TestLoading:
             made.append(progress)
             return random_clusters(stc.tokenizer)
 
-        lazy = st.STC(stc.model, stc.tokenizer)
-        monkeypatch.setattr(lazy.backend, "default_clusters", make)
-        lazy.backend.generate(PROMPTS, Decoding(max_new_tokens=2))
-        assert not made
-        assert lazy.generate(PROMPTS, 2) == stc.generate(PROMPTS, 2)
-        assert len(made) == 1
+        paper = st.STC(stc.model, stc.tokenizer, stc.clusters, preset="paper")
+        for preset in ("default", "paper"):
+            lazy = st.STC(stc.model, stc.tokenizer, preset=preset)
+            monkeypatch.setattr(lazy.backend, "default_clusters", make)
+            lazy.backend.generate(PROMPTS, Decoding(max_new_tokens=2))
+            assert not made
+            found = lazy.generate(PROMPTS, 2)
+            assert len(made) == (preset == "paper")  # no preset but `paper` reads them
+        assert found == paper.generate(PROMPTS, 2)
 
     def test_a_recorder_takes_a_path(self, tmp_path: Any) -> None:
         stc = scorer(padding=0)

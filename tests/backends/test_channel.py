@@ -243,7 +243,7 @@ def record_of(clusters: TokenClusters, **changes: Any) -> ChannelRecord:
     answer = LogitsAnswer(scorer)
     fields = {
         "request_id": "r",
-        "signature": scorer.signature,
+        "signature": scorer.identity,
         "rules": RULES,
         "distribution": "raw",
         "answer": answer.state_dict(),
@@ -280,7 +280,7 @@ def test_answers_read_together_have_the_scores_of_their_logits(
         record = record_of(
             clusters,
             request_id=f"r{number}",
-            signature=answer.scorer.signature,
+            signature=answer.scorer.identity,
             rules=answer.scorer.rules,
             distribution=distribution,
             answer=answer.state_dict(),

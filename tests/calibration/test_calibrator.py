@@ -327,18 +327,17 @@ def test_a_threshold_alone_decides_without_a_chance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origin", "word"),
-    [
-        ({"signature": "k:9|preset:default|words:off|clustering:off|prefix:off|spelling:same"}, "k:9"),
-        ({"signature": "k:9|preset:paper|words:paper"}, "preset:paper"),
-    ],
+    ("preset", "word"),
+    [("paper", "k:9"), ("default", "preset:paper")],
 )
-def test_a_model_refuses_a_calibrator_of_another(origin: dict[str, str], word: str) -> None:
+def test_a_model_refuses_a_calibrator_of_another(preset: Any, word: str) -> None:
+    """Of other clusters under the preset that reads them, and of other rules."""
+    origin = {"signature": "k:9|preset:paper|words:paper"}
     calibrator = fitted_for(st.STC.from_pretrained("almanac"), **origin)
     with pytest.raises(CalibratorMismatch, match=word):
-        st.STC.from_pretrained("almanac", calibrator=calibrator)
+        st.STC.from_pretrained("almanac", preset=preset, calibrator=calibrator)
     with pytest.raises(CalibratorMismatch, match=word):
-        st.STC.from_pretrained("almanac", threshold=calibrator.threshold)
+        st.STC.from_pretrained("almanac", preset=preset, threshold=calibrator.threshold)
 
 
 def test_another_precision_is_flagged_in_the_answer() -> None:

@@ -107,7 +107,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 def test_other_clusters_are_refused(tmp_path: Path) -> None:
     clusters = worked.clusters()
-    scored = [st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters)]
+    scored = [st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters, "paper")]
     scores, correct = drawn(50)
     answers = [replace(scored[0], log_score=score) for score in scores]
     st.Calibrator.fit(answers, correct, clusters=clusters).save(tmp_path)
@@ -115,8 +115,8 @@ def test_other_clusters_are_refused(tmp_path: Path) -> None:
     moved = TokenClusters(np.roll(worked.LABELS, 1), worked.vocabulary())
     with pytest.raises(CalibratorMismatch, match="cluster"):
         st.Calibrator.load(tmp_path, clusters=moved)
-    with pytest.raises(CalibratorMismatch, match=r"preset:default.*preset:paper"):
-        other = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters, preset="paper")
+    with pytest.raises(CalibratorMismatch, match=r"preset:paper.*preset:default"):
+        other = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), clusters)
         st.Calibrator.load(tmp_path).chance(other)
 
 

@@ -158,7 +158,7 @@ class TestErrors:
 
 
 def test_rivals_are_named_on_request(semtoken: RunCommand) -> None:
-    result = semtoken("ask", "--also", "Which country is Dubai in?", "Mumbai lies in what country?")
+    result = semtoken("ask", "--also", "-c", "almanac", "Which country is Dubai in?", "Mumbai lies in what country?")
     assert result.exit_code == 0, result.output
     dubai, mumbai = result.stdout.split("Mumbai lies in what country?")
     number, answer, rivals = (line.strip() for line in dubai.splitlines()[1:4])

@@ -16,6 +16,7 @@ import semtoken as st
 from semtoken.almanac import almanac_clusters_path
 from semtoken.calibration import Fingerprint
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import scorer_for
 from tests.cli.conftest import RunCommand, assert_told, read_lines, write_lines
 
 SIGNATURE = ScoringRules().signature
@@ -186,7 +187,7 @@ def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Pat
 
     applied = Applied(made(tmp_path / "cal"))
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
-    block = score_block(response(-0.5), clusters, BlockOptions(), applied)
+    block = score_block(response(-0.5), scorer_for(clusters, ScoringRules()), BlockOptions(), applied)
     assert "k:4" in block["calibrator_refused"] and "chance" not in block and block["uncertainty"] > 0
 
 

@@ -242,7 +242,7 @@ class _Reader:
         except ArtifactError:
             return None
         rules = ScoringRules(step.facts["preset"], step.facts["function_words"])
-        return f"{clusters.signature}|{rules.signature}"
+        return f"{clusters.signature}|{rules.signature}" if rules.clustering else rules.signature
 
     def _texts(self) -> tuple[tuple[str, str], ...]:
         """Questions and greedy answers."""

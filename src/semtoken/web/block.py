@@ -151,10 +151,9 @@ def score_block(
         "method": "exact" if result.log_score_bounds is None else "top-k",
         "preset": result.preset,
         "distribution": result.distribution,
+        "signature": result.signature,
         "n_tokens": result.n_tokens,
     }
-    if scorer.clusters is not None:
-        block["artifact"] = scorer.clusters.signature
     block["headline"] = result.numbers_to_dict()["headline"]
     flags = [{"code": flag.code, "message": flag.message} for flag in result.flags]
     if result.neutral_only:

@@ -196,7 +196,7 @@ def completed(record: ChannelRecord, token_ids: Sequence[int], vocabulary: Token
     scorer = scorer_for(vocabulary, record.rules)
     if scorer.identity != record.signature:
         raise VocabularyMismatch(
-            f"The engine scored request {record.request_id!r} otherwise: {record.signature}; here it "
+            f"The engine scored request {record.request_id!r} with other clusters: {record.signature}; here it "
             f"would be {scorer.identity}. Give the vocabulary or the clusters that the engine was started with."
         )
     answer = _restored(record, scorer)
