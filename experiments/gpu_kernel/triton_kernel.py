@@ -169,7 +169,7 @@ class Normalized(NamedTuple):
     log_normalizers: FloatArray
     """[n], NaN for a row that holds no distribution."""
     has_minus_infinity: BoolArray
-    """[n]"""
+    """Whether a row holds minus infinity, [n]."""
     likely_ids: IdArray
     """[n, k] the most probable tokens, -1 where there are fewer."""
     likely: FloatArray

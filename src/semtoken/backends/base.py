@@ -109,8 +109,8 @@ class Decoding:
     top_k: int = 0
     min_p: float = 0.0
     seed: int | None = None
-    """Of the samples. Each answer has its own stream of random numbers, made from the seed, its prompt and its number,
-    so that it does not depend on what else is generated. None: different answers every time."""
+    """The seed of sampled answers. Each answer has its own stream of random numbers, made from the seed, its prompt
+    and its number, so that it does not depend on what else is generated. None: different answers every time."""
     stop_at_newline: bool = False
     """End an answer at the first token with a newline, as the paper's prompts ask for."""
     stop_strings: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class Completion:
-    """One generated answer."""
+    """An answer that a backend has generated."""
 
     token_ids: list[int]
     """Its tokens, the one that ended it included."""
@@ -335,7 +335,7 @@ class Backend(Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens."""
+        """The tokens of the model."""
 
     @property
     def distribution(self) -> Distribution:

@@ -38,7 +38,7 @@ class PaddedBatch:
     """Sequences of one length."""
 
     ids: npt.NDArray[np.int64]
-    """[B, T]"""
+    """Token ids, padded, [B, T]."""
     mask: npt.NDArray[np.int64]
     """[B, T], 0 where padded."""
 

@@ -25,7 +25,7 @@ class StreamedToken:
     """One token of an answer that is being written."""
 
     id: int
-    """Token id."""
+    """Id of the token in the vocabulary."""
     text: str
     """What the answer's text gained; empty while a character may not be whole. What is held back at the end of the
     answer is in the text of `AnswerStream.result` only."""
@@ -57,7 +57,7 @@ class AnswerStream:
         self.close()
 
     def close(self) -> None:
-        """Stop the generation."""
+        """Stop the generation and wait until it has ended."""
         self._tokens.close()
 
     @property

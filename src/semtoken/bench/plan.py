@@ -61,15 +61,15 @@ class CellPlan:
     """One model on one data set."""
 
     model: str
-    """Label."""
+    """What reports call the model."""
     dataset: str
-    """Label."""
+    """What reports call the data set."""
     questions: str
     """Hash of the questions and their accepted answers."""
     n_questions: int
     shard_size: int
     format: Mapping[str, Any]
-    """Of the prompts: arguments of `PromptFormat`."""
+    """How prompts are written: arguments of `PromptFormat`."""
     steps: Mapping[str, PlannedStep]
     """By name, inputs first."""
     clusterings: tuple[PlannedClustering, ...]
@@ -79,7 +79,7 @@ class CellPlan:
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The step as people read of it."""
         return f"{self.model} on {self.dataset}"
 
     @property
@@ -109,13 +109,13 @@ class Plan:
     """Label of a model that cannot be used -> why."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The plan as plain values, for its file."""
         plain: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
         return plain
 
     @staticmethod
     def from_dict(content: Any) -> Plan:
-        """From `to_dict`."""
+        """The plan that `to_dict` wrote."""
         return _ADAPTER.validate_python(content)
 
 
@@ -179,7 +179,7 @@ class _Steps:
     settings: RunSettings
     dataset: Dataset
     identities: Mapping[str, Mapping[str, Any]]
-    """Of the model that answers ("model"), and of those that the methods need of "nli" and "similarity"."""
+    """What identifies the model that answers ("model"), and those that methods need of "nli" and "similarity"."""
 
     def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """Those that methods and judges need, inputs first."""
@@ -277,7 +277,7 @@ def _source(name: str) -> dict[str, str]:
 
 
 def _counts_hash(path: str | None) -> str | None:
-    """Of a file of token counts."""
+    """A hash of a file of token counts."""
     if path is None:
         return None
     try:

@@ -269,20 +269,20 @@ class RunBars:
         self._step: TaskID = progress.add_task("getting ready", total=None)
 
     def begin(self, units: int) -> None:
-        """See `Watcher`."""
+        """Show that a work begins."""
         self._progress.update(self._whole, total=units)
 
     def work(self, title: str, units: int) -> None:
-        """See `Watcher`."""
+        """Show which step is at work."""
         self._progress.reset(self._step, description=title, total=units)
 
     def advance(self, units: int) -> None:
-        """See `Watcher`."""
+        """Show that some lines are done."""
         self._progress.advance(self._step, units)
         self._progress.advance(self._whole, units)
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """See `Watcher`."""
+        """Show how far a clustering has come."""
         self._progress.update(self._step, description=f"clustering: {phase}", total=1.0, completed=fraction)
 
 
@@ -296,17 +296,17 @@ class RunLines:
         self._start = self._step_start = self._last = clock()
 
     def begin(self, units: int) -> None:
-        """See `Watcher`."""
+        """Show that a work begins."""
         self._units = units
         self._start = self._clock()
 
     def work(self, title: str, units: int) -> None:
-        """See `Watcher`."""
+        """Show which step is at work."""
         self._title, self._step_units, self._step_done = title, units, 0
         self._step_start = self._last = self._clock()
 
     def advance(self, units: int) -> None:
-        """See `Watcher`."""
+        """Show that some lines are done."""
         self._done += units
         self._step_done += units
         now = self._clock()
@@ -320,7 +320,7 @@ class RunLines:
             )
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
-        """See `Watcher`."""
+        """Show how far a clustering has come."""
         now = self._clock()
         if now - self._last >= self._every:
             self._last = now

@@ -149,7 +149,7 @@ def _log_agreement(
 
 
 def _plain(classes: Any) -> Any:
-    """Of arrays and tensors a list; classes may be numbers or names."""
+    """A list in place of an array or a tensor; classes may be numbers or names."""
     return classes.tolist() if isinstance(classes, np.ndarray) or is_tensor(classes) else classes
 
 

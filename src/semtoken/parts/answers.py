@@ -23,7 +23,7 @@ class AnswerWithTokens(Protocol):
 
     @property
     def text(self) -> str:
-        """The answer."""
+        """The answer as text."""
 
     @property
     def tokens(self) -> Sequence[ScoredToken]:

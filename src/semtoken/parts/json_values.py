@@ -36,7 +36,7 @@ class JsonValue:
     value: Any
     """Decoded; None for objects and arrays."""
     last_item_end: int | None = None
-    """Of an array that is not empty: one past its last item, quotation mark included."""
+    """Where the last item of an array ends, if it has one: one past it, quotation mark included."""
 
 
 @dataclass

@@ -53,7 +53,7 @@ def words(text: str) -> list[tuple[int, int]]:
 
 
 def find_words(text: str) -> Iterator[Found]:
-    """Every word."""
+    """Every word, as Unicode divides text."""
     for start, end in words(text):
         yield Found(start, end, "word", "meaning")
 

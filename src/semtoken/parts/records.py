@@ -35,7 +35,7 @@ class Found:
     """A stretch of text that a finder found."""
 
     start: int
-    """First character."""
+    """The first character of the stretch."""
     end: int
     """One past the last character."""
     kind: str
@@ -186,11 +186,11 @@ class Part:
 
     @property
     def uncertainty(self) -> float | None:
-        """1 - confidence."""
+        """The uncertainty, 1 - confidence; None where that is unknown."""
         return None if self.confidence is None else 1.0 - self.confidence
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only."""
+        """The part as plain values."""
         return asdict(self) | {"choices": None if self.choices is None else dict(self.choices)}
 
     def has(self, code: str) -> bool:

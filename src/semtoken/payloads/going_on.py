@@ -69,7 +69,7 @@ class Continuation(NamedTuple):
     """What the answer gains, never empty."""
     steps: StepList
     ids: tuple[int, ...] | None
-    """Of the tokens, where they are listed beside the steps."""
+    """The ids of the tokens, where they are listed beside the steps."""
     frame: Frame
     """What is written around the places of the event,"""
     spans: Sequence[tuple[int, int]]

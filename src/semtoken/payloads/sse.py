@@ -36,9 +36,9 @@ class Event(NamedTuple):
     raw: bytes
     """All its bytes: comments before it and the blank line after it included."""
     lines: tuple[_Line, ...] = ()
-    """Of its data, by their places in `raw`."""
+    """The lines of its data, by their places in `raw`."""
     kind: str = "message"
-    """Its field `event`."""
+    """What the event is called in its field `event`."""
     fault: str | None = None
     """Why it is not understood."""
 

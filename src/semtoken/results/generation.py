@@ -65,7 +65,7 @@ class Generation:
     """[n] its tokens, the terminator included."""
 
     question: str | None = None
-    """The bare question."""
+    """The question alone, without instructions or examples."""
     prompt: str | None = None
     """What the model was given, examples included."""
     distribution: str = "unknown"

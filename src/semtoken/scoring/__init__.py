@@ -7,6 +7,7 @@ running.py       the lifecycle of an answer in progress, for all logits and for 
 rows.py          rows of logits that were read once: normalisers, probable tokens
 masses.py        the same reduction in numpy, the reference; and what agrees with the token of each step
 kernel.py        the same compiled: one pass over a row, then the columns of the chosen token
+published_rule.py  the rule of the paper on one page, for readers
 step_tables.py   which columns these are, as tables for the compiled code
 steps.py         what is kept of steps, a few numbers each, in arrays; and their reduction by the kernel
 logits.py        all logits of a step -> its masses; `score_logits`

@@ -403,7 +403,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
 
 
 def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
-    """Of each step how probable it was that a value ends there."""
+    """For each step, how probable it was that a value ends there."""
     found: list[ValueEnds | None] = [None] * len(steps)
     for k in np.flatnonzero(steps.asked).tolist():
         found[k] = scorer.endings.from_masses(int(steps.asked[k]), steps.ends[k].tolist())
@@ -413,7 +413,7 @@ def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
 def _alternatives(
     scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray
 ) -> list[tuple[Alternative, ...]]:
-    """Of each step the other tokens that were likely."""
+    """For each step, the other tokens that were likely."""
     others = (steps.likely_ids >= 0) & (steps.likely_ids != steps.tokens[:, None])
     others &= np.cumsum(others, axis=1) <= LISTED
     owners, ids, size = np.nonzero(others)[0], steps.likely_ids[others], scorer.vocabulary.size
@@ -519,7 +519,7 @@ def check_normalizers(
 def _likely_tokens(
     rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int], own: Sequence[float], size: int
 ) -> tuple[IdArray, FloatArray]:
-    """Of each row the most probable tokens but the chosen one, and their log-probabilities; as in `ReducedSteps`."""
+    """For each row, the most probable tokens but the chosen one, and their log-probabilities; as in `ReducedSteps`."""
     ids, log_probs = np.full((len(places), LISTED + 1), -1), np.full((len(places), LISTED + 1), -np.inf)
     # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
     unsure = [k for k, log_prob in enumerate(own) if not log_prob > math.log1p(-LEAST_LISTED)]

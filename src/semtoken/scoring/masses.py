@@ -62,7 +62,7 @@ class Masses(NamedTuple):
     prefix: FloatArray
     """Further tokens that spell the beginning of what follows."""
     neutral: FloatArray
-    """Further neutral tokens."""
+    """The mass of further neutral tokens."""
     agreeing: FloatArray
     """All of it, <= 0; 0 for a neutral token if neutrality counts."""
     surface: FloatArray
@@ -213,7 +213,7 @@ class _Begun(NamedTuple):
     meaning: FloatArray
     """Under the paper's rules."""
     counted: FloatArray
-    """Under the rules."""
+    """What counts under the rules."""
 
 
 def _beginning_masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> _Begun:

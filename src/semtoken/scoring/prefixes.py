@@ -75,7 +75,7 @@ class PrefixIndex:
 
     @cached_property
     def _beginnings(self) -> tuple[list[int], IdArray, IdArray]:
-        """Of each string: the longest other one that begins it (-1 for none), and all ids that begin it.
+        """For each string the longest other one that begins it (-1 for none), and all ids that begin it.
 
         The ids are rows of a sparse table: where each begins (one more entry than strings), and ascending ids.
         """
@@ -115,7 +115,7 @@ class PrefixIndex:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """Of each distinct string, the tokens that may be in a prefix set of a text that begins with it."""
+        """For each distinct string, the tokens that may be in a prefix set of a text that begins with it."""
         parents, places, ids = self._beginnings
         ends = np.arange(1, len(parents) + 1)  # the strings that begin with one come right after it
         for k in range(len(parents) - 1, -1, -1):

@@ -44,7 +44,7 @@ class Likely:
     ids: IdArray
     """[n, k], -1 where there are fewer."""
     logits: FloatArray
-    """[n, k] falling."""
+    """The largest logits of each row, falling, [n, k]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class NormalizedRows:
     """n rows of logits that were read once."""
 
     logits: Rows
-    """[m, columns]"""
+    """The rows themselves, [m, columns]."""
     row_ids: IdArray
     """[n] which rows of `logits` they are."""
     numbers: IdArray
@@ -74,7 +74,7 @@ class WholeRow:
     """One row of logits, kept apart from the others."""
 
     logits: FloatArray
-    """[V]"""
+    """The row itself, [V]."""
     log_normalizer: float
 
     @classmethod

@@ -169,6 +169,6 @@ def as_rules(
 
 
 PAPER_RULES = ScoringRules("paper")
-"""What `ScoredToken.log_meaning_probability` counts."""
+"""The rules by which `ScoredToken.log_meaning_probability` counts."""
 SURFACE_RULES = ScoringRules(equality="surface")
-"""What `ScoredToken.log_surface_probability` counts."""
+"""The rules by which `ScoredToken.log_surface_probability` counts."""

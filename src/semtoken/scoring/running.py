@@ -58,7 +58,7 @@ class RunningAnswer(ABC, Generic[O]):
         self.scorer = scorer
         self.ids: list[int] = []
         self._neutral: list[bool] = []
-        """Of each token, whether it is neutral where it stands."""
+        """For each token, whether it is neutral where it stands."""
         self._open: list[O] = []
         self._leading_blanks = 0
         self._has_content = False

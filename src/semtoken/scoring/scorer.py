@@ -184,7 +184,7 @@ class Scorer:
 
     @cached_property
     def columns_of(self) -> Callable[[int, bool], TokenColumns]:
-        """Of a chosen token, and whether it opens the answer: which columns of its row are needed (cached)."""
+        """Which columns of a row are needed for a chosen token, which may open the answer (cached)."""
         return lru_cache(maxsize=TOKENS_KEPT)(self._columns_of)
 
     def _columns_of(self, token: int, opening: bool) -> TokenColumns:

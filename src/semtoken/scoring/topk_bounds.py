@@ -44,7 +44,7 @@ class PlacedStep(NamedTuple):
 
     @property
     def token(self) -> int:
-        """The chosen token."""
+        """Id of the chosen token."""
         return self.listed.token
 
 
@@ -98,35 +98,35 @@ class StepLists:
     tokens: IdArray
     """[n] the chosen tokens."""
     opening: BoolArray
-    """[n]"""
+    """Whether only blanks come before the step, [n]."""
     listed: Entries
     """The tokens that are clear."""
     probabilities: FloatArray
-    """Theirs."""
+    """The probabilities of these tokens."""
     begins: BoolArray
     """Which of them are in the prefix set of their step."""
     beginnings: Entries
-    """The prefix sets."""
+    """The tokens of the prefix sets."""
     log_probs: FloatArray
     """[n] of the chosen tokens."""
     totals: FloatArray
-    """[n]"""
+    """The mass of all listed tokens, [n]."""
     smallest: FloatArray
-    """[n]"""
+    """The smallest listed probability, [n]."""
     unmapped: FloatArray
-    """[n]"""
+    """The mass of names that fit no token, [n]."""
     complete: BoolArray
-    """[n]"""
+    """Whether the list holds the whole vocabulary, [n]."""
     unclear: Entries
     """Tokens that the unclear entries may mean, by the number of the entry instead of the step."""
     unclear_steps: IdArray
     """The step of each unclear entry."""
     unclear_probabilities: FloatArray
-    """Theirs."""
+    """The probabilities of these names."""
 
     @property
     def size(self) -> int:
-        """How many steps."""
+        """How many steps there are."""
         return len(self.tokens)
 
 

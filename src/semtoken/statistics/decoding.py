@@ -125,6 +125,6 @@ class Timed(Observer):
             self._observer.observe(step)
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Pass it on."""
+        """Pass the finished answer on."""
         with self._timings.measure(self._step):
             self._observer.finish(answer, completion)

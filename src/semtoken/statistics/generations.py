@@ -35,9 +35,9 @@ class AnswerSettings:
     """End an answer at the first token with a newline, besides end-of-sequence tokens."""
     n_samples: int = 5
     temperature: float = 0.5
-    """Of the samples; no top-k, no top-p. Their log-probabilities are recorded at temperature 1."""
+    """The temperature of the samples; no top-k, no top-p. Their log-probabilities are recorded at temperature 1."""
     seed: int = 0
-    """Of the samples. Each has its own stream, made from the seed, the prompt and the number of the sample."""
+    """The seed of the samples. Each has its own stream, made from the seed, the prompt and the number of the sample."""
     batch_size: int = 32
     """Prompts decoded together; for samples, their prompts."""
     top_k: int = 10
@@ -52,7 +52,7 @@ class AnswerSettings:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
 
     def greedy(self) -> base.Decoding:
-        """Of the greedy answers."""
+        """How greedy answers are decoded."""
         return base.Decoding(
             max_new_tokens=self.max_new_tokens,
             stop_at_newline=self.stop_at_newline,
@@ -61,7 +61,7 @@ class AnswerSettings:
         )
 
     def samples(self) -> base.Decoding:
-        """Of the sampled answers."""
+        """How sampled answers are decoded."""
         return replace(self.greedy(), n=self.n_samples, temperature=self.temperature, seed=self.seed)
 
 
@@ -139,7 +139,7 @@ def _decode(
     timings: Timings,
     progress: Progress | None,
 ) -> list[Completion]:
-    """`Backend.generate`, timed."""
+    """Run `Backend.generate` and note how long it took."""
     if progress is not None:
         observers = [*observers, _Count(progress, step, len(prompts), decoding.n)]
     if decoding.share_prefix and hasattr(backend, "read_prefix"):
@@ -162,7 +162,7 @@ class _Count(Observer):
         self._done = 0
 
     def finish(self, answer: int, completion: Completion) -> None:
-        """Count an answer."""
+        """Count an answer that is complete."""
         self._done += 1
         if self._done % self._n == 0:
             self._progress(self._step, self._done // self._n, self._prompts)

@@ -71,7 +71,7 @@ class RecordingStep:
 
     name: str
     fills: tuple[str, ...]
-    """Fields of `Generation`."""
+    """The fields of `Generation` that it fills."""
     asks: Asked = "generator"
     needs: tuple[str, ...] = ()
     """Fields of `Generation` that it reads, or that are recorded in the same pass."""
@@ -96,7 +96,7 @@ class RecordingStep:
 
     @property
     def artifact(self) -> str:
-        """See `file`."""
+        """The artifact that `file` names."""
         return self.file or self.name
 
 

@@ -216,7 +216,7 @@ class _Workers(Multiprocess):
         self._ready = ready
 
     def init_processes(self) -> None:
-        """Start them."""
+        """Start the processes."""
         super().init_processes()
         if all(process.wait_until_ready(SECONDS_TO_START) for process in self.processes):
             self._ready(address_of(self.sockets[0]))

@@ -53,7 +53,7 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
-        """The whole answer."""
+        """The whole answer as a response of HTTP."""
         headers = None if self.retry_after is None else {"retry-after": str(self.retry_after)}
         return JSONResponse(self.body(), self.status, headers)
 

@@ -49,7 +49,7 @@ class SharedPrefix:
         return cache
 
     def known_columns(self, prompts: Sequence[Sequence[int]]) -> int:
-        """Of a batch of prompts padded at the left, the columns that need not be read: each prompt has only tokens of
+        """The columns of a batch of prompts, padded at the left, that need not be read: each prompt has only tokens of
         this beginning there. At least one column is left.
         """
         unread = max(len(ids) - len(shared_beginning((self.token_ids, ids))) for ids in prompts)

@@ -71,7 +71,7 @@ class ReadsRows(Protocol):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens."""
+        """The tokens of the model."""
 
     @property
     def reads_trees(self) -> bool:

@@ -19,13 +19,13 @@ class PromptTree:
     """The N tokens of some prompts that are to be read, behind K that are known."""
 
     ids: IdArray
-    """[N]"""
+    """Token ids of the tree's nodes, [N]."""
     positions: IdArray
     """[N] places in their prompts."""
     seen: BoolArray
     """[N, K + N] which of the known tokens, and of those of the tree, each of them sees: itself and those before it."""
     columns: Sequence[Sequence[int]]
-    """Of each prompt the place of every token among all K + N."""
+    """For each prompt the place of every token among all K + N."""
 
     @property
     def last(self) -> IdArray:

@@ -18,7 +18,7 @@ from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
 
 LogprobsMode: TypeAlias = str
-"""vLLM's `logprobs_mode`."""
+"""What vLLM calls `logprobs_mode`: which numbers it lists."""
 
 DISTRIBUTIONS: dict[LogprobsMode, Distribution] = {
     "raw_logprobs": "raw",

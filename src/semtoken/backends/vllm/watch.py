@@ -39,7 +39,7 @@ class Watched:
     output_ids: list[int] | None
     """The engine's own list of the tokens chosen so far, where it has one."""
     number: int
-    """Of its answer."""
+    """The number of its answer."""
     length: int = 0
     """Tokens of the answer that are taken in."""
     held: NormalizedRows | None = None

@@ -1,4 +1,4 @@
-"""Tables as Markdown."""
+"""Tables as Markdown, with everything from elsewhere escaped."""
 
 from __future__ import annotations
 

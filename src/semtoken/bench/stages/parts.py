@@ -70,7 +70,7 @@ class ShardInputs:
 
     @cached_property
     def ids(self) -> list[str]:
-        """Of the questions."""
+        """The ids of the questions."""
         return [question.id for question in self.questions]
 
     @cached_property
@@ -105,9 +105,9 @@ class Recorded:
     table: Any
     """`pyarrow.Table`, one row a question."""
     seconds: Mapping[str, float]
-    """Of the recording steps, by name."""
+    """How long the recording steps took, by name."""
     usage: Mapping[str, int] | None = None
-    """See `Shard.usage`."""
+    """What an endpoint counted, as in `Shard.usage`."""
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,13 @@ class CellWork:
     settings: RunSettings
     cell: CellPlan
     name: str
-    """See `semtoken.bench.stages`."""
+    """The name of the stage; `semtoken.bench.stages` lists them."""
     steps: tuple[PlannedStep, ...]
     """What it is to compute, of the steps of that name."""
 
     @property
     def title(self) -> str:
-        """For people."""
+        """The stage as people read of it."""
         return f"{self.cell.title}: {self.name.replace('_', ' ').replace(':', ' ')}"
 
     def missing(self, shard: int) -> tuple[PlannedStep, ...]:

@@ -37,7 +37,7 @@ class ProbeQuestion:
     """Log-probabilities a token; None: none are asked for."""
     temperature: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields."""
+    """Further fields of the request."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Delta(NamedTuple):
     choice: int
     texts: Mapping[SegmentKind, str] = NOTHING
     steps: StepList = StepList()
-    """Of whatever was written; not yet given to a segment."""
+    """The steps of whatever was written; not yet given to a segment."""
     apart: Mapping[SegmentKind, StepList] = NOTHING
     """Steps that the engine lists under a segment of their own."""
     calls: Mapping[int, tuple[str, str]] = NOTHING

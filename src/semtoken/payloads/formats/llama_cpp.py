@@ -35,7 +35,7 @@ VARYING: tuple[Path, ...] = (("tokens",), ("tokens_predicted",), ("tokens_evalua
 
 
 class LlamaCppCompletion(Shape):
-    """llama.cpp's own shape."""
+    """The shape of llama.cpp's own `/completion`."""
 
     name = "completion"
     path = "/completion"

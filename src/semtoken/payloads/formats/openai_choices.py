@@ -52,7 +52,7 @@ class Choices(Shape):
     def __init__(self) -> None:
         super().__init__()
         self._fields: set[str] = set()
-        """Of replies and chunks."""
+        """Fields of replies and chunks that have been seen."""
         self._choice_fields: set[str] = set()
         self._logprobs: Mapping[str, Any] | None = None
         """The first of them."""

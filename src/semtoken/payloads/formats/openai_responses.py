@@ -172,7 +172,7 @@ class OpenAIResponses(Shape):
         return Growth(0, ("delta",), ("logprobs",), varying=(("sequence_number",), ("obfuscation",)))
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
-        """Its one choice."""
+        """The one choice of a reply."""
         yield self._delta_of(only(replies))
 
     def chunk(self, chunk: Reply) -> Iterator[Delta]:

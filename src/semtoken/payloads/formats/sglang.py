@@ -43,7 +43,7 @@ class _Seen:
 
 
 class SGLangGenerate(Shape):
-    """SGLang's own shape."""
+    """The shape of SGLang's own `/generate`."""
 
     name = "generate"
     path = "/generate"

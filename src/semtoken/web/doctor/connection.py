@@ -21,7 +21,7 @@ MISSING_PAGE = (404, 405, 501)
 
 @dataclass(frozen=True)
 class HttpReply:
-    """What came back."""
+    """What the server answered: status, body, and how long it took."""
 
     status: int
     body: bytes

@@ -20,7 +20,7 @@ class Tried:
     given: int | None
     """The most that a token came with; None: refused."""
     reason: str | None = None
-    """Of the refusal, as the server gave it, or why its reply could not be read."""
+    """Why it was refused, as the server gave it, or why its reply could not be read."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TokenNaming:
 
 @dataclass(frozen=True)
 class Streaming:
-    """What streams bring."""
+    """What streams bring, and when."""
 
     streams: bool
     log_probs: bool = False
@@ -79,7 +79,7 @@ class Tokenizer:
     enough: bool
     """Tokens enough were seen to call it the same tokenizer."""
     n_tokens: int
-    """Distinct tokens seen."""
+    """How many distinct tokens were seen."""
     misfits: tuple[str, ...]
     """Some that the vocabulary lacks."""
 
@@ -98,7 +98,7 @@ class Trial:
 
     @property
     def width(self) -> float | None:
-        """Of the interval, in [0, 1]."""
+        """Width of the interval, in [0, 1]."""
         return None if self.bounds is None else self.bounds[1] - self.bounds[0]
 
 
@@ -146,5 +146,5 @@ class Diagnosis:
         return next((page for page in self.pages if page.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values only."""
+        """The findings as plain values."""
         return asdict(self) | {"usable": self.usable}

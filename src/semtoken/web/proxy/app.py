@@ -40,11 +40,11 @@ class Everything(BaseRoute):
         self._app = app
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        """All of them."""
+        """Match every request."""
         return Match.FULL, {}
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one."""
+        """Answer a request."""
         await self._app(scope, receive, send)
 
 

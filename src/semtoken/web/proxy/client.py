@@ -25,13 +25,13 @@ class Client:
         self._receive = receive
         self._send = send
         self.status: int | None = None
-        """Of the answer, once it has begun."""
+        """The status of the answer, once it has begun."""
         self.ended = False
         """The answer is complete."""
 
     @property
     def method(self) -> str:
-        """The request's method."""
+        """The HTTP method of the request."""
         return str(self.scope["method"])
 
     @property

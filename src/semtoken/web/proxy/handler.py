@@ -71,7 +71,7 @@ class ProxyHandler:
         self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer a request, with scores where there are numbers to score by."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
             return

@@ -133,7 +133,7 @@ class Piece:
 
     sent: Event
     data: str = ""
-    """Its JSON."""
+    """The JSON of the event."""
     edit: Callable[[Blocks], str] | None = None
     """Gives the JSON with some blocks, and without what is hidden."""
     blocks: dict[int, Block] = field(default_factory=dict)

@@ -99,7 +99,7 @@ class ReplyScorer:
         self._choices: dict[int, _Written] = {}
         self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
-        """Of the stream so far."""
+        """How many tokens the stream had so far."""
         self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
         self._last: Mapping[str, Any] = {}
         self.seconds = 0.0

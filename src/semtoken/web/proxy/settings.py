@@ -41,7 +41,7 @@ class ProxySettings:
     max_scoring_seconds: float = 30.0
     """Time that reading and scoring one reply may take; the rest of it passes unscored."""
     scoring_threads: int = 2
-    """Threads for scoring."""
+    """How many threads score replies."""
     scoring_queue: int = 64
     """Pieces of work that may wait for them; more pass unscored."""
 

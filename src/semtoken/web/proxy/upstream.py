@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def kind(self) -> str:
-        """Its media type."""
+        """The media type of the reply."""
         return self.header("content-type").partition(";")[0].strip()
 
     @property
@@ -149,7 +149,7 @@ class Upstream:
         return self._sessions[fresh]
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections to the engine."""
         for session in self._sessions.values():
             await session.close()
 

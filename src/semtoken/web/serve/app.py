@@ -227,7 +227,7 @@ class EventStream:
         self._events = events
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send them."""
+        """Send the events of the stream."""
         await unless_gone(receive, self._send(send))
 
     async def _send(self, send: Any) -> None:

@@ -83,7 +83,7 @@ class Ended:
     finish_reason: FinishReason
     result: ScoredResponse
     told: Any = None
-    """What `GenerationBatch.ask` returned."""
+    """What `GenerationBatch.ask` returned for it."""
 
 
 @dataclass(eq=False)
@@ -214,7 +214,7 @@ class _Rows(Observer):
         self._rows: dict[int, _Row] = {}
         """Rows that are not complete, by the numbers of their answers."""
         self._new: list[int] = []
-        """Of them, those that have not begun."""
+        """Those of them that have not begun."""
         self._to_ask: list[tuple[_Row, Ended]] = []
         """Complete answers that the model is to be asked about, once it is free."""
         self._complete: dict[int, Completion] = {}

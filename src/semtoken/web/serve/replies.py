@@ -95,7 +95,7 @@ class Reply(Protocol):
         """The chunk behind all choices."""
 
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """Everything at once."""
+        """The whole reply to a request that does not stream."""
 
 
 class _Form:
@@ -127,7 +127,7 @@ def _with(choice: dict[str, Any], block: Block | None) -> dict[str, Any]:
 
 
 class ChatReply(_Form):
-    """POST /v1/chat/completions."""
+    """Replies to POST /v1/chat/completions."""
 
     prefix = "chatcmpl"
     object = "chat.completion"
@@ -162,7 +162,7 @@ class ChatReply(_Form):
         return self._chunk({**choice, "semtoken": block})
 
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """Everything at once."""
+        """The whole reply to a request that does not stream."""
         choices = [
             {
                 "index": row.index,
@@ -187,7 +187,7 @@ class ChatReply(_Form):
 
 
 class CompletionReply(_Form):
-    """POST /v1/completions."""
+    """Replies to POST /v1/completions."""
 
     prefix = "cmpl"
     object = chunk_object = "text_completion"
@@ -210,7 +210,7 @@ class CompletionReply(_Form):
         return self._chunk({**self._choice(ended.row, "", None, ended.finish_reason), "semtoken": block})
 
     def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """Everything at once."""
+        """The whole reply to a request that does not stream."""
         choices = [
             {
                 **self._choice(row.index, row.text, self._logprobs(row.steps, 0), row.finish_reason),

@@ -76,7 +76,7 @@ class ContentPart(BaseModel):
 
 
 class Message(BaseModel):
-    """A chat message."""
+    """A message of a chat, with its role."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -145,7 +145,7 @@ class GenerationRequest(BaseModel):
 
 
 class ChatRequest(GenerationRequest):
-    """POST /v1/chat/completions."""
+    """The body of POST /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -165,7 +165,7 @@ class ChatRequest(GenerationRequest):
 
 
 class CompletionRequest(GenerationRequest):
-    """POST /v1/completions."""
+    """The body of POST /v1/completions."""
 
     prompt: Prompts
     logprobs: Annotated[int, Field(ge=0)] | None = None
