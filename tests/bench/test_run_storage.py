@@ -155,6 +155,12 @@ def answer(generator: np.random.Generator) -> Generation:
         nli_chosen_to_alternative=[np.array([2, 0]), np.array([1])],
         nli_alternative_to_chosen=[np.array([2, 1]), np.array([0])],
         hidden_states=generator.normal(size=(2, 30)),
+        token_entropies=generator.random(2),
+        uniform_divergences=generator.random(2),
+        best_log_probs=[generator.normal(size=20), generator.normal(size=3)],
+        attention_to_previous=generator.random((2, 3, 4)),
+        new_word_log_probs=np.array([-0.5]),
+        phrase_log_probs=np.array([-0.25, -np.inf]),
         stc_log_score=-np.inf,
         stc_no_clustering_log_score=-0.25,
         stc_no_prefix_log_score=-1.0,
@@ -170,7 +176,7 @@ def equal(a: Any, b: Any) -> bool:
 def test_every_field_comes_back_as_it_was(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     before = [answer(generator) for _ in range(3)]
-    names = {field.name for field in fields(Generation)} - {"question", "prompt", "distribution"}
+    names = {field.name for field in fields(Generation)} - {"question", "prompt", "distribution", "further"}
     assert before[0].recorded >= names
     groups = [columns_of(artifact) for artifact in dict.fromkeys(step.artifact for step in STEPS)]
     assert set().union(*groups) == names

@@ -13,6 +13,41 @@ from semtoken.support.inputs import one_of
 
 
 @method(
+    title="Sequence probability",
+    family="likelihood",
+    needs=("log_probs",),
+    range=(0.0, 1.0),
+    reference="Cao et al., EACL 2026, arXiv:2603.20161",
+)
+def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_minus_probability") -> float:
+    """One minus the probability of the whole answer: STC without clustering and without prefixes.
+
+    Parameters
+    ----------
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`.
+    variant : {"one_minus_probability", "negative_logprob"}
+        1 - exp(sum_t log p_t) in [0, 1], or -sum_t log p_t in [0, inf]. Same ranks, but the first reaches
+        1.0 in floating point from about -37 on, and then ties.
+
+    Returns
+    -------
+    float
+        0 for a certain answer.
+
+    References
+    ----------
+    Cao et al. 2026, "Semantic Token Clustering for Efficient Uncertainty Quantification in Large Language
+    Models", the ablation "probability".
+    """
+    one_of("variant", variant, ("one_minus_probability", "negative_logprob"))
+    log_probability = total(log_probs(greedy_logprobs, "greedy_logprobs"))
+    if variant == "negative_logprob":
+        return -log_probability + 0.0
+    return -math.expm1(log_probability) + 0.0
+
+
+@method(
     title="Perplexity",
     family="likelihood",
     needs=("log_probs",),
@@ -49,41 +84,6 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
     0.6
     """
     return -mean(log_probs(greedy_logprobs, "greedy_logprobs")) + 0.0
-
-
-@method(
-    title="Sequence probability",
-    family="likelihood",
-    needs=("log_probs",),
-    range=(0.0, 1.0),
-    reference="Cao et al., EACL 2026, arXiv:2603.20161",
-)
-def sequence_probability(greedy_logprobs: npt.ArrayLike, *, variant: str = "one_minus_probability") -> float:
-    """One minus the probability of the whole answer: STC without clustering and without prefixes.
-
-    Parameters
-    ----------
-    greedy_logprobs : array of shape (T,)
-        As in `perplexity`.
-    variant : {"one_minus_probability", "negative_logprob"}
-        1 - exp(sum_t log p_t) in [0, 1], or -sum_t log p_t in [0, inf]. Same ranks, but the first reaches
-        1.0 in floating point from about -37 on, and then ties.
-
-    Returns
-    -------
-    float
-        0 for a certain answer.
-
-    References
-    ----------
-    Cao et al. 2026, "Semantic Token Clustering for Efficient Uncertainty Quantification in Large Language
-    Models", the ablation "probability".
-    """
-    one_of("variant", variant, ("one_minus_probability", "negative_logprob"))
-    log_probability = total(log_probs(greedy_logprobs, "greedy_logprobs"))
-    if variant == "negative_logprob":
-        return -log_probability + 0.0
-    return -math.expm1(log_probability) + 0.0
 
 
 @method(
