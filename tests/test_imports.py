@@ -26,7 +26,7 @@ LAYERS = (
     "clusters engine_tokens display",
     "calibration",
     "scoring methods",
-    "payloads backends observers stc probing cascade",
+    "payloads backends observers stc probing cascade decisions",
     "statistics executors",
     "bench score_file checking",
     "web integrations",

@@ -40,3 +40,6 @@ Promise = Literal["selective", "missed", "joint"]
 PTrueSpelling = Literal["bare", "with blank", "both"]
 """How "True" is tokenised for P(True): "True", " True", or both summed. After a colon a byte-level tokenizer expects
 the second; LM-Polygraph takes the first."""
+
+Reading = Literal["labels", "words"]
+"""How the probability of an option is read: of its label (A, B, ...), or of its own words; see `semtoken.decisions`."""

@@ -16,7 +16,7 @@ from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
-from semtoken.choices import BackendName, FunctionWords, Preset
+from semtoken.choices import BackendName, FunctionWords, Preset, Reading
 from semtoken.clusters import TokenClusters
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
@@ -321,6 +321,42 @@ class STC:
         from semtoken.probing import disputed
 
         return disputed(self, prompt, answer, **options)
+
+    def decide(
+        self,
+        state: Any,
+        questions: Sequence[Any] | Mapping[str, Any],
+        *,
+        reading: Reading = "labels",
+        orders: int | None = 1,
+    ) -> Any:
+        """Answer typed questions about a state, with a probability for every answer that is allowed.
+
+        Parameters
+        ----------
+        state
+            What the questions are about: a text, or anything that JSON can hold.
+        questions
+            `Predicate`, `Choice` and `Score` objects, or dictionaries as `/v1/decisions` or `/v1/systemone` take them.
+            A list of them, or a dictionary by names.
+        reading
+            `labels`: the probability of an option's letter. `words`: of the option's own words. See docs/decisions.md.
+        orders
+            Orders of the options that are averaged; None: all.
+
+        Returns
+        -------
+        list of AnsweredQuestion, or dict by name
+            As `questions`.
+
+        Raises
+        ------
+        InvalidInput
+            A question is none, or the prompts are longer than the model reads.
+        """
+        from semtoken.decisions import ReadingOptions, decide_about
+
+        return decide_about(self.backend, state, questions, ReadingOptions(reading, orders))
 
     def decoding(
         self,

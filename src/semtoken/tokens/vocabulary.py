@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import VocabularyError, VocabularyMismatch
-from semtoken.support.arrays import as_ids
+from semtoken.support.arrays import IdArray, as_ids
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import REPLACEMENT, read_tokens
 
@@ -115,6 +115,27 @@ class Vocabulary:
     def normalized(self) -> tuple[str, ...]:
         """`norm(text)` of each token (V strings)."""
         return tuple(normalize(text) for text in self.texts)
+
+    @cached_property
+    def inner_texts(self) -> tuple[str, ...]:
+        """Text that each token adds inside a longer text, as far as it is whole characters (V strings)."""
+        return tuple(piece.decode("utf-8", "ignore") for piece in self.pieces)
+
+    @cached_property
+    def longest_piece(self) -> int:
+        """Bytes of the longest token: no more than so many times a text's tokens can its length be."""
+        return max(map(len, self.pieces))
+
+    @cached_property
+    def _by_norm(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for token, text in enumerate(self.normalized):
+            found.setdefault(text, []).append(token)
+        return found
+
+    def tokens_of(self, norm: str) -> IdArray:
+        """The tokens whose normalized text is this one, ascending."""
+        return np.array(self._by_norm.get(norm, ()), dtype=np.int64)
 
     @cached_property
     def numeral(self) -> BoolArray:

@@ -42,6 +42,13 @@ class SharedPrefix:
         """A cache to go on from; what is held here stays as it is."""
         return _with_own_layers(self.cache)
 
+    def cut(self, columns: int) -> Any:
+        """A cache of the first tokens to go on from; what is held here stays as it is."""
+        found = self.copied()
+        for layer in _held(found):
+            layer.keys, layer.values = layer.keys[:, :, :columns], layer.values[:, :, :columns]
+        return found
+
     def repeated(self, rows: int) -> Any:
         """A cache of its own for a batch."""
         cache = copy.deepcopy(self.cache)

@@ -54,7 +54,7 @@ from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelErro
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
 from semtoken.support.extras import require
-from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -96,6 +96,8 @@ class TransformersBackend:
         self._prefix: SharedPrefix | None = None
         self.last_prompt: SharedPrefix | None = None
         """What `generate_joining` read last."""
+        self.last_trunk: SharedPrefix | None = None
+        """What all prompts of the last `GrowingTree` begin with."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -504,9 +506,25 @@ class TransformersBackend:
         cache
             `past_key_values` of the tokens that they begin with, one row; None where nothing is known.
         """
-        hidden = torch.from_numpy(~tree.seen)[None, None]
+        return self.forward_nodes(tree.ids, tree.seen, tree.positions, cache, tree.last)
+
+    def forward_nodes(self, ids: IdArray, seen: BoolArray, positions: IdArray, cache: Any, keep: IdArray) -> Any:
+        """One pass over tokens that see some of those before them.
+
+        Parameters
+        ----------
+        ids, positions
+            [N] tokens, and their places in their texts.
+        seen
+            [N, K + N] which of the tokens of the cache, and of these, each of them sees.
+        cache
+            `past_key_values` of the K tokens before; None where K is 0.
+        keep
+            Of the N, those whose logits are wanted.
+        """
+        hidden = torch.from_numpy(~seen)[None, None]
         mask = torch.zeros(hidden.shape, dtype=self.model.dtype).masked_fill_(hidden, torch.finfo(self.model.dtype).min)
-        return self._pass(tree.ids[None], mask, tree.positions[None], cache, torch.from_numpy(tree.last))
+        return self._pass(ids[None], mask, positions[None], cache, torch.from_numpy(keep))
 
     def _pass(self, ids: IdArray, mask: torch.Tensor, positions: IdArray, cache: Any, keep: int | torch.Tensor) -> Any:
         accepted = signature(self.model.forward).parameters

@@ -1,0 +1,137 @@
+"""A tree of tokens that grows: many questions about one text are read together, and what they share is read once.
+
+`trees.PromptTree` is read in one pass. Here the first look says where to look next, so further tokens are read behind
+any place of the tree, with the keys and values of all that was read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semtoken.backends.prompts import PaddedBatch
+from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
+from semtoken.support.arrays import IdArray
+from semtoken.support.extras import require
+
+if TYPE_CHECKING:
+    from semtoken.backends.transformers.model import TransformersBackend
+
+require("torch", extra="transformers")
+
+import torch  # noqa: E402
+
+MOST_NODES = 512
+"""Tokens of a tree besides what all its prompts begin with. Its mask is as large as their square."""
+CHUNK = 512
+"""Tokens of a shared beginning that are read at one time."""
+ROOT = -1
+
+
+def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
+    """Numbers of prompts whose trees stay small, in order; a prompt that shares too little with others is alone.
+
+    >>> groups_of([[1, 2, 3], [1, 2, 4], [5, 6, 7]], most=2)
+    [[0, 1], [2]]
+    """
+    groups: list[list[int]] = []
+    trunk = total = 0
+    for number, ids in enumerate(prompts):
+        if groups:
+            shared = min(trunk, len(shared_beginning((prompts[groups[-1][0]], ids))))
+            if total + len(ids) - (len(groups[-1]) + 1) * shared <= most:
+                groups[-1].append(number)
+                trunk, total = shared, total + len(ids)
+                continue
+        groups.append([number])
+        trunk, total = len(ids), len(ids)
+    return groups
+
+
+class GrowingTree:
+    """Prompts that are read together, and what is read behind them.
+
+    Parameters
+    ----------
+    backend
+        A model that reads trees (`TransformersBackend.reads_trees`).
+    prompts
+        Token ids. What all of them begin with is read here, in pieces.
+    """
+
+    def __init__(self, backend: TransformersBackend, prompts: Sequence[Sequence[int]]) -> None:
+        self._backend = backend
+        trunk = shared_beginning(prompts)
+        self._cache = _read_trunk(backend, trunk)
+        self._trunk = len(trunk)
+        self._nodes: dict[tuple[int, int], int] = {}
+        """(place of the token before, token) -> its place among the nodes."""
+        self._seen = np.zeros((0, 0), dtype=bool)
+        self._positions: list[int] = []
+        self._prompts = [list(ids[len(trunk) :]) for ids in prompts]
+
+    @torch.inference_mode()
+    def logits(self, places: Sequence[tuple[int, Sequence[int]]]) -> Iterator[torch.Tensor]:
+        """Logits [columns] of what follows at some places.
+
+        Parameters
+        ----------
+        places
+            Number of a prompt, and tokens behind it. No place may have been given before.
+        """
+        first = len(self._positions)
+        new: list[tuple[int, int]] = []
+        ends = [self._path([*self._prompts[number], *path], new) for number, path in places]
+        if not new:
+            return
+        self._extend(new)
+        assert min(ends) >= first, "a place was read before, and its logits are gone"
+        output = self._pass(first, np.array([token for _, token in new]), np.array(ends) - first)
+        yield from output.logits[0]
+
+    def _path(self, tokens: Sequence[int], new: list[tuple[int, int]]) -> int:
+        """The node of a path's last token; nodes that are missing are noted."""
+        node = ROOT
+        for token in tokens:
+            key = (node, token)
+            if key not in self._nodes:
+                self._nodes[key] = len(self._nodes)
+                new.append(key)
+            node = self._nodes[key]
+        return node
+
+    def _extend(self, new: Sequence[tuple[int, int]]) -> None:
+        old, size = len(self._positions), len(self._positions) + len(new)
+        seen = np.zeros((size, size), dtype=bool)
+        seen[:old, :old] = self._seen
+        for node, (before, _) in enumerate(new, start=old):
+            if before != ROOT:
+                seen[node] = seen[before]
+            seen[node, node] = True
+            self._positions.append(self._trunk if before == ROOT else self._positions[before] + 1)
+        self._seen = seen
+
+    def _pass(self, first: int, ids: IdArray, ends: IdArray) -> Any:
+        seen = np.concatenate([np.ones((len(ids), self._trunk), dtype=bool), self._seen[first:]], axis=1)
+        output = self._backend.forward_nodes(ids, seen, np.array(self._positions[first:]), self._cache, ends)
+        self._cache = output.past_key_values
+        return output
+
+
+@torch.inference_mode()
+def _read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Any:
+    """Keys and values of what all prompts begin with; the last trunk of the backend is used as far as it fits."""
+    known = backend.last_trunk
+    cache, start = None, 0
+    if known is not None and (shared := len(shared_beginning((known.token_ids, [*trunk, 0])))) > 0:
+        cache, start = known.cut(min(shared, len(trunk))), min(shared, len(trunk))
+    for first in range(start, len(trunk), CHUNK):
+        ids = np.array([trunk[first : first + CHUNK]], dtype=np.int64)
+        mask = np.ones((1, first + ids.shape[1]), dtype=np.int64)
+        cache = backend.forward(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1).past_key_values
+    if trunk:
+        backend.last_trunk = SharedPrefix(tuple(trunk), cache)
+        cache = backend.last_trunk.copied()
+    return cache

@@ -1,0 +1,183 @@
+"""Probabilities of the options of a question, and what follows from them: the answer, its confidence, its score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from semtoken.decisions.questions import Question, Value
+from semtoken.results.flags import Flag
+from semtoken.support.arrays import FloatArray
+
+LEAST_ALLOWED = 0.5
+"""Below this share of the probability on any option, the model wanted to say something else."""
+
+MASS_ELSEWHERE = "mass_elsewhere"
+ORDER_MATTERS = "order_matters"
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """How probable each option of a question is, and how that was read."""
+
+    question: Question
+    probabilities: tuple[float, ...]
+    """Of the options in the question's order, summing to 1. Empty where the question was refused."""
+    allowed_mass: float | None = None
+    """Share of the model's probability that fell on any option, in [0, 1], before it was divided among them. None
+    where the source does not tell."""
+    order_spread: float | None = None
+    """Largest change of an option's probability with the order of the options, in [0, 1]. None: one order only."""
+    bounds: tuple[tuple[float, float], ...] | None = None
+    """Where the probabilities are not known exactly: the least and the greatest that each can be."""
+    flags: tuple[Flag, ...] = ()
+    refusal: str | None = None
+    """Why there is no answer."""
+
+    @property
+    def best(self) -> int:
+        """The place of the most probable option, the first of equals.
+
+        Raises
+        ------
+        ValueError
+            The question was refused.
+        """
+        return int(np.argmax(self.probabilities))
+
+    @property
+    def value(self) -> Value:
+        """The value of the most probable option."""
+        return self.question.options[self.best].value
+
+    @property
+    def probability(self) -> float:
+        """Of the most probable option; of a predicate, that it is so."""
+        return self.probabilities[0 if self.question.kind == "predicate" else self.best]
+
+    @property
+    def score(self) -> float:
+        """The expected level, in [0, n - 1]."""
+        return expected_level(self.probabilities)
+
+    @property
+    def confidence(self) -> float:
+        """0 where all options are equally probable, 1 where one has everything; see `confidence_of`."""
+        return confidence_of(self.probabilities, ordered=self.question.kind == "score")
+
+
+def expected_level(probabilities: Sequence[float]) -> float:
+    """sum_k k p_k.
+
+    >>> round(expected_level([0.1, 0.2, 0.7]), 12)
+    1.6
+    """
+    return sum(level * p for level, p in enumerate(probabilities))
+
+
+def confidence_of(probabilities: Sequence[float], *, ordered: bool) -> float:
+    """How far the probabilities are from saying nothing, in [0, 1], as transformers defines it.
+
+    Without an order, max(0, (p - 1/n) / (1 - 1/n)) of the best. With one,
+    max(0, 1 - sum p_k |k - best| / mean_k |k - (n-1)/2|). One option alone has 1.
+
+    >>> round(confidence_of([0.1, 0.2, 0.7], ordered=True), 12)
+    0.4
+    >>> round(confidence_of([0.5, 0.3, 0.2], ordered=False), 12)
+    0.25
+    """
+    n = len(probabilities)
+    if n == 1:
+        return 1.0
+    best = int(np.argmax(probabilities))
+    if not ordered:
+        return max(0.0, (probabilities[best] - 1 / n) / (1 - 1 / n))
+    distance = sum(p * abs(level - best) for level, p in enumerate(probabilities))
+    uniform = sum(abs(level - (n - 1) / 2) for level in range(n)) / n
+    return max(0.0, 1 - distance / uniform)
+
+
+@dataclass(frozen=True, eq=False)
+class OptionMasses:
+    """The probability of each option before renormalising, under some orders of the options."""
+
+    low: FloatArray
+    """[orders, options] in [0, 1]."""
+    high: FloatArray
+    """[orders, options] the same where everything is known."""
+
+
+def answered(question: Question, masses: OptionMasses, flags: Sequence[Flag] = ()) -> AnsweredQuestion:
+    """The answer that some masses give: renormalised in each order, then averaged over the orders.
+
+    Raises
+    ------
+    FloatingPointError
+        No option has any probability.
+    """
+    totals = masses.low.sum(axis=1, keepdims=True)
+    known = masses.low if (totals > 0).all() else np.where(totals > 0, masses.low, masses.high)
+    totals = known.sum(axis=1, keepdims=True)
+    if not (totals > 0).all():
+        return refused(question, "No option of this question has any probability that can be told from none.")
+    shares = known / totals
+    probabilities = shares.mean(axis=0)
+    allowed = float(np.minimum(masses.low.sum(axis=1), 1.0).mean())
+    exact = bool((masses.high <= masses.low).all())
+    spread = float((shares.max(axis=0) - shares.min(axis=0)).max()) if len(shares) > 1 else None
+    return AnsweredQuestion(
+        question,
+        tuple(map(float, probabilities)),
+        allowed_mass=allowed,
+        order_spread=spread,
+        bounds=None if exact else _bounds(masses),
+        flags=(*flags, *_flags(allowed)),
+    )
+
+
+def refused(question: Question, why: str) -> AnsweredQuestion:
+    """A question that is not answered, and the reason."""
+    return AnsweredQuestion(question, (), refusal=why)
+
+
+def _bounds(masses: OptionMasses) -> tuple[tuple[float, float], ...]:
+    """An option's share is least where it has its least mass and all others their greatest."""
+    low, high = masses.low, masses.high
+    others_high = high.sum(axis=1, keepdims=True) - high
+    others_low = low.sum(axis=1, keepdims=True) - low
+    with np.errstate(invalid="ignore", divide="ignore"):
+        least = np.nan_to_num(low / (low + others_high), nan=0.0).mean(axis=0)
+        greatest = np.nan_to_num(high / (high + others_low), nan=0.0).mean(axis=0)
+    return tuple((float(a), float(b)) for a, b in zip(least, greatest, strict=True))
+
+
+def _flags(allowed: float) -> tuple[Flag, ...]:
+    if allowed >= LEAST_ALLOWED:
+        return ()
+    share = f"{allowed:.1%}" if allowed >= 0.001 else f"{allowed:.1e}"
+    return (
+        Flag(MASS_ELSEWHERE, f"Only {share} of the probability fell on the options: the model wanted other words."),
+    )
+
+
+def probabilities_by_name(answer: AnsweredQuestion) -> Mapping[str, float]:
+    """The probabilities by the options' names, for people."""
+    pairs = zip(answer.question.options, answer.probabilities, strict=True)
+    return {option.name: p for option, p in pairs}
+
+
+def plain(answer: AnsweredQuestion) -> dict[str, Any]:
+    """What semtoken says under its own key of an answer, before any calibrator."""
+    found: dict[str, Any] = {"allowed_mass": answer.allowed_mass}
+    if answer.refusal is not None:
+        return {"refusal": answer.refusal}
+    if answer.order_spread is not None:
+        found["order_spread"] = answer.order_spread
+    if answer.bounds is not None:
+        found["bounds"] = [list(pair) for pair in answer.bounds]
+    if answer.flags:
+        found["flags"] = {flag.code: flag.message for flag in answer.flags}
+    return found

@@ -1,0 +1,292 @@
+"""Answering typed questions about states with a model in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from semtoken.backends.base import Backend
+from semtoken.choices import Reading
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
+from semtoken.decisions.lookups import option_masses
+from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.questions import Choice, Predicate, Question, Score, as_text
+from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
+from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
+
+DEFAULT_READING: Reading = "labels"
+"""See docs/decisions.md for the measurement."""
+MOST_TOKENS = 65_536
+"""Tokens of the prompts of one inquiry, what each shares with the one before counted once."""
+MOST_SHARED_TOKENS = 2**20
+"""The same, counted as often as it is there: all of it has to be tokenised."""
+
+ALWAYS_TOKENISED = 2**16
+"""Characters of a text that is tokenised although so many tokens do not seem to fit."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How probabilities are read.
+
+    Raises
+    ------
+    InvalidInput
+        Another reading than `labels` or `words`, or fewer than one order.
+    """
+
+    reading: Reading = DEFAULT_READING
+    orders: int | None = 1
+    """Orders of the options that are averaged; None: all."""
+
+    def __post_init__(self) -> None:
+        if self.reading not in ("labels", "words"):
+            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {ascii(self.reading)[:60]}.")
+        if self.orders is not None and (
+            isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
+        ):
+            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {ascii(self.orders)[:60]}.")
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """A state with questions about it."""
+
+    state: str
+    questions: Sequence[Question]
+    options: ReadingOptions = ReadingOptions()
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What became of an inquiry."""
+
+    answers: tuple[AnsweredQuestion, ...]
+    """In the order of the questions."""
+    input_tokens: int
+    """Tokens that the model had to read: what the prompts share counts once."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedInquiry:
+    """An inquiry in tokens: made in any thread, read in the model's."""
+
+    inquiry: Inquiry
+    prompts: tuple[tuple[int, ...], ...]
+    """Of each question in each of its orders; a refused question has none."""
+    shown: tuple[tuple[int, OrderedQuestion], ...]
+    """Of each prompt the number of its question, and the question as it is shown."""
+    spellings: tuple[tuple[OptionSpelling, ...], ...]
+    """Of each prompt, in the order that is shown."""
+    refusals: Mapping[int, str]
+    """Why a question cannot be answered."""
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens of the prompts, what they share counted once."""
+        return shared_size(self.prompts)
+
+
+def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[Answers]:
+    """Answer questions about one state or several, all read together.
+
+    Raises
+    ------
+    InvalidInput
+        A prompt is longer than the model reads, or cannot be made.
+    InvalidLogits
+        The model gives NaN.
+    """
+    return completed(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
+
+
+def prepare(backend: Backend, inquiry: Inquiry) -> PreparedInquiry:
+    """An inquiry in tokens.
+
+    Raises
+    ------
+    InvalidInput
+        A prompt is longer than the model reads, all together are more than `MOST_TOKENS`, or one cannot be made.
+    """
+    prompts: list[tuple[int, ...]] = []
+    shown: list[tuple[int, OrderedQuestion]] = []
+    spellings: list[tuple[OptionSpelling, ...]] = []
+    refusals: dict[int, str] = {}
+    size = _Size()
+    for number, question in enumerate(inquiry.questions):
+        options = inquiry.options
+        try:
+            own = spelling_in_question(backend, question, options.reading)
+        except InvalidInput as error:
+            refusals[number] = str(error)
+            continue
+        for order in orders_of(question, options.orders):
+            ordered = OrderedQuestion(question, order, options.reading)
+            text = prompt_text(inquiry.state, ordered)
+            _check_text(backend, text)
+            ids = tuple(prompt_tokens(backend.tokenizer, text))
+            _check_length(backend, ids)
+            size.add(ids)
+            prompts.append(ids)
+            shown.append((number, ordered))
+            # Labels stay with their places; words move with their options.
+            spellings.append(tuple(own[place] for place in order) if ordered.spelled_out else own)
+    return PreparedInquiry(inquiry, tuple(prompts), tuple(shown), tuple(spellings), refusals)
+
+
+def answer_prepared(backend: Backend, prepared: Sequence[PreparedInquiry]) -> Generator[None, None, list[Answers]]:
+    """Read several inquiries together, some prompts between two pauses; raises what `decide` raises while it reads."""
+    masses = yield from read_masses(backend, prepared)
+    return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
+
+
+def read_masses(
+    backend: Backend, prepared: Sequence[PreparedInquiry]
+) -> Generator[None, None, list[dict[int, OptionMasses]]]:
+    """The masses of each inquiry's options in every order, by the number of the question; refused ones have none."""
+    prompts = [ids for one in prepared for ids in one.prompts]
+    readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
+    found = iter((yield from option_masses(backend, prompts, readers)))
+    return [_by_question(one, [next(found) for _ in one.prompts]) for one in prepared]
+
+
+def completed(steps: Generator[None, None, T]) -> T:
+    """What a generator returns once it has run to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _by_question(one: PreparedInquiry, masses: Sequence[tuple[FloatArray, FloatArray]]) -> dict[int, OptionMasses]:
+    rows: dict[int, list[tuple[FloatArray, FloatArray]]] = {}
+    for (number, shown), pair in zip(one.shown, masses, strict=True):
+        back = np.argsort(shown.order)
+        rows.setdefault(number, []).append((pair[0][back], pair[1][back]))
+    return {
+        number: OptionMasses(*(np.stack(side) for side in zip(*pairs, strict=True))) for number, pairs in rows.items()
+    }
+
+
+def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> Answers:
+    return Answers(
+        tuple(
+            refused(question, one.refusals[number]) if number in one.refusals else answered(question, masses[number])
+            for number, question in enumerate(one.inquiry.questions)
+        ),
+        one.input_tokens,
+    )
+
+
+def spelling_in_question(backend: Backend, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
+    """How the options of a question are spelled, in the question's own order.
+
+    Raises
+    ------
+    InvalidInput
+        They cannot be told apart, or not be written.
+    """
+    shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
+    return _spellings(backend, shown.answers, reading == "labels")  # type: ignore[arg-type]  # backends are hashable
+
+
+@lru_cache(maxsize=256)
+def _spellings(backend: Backend, texts: tuple[str, ...], exact: bool) -> tuple[OptionSpelling, ...]:
+    return tuple(spellings_of(texts, backend.tokenizer, backend.vocabulary, exact=exact))
+
+
+def _check_length(backend: Backend, ids: Sequence[int]) -> None:
+    limit = backend.max_length
+    if limit is not None and len(ids) >= limit:
+        raise InvalidInput(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
+
+
+def _check_text(backend: Backend, text: str) -> None:
+    """Refuse what is too long in any case before it is tokenised."""
+    limit = backend.max_length
+    longest = backend.vocabulary.longest_piece
+    if limit is not None and len(text) > ALWAYS_TOKENISED and len(text.encode()) > limit * longest:
+        raise InvalidInput(
+            f"State and question have {len(text):,} characters; the model reads {limit:,} tokens at most."
+        )
+
+
+@dataclass
+class _Size:
+    """Counts the tokens of prompts."""
+
+    read: int = 0
+    tokenised: int = 0
+    last: Sequence[int] = ()
+
+    def add(self, ids: Sequence[int]) -> None:
+        """Count a prompt, from where it leaves the one before.
+
+        Raises
+        ------
+        InvalidInput
+            All are too many.
+        """
+        self.read += len(ids) - _shared(self.last, ids)
+        self.tokenised += len(ids)
+        self.last = ids
+        if self.read > MOST_TOKENS or self.tokenised > MOST_SHARED_TOKENS:
+            raise InvalidInput(
+                f"The questions have more than {MOST_TOKENS:,} tokens together, or {MOST_SHARED_TOKENS:,} with the "
+                "state counted for each. Ask fewer at a time, or in fewer orders."
+            )
+
+
+def shared_size(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens of some prompts, where each counts from where it leaves the one before.
+
+    >>> shared_size([[1, 2, 3], [1, 2, 4, 5]])
+    5
+    """
+    return sum(len(ids) - _shared(prompts[i - 1] if i else (), ids) for i, ids in enumerate(prompts))
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two prompts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def decide_about(
+    backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
+) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
+    """As `STC.decide`: questions of any form about a state of any form."""
+    named: Mapping[Any, Any] = questions if isinstance(questions, Mapping) else dict(enumerate(questions))
+    asked = [as_question(question, name) for name, question in named.items()]
+    found = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
+    return dict(zip(questions, found, strict=True)) if isinstance(questions, Mapping) else list(found)
+
+
+def as_question(question: Any, name: Any = None) -> Question:
+    """A question as an object; dictionaries are read as the two wire formats have them.
+
+    Raises
+    ------
+    InvalidInput
+        It is neither.
+    """
+    if isinstance(question, Predicate | Choice | Score):
+        return question
+    if not isinstance(question, Mapping):
+        raise InvalidInput(
+            f"A question is a Predicate, a Choice, a Score, or a dictionary; got {type(question).__name__}."
+        )
+    from semtoken.decisions.wire import openai, systemone
+
+    label = name if isinstance(name, str) else None
+    if "criteria" in question or question.get("type") == "noul":
+        return systemone.read_question(label or str(name), question)
+    return openai.read_question(question, label)

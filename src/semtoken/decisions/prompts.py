@@ -1,0 +1,151 @@
+"""Prompts of questions: the words that the model reads, and their tokens.
+
+The prompt of the reading `labels` is word for word that of transformers' decision models (`DECISION_PROMPT`), so that
+probabilities can be compared. Text of users never becomes a control token of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from semtoken.choices import Reading
+from semtoken.decisions.questions import Option, Question
+from semtoken.errors import InvalidInput
+
+LETTERS = tuple(ascii_uppercase)
+
+
+@dataclass(frozen=True)
+class OrderedQuestion:
+    """A question whose options are shown in some order."""
+
+    question: Question
+    order: tuple[int, ...]
+    """Places of the options in the question."""
+    reading: Reading
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options as they are shown."""
+        return tuple(self.question.options[place] for place in self.order)
+
+    @property
+    def spelled_out(self) -> bool:
+        """Whether the answer is an option's own words; labels stand for them otherwise, and always for yes and no."""
+        return self.reading == "words" or self.question.kind == "predicate"
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """What the model is to say for each option, in the order that is shown."""
+        if self.spelled_out:
+            return tuple(option.name for option in self.options)
+        return labels(len(self.order))
+
+
+def labels(n: int) -> tuple[str, ...]:
+    """Letters for up to 26 options, numbers for more."""
+    return LETTERS[:n] if n <= len(LETTERS) else tuple(str(i + 1) for i in range(n))
+
+
+def orders_of(question: Question, wanted: int | None) -> tuple[tuple[int, ...], ...]:
+    """The orders in which a question's options are shown, evenly spread rotations; None: all of them.
+
+    Options of a predicate have two orders. Levels of a score have a direction, so their other order is the reverse.
+
+    >>> orders_of(Choice("Which?", ["a", "b", "c", "d"]), 2)
+    ((0, 1, 2, 3), (2, 3, 0, 1))
+    """
+    n = len(question.options)
+    places = tuple(range(n))
+    if question.kind == "score":
+        found = [places, places[::-1]] if n > 1 else [places]
+        return tuple(found[: wanted or len(found)])
+    count = n if wanted is None else min(wanted, n)
+    starts = [i * n // count for i in range(count)]
+    return tuple(places[start:] + places[:start] for start in starts)
+
+
+def prompt_text(state: str, shown: OrderedQuestion) -> str:
+    """State and question as one text.
+
+    >>> print(prompt_text("My parcel is late.", OrderedQuestion(Predicate("Is it a complaint?"), (0, 1), "labels")))
+    My parcel is late.
+    <BLANKLINE>
+    Is it a complaint?
+    Answer Yes or No only.
+    """
+    question = shown.question
+    lines = [question.instructions, *_option_lines(shown)]
+    return f"{state}\n\n" + "\n".join(line for line in lines if line) + f"\n{_last_line(shown)}"
+
+
+def _option_lines(shown: OrderedQuestion) -> list[str]:
+    kind, answers = shown.question.kind, shown.answers
+    if kind == "predicate":
+        described = [option for option in shown.options if option.description]
+        return [f"{option.name}: {option.description}" for option in described]
+    if shown.spelled_out:
+        return [f"- {option.line}" for option in shown.options]
+    return [f"{label}. {option.line}" for label, option in zip(answers, shown.options, strict=True)]
+
+
+def _last_line(shown: OrderedQuestion) -> str:
+    kind, answers = shown.question.kind, shown.answers
+    what = "level" if kind == "score" else "option"
+    if kind == "predicate":
+        return f"Answer {answers[0]} or {answers[1]} only."
+    if shown.spelled_out:
+        return f"Answer with the {what} that fits best, word for word, and nothing else."
+    sign = "letter" if answers[-1] in LETTERS else "label"
+    return f"Answer with the {sign} of the {what} that fits best ({answers[0]} to {answers[-1]}) only."
+
+
+def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
+    """A text as the user's message in the model's chat template; control tokens that it spells are plain text.
+
+    A model without a template continues the text after "Answer:".
+
+    Raises
+    ------
+    InvalidInput
+        The tokenizer's template fails, or it cannot tell its control tokens from text and the text holds one.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        return plain_tokens(tokenizer, f"{text}\nAnswer: ".rstrip())
+    messages, options = [{"role": "user", "content": text}], {"add_generation_prompt": True, "enable_thinking": False}
+    try:
+        if hasattr(tokenizer, "_get_control_tokens"):
+            ids = tokenizer.apply_chat_template(
+                messages, tokenize=True, return_dict=True, sanitize_control_tokens=True, **options
+            )["input_ids"]
+            return [int(token) for token in ids]
+        _refuse_control_tokens(tokenizer, text)
+        rendered = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        return [int(token) for token in tokenizer(rendered, add_special_tokens=False)["input_ids"]]
+    except InvalidInput:
+        raise
+    except Exception as error:  # templates are programs of the model's authors and raise what they like
+        raise InvalidInput(f"The chat template refuses the question: {error}") from error
+
+
+def plain_tokens(tokenizer: Any, text: str) -> list[int]:
+    """Tokens of a text in which control tokens are plain text.
+
+    Raises
+    ------
+    InvalidInput
+        The tokenizer cannot do that and the text holds one.
+    """
+    if hasattr(tokenizer, "backend_tokenizer"):
+        return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    _refuse_control_tokens(tokenizer, text)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _refuse_control_tokens(tokenizer: Any, text: str) -> None:
+    tokens: Sequence[str] = getattr(tokenizer, "all_special_tokens", ())
+    if found := [token for token in tokens if token and token in text]:
+        raise InvalidInput(f"A text of the request holds {found[0]!r}, which is a control token of this model.")

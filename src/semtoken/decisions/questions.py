@@ -1,0 +1,203 @@
+"""Typed questions about a state: is it so, which of these, how much.
+
+A question knows its options and how the model reads them; it knows nothing of wire formats (`wire`), nor of how
+probabilities are read (`prompts`, `masses`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from semtoken.errors import InvalidInput
+from semtoken.support.inputs import text
+
+MOST_OPTIONS = 255
+"""Options of a choice; OpenAI's limit."""
+MOST_LEVELS = 10
+"""Levels of a score."""
+
+Value: TypeAlias = str | bool | int
+"""What an answer may be: the value of a choice, true or false, or the number of a level."""
+QuestionKind = Literal["predicate", "choice", "score"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of the answers that a question allows."""
+
+    value: Value
+    """True and "true" are two values."""
+    name: str
+    """Its text, as the model reads it."""
+    description: str = ""
+
+    @property
+    def line(self) -> str:
+        """Name and description, as they stand in a prompt."""
+        return f"{self.name}: {self.description}" if self.description else self.name
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """Is it so? Its answer is the probability of yes."""
+
+    kind: ClassVar[QuestionKind] = "predicate"
+
+    instructions: str
+    """What may be true, such as "Is a refund requested?"."""
+    when_true: str = ""
+    """When the answer is yes."""
+    when_false: str = ""
+    """When it is no."""
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _texts(self, "instructions", "when_true", "when_false")
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Yes and no."""
+        return Option(True, "Yes", self.when_true), Option(False, "No", self.when_false)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of these? Options are texts, true or false, or `Option` objects with a description.
+
+    Raises
+    ------
+    InvalidInput
+        There is none, there are more than 255, or the same twice. True and "true" are two options.
+    """
+
+    kind: ClassVar[QuestionKind] = "choice"
+
+    instructions: str
+    choices: Sequence[Any]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _texts(self, "instructions")
+        if isinstance(self.choices, str) or not 1 <= len(self.choices) <= MOST_OPTIONS:
+            raise InvalidInput(f"A choice needs 1 to {MOST_OPTIONS} options; got {_count(self.choices)}.")
+        found = tuple(map(_option, self.choices))
+        if len({(type(one.value), one.value) for one in found}) < len(found):
+            raise InvalidInput("A choice has the same option twice: each must be unique.")
+        object.__setattr__(self, "choices", found)
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The choices, in order."""
+        return tuple(self.choices)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How much? Levels from least to most; the answer is the expected level, 0 to n - 1.
+
+    Raises
+    ------
+    InvalidInput
+        There is no level, or more than 10.
+    """
+
+    kind: ClassVar[QuestionKind] = "score"
+
+    instructions: str
+    levels: Sequence[Any]
+    """Texts, or `Option` objects whose value is the number of the level."""
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _texts(self, "instructions")
+        if isinstance(self.levels, str) or not 1 <= len(self.levels) <= MOST_LEVELS:
+            raise InvalidInput(f"A score needs 1 to {MOST_LEVELS} levels; got {_count(self.levels)}.")
+        found = tuple(_level(i, level) for i, level in enumerate(self.levels))
+        object.__setattr__(self, "levels", found)
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The levels, least first."""
+        return tuple(self.levels)
+
+
+Question: TypeAlias = Predicate | Choice | Score
+
+
+def as_text(content: Any) -> str:
+    """A state, an instruction or a description as the model reads it: texts as they are, anything else as JSON.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be written as JSON in UTF-8.
+    """
+    if content is None:
+        return ""
+    try:
+        found = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, allow_nan=False)
+        found.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"A text holds half a character (a lone surrogate): {ascii(content)[:60]}.") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"This cannot be written as JSON: {type(content).__name__!a}.") from error
+    return found
+
+
+def question_values(question: Question) -> dict[str, Any]:
+    """A question as plain values: what its fingerprint and a calibrator's file hold."""
+    listed = [{"value": one.value, "name": one.name, "description": one.description} for one in question.options]
+    return {"kind": question.kind, "instructions": question.instructions, "options": listed}
+
+
+def question_from(values: Any, name: str | None = None) -> Question:
+    """A question from the plain values of a file.
+
+    Raises
+    ------
+    InvalidInput
+        They are not those of a question.
+    """
+    try:
+        options = [Option(one["value"], one["name"], one["description"]) for one in values["options"]]
+        if values["kind"] == "predicate":
+            yes, no = options
+            return Predicate(values["instructions"], yes.description, no.description, name)
+        if values["kind"] == "choice":
+            return Choice(values["instructions"], options, name)
+        if values["kind"] == "score":
+            return Score(values["instructions"], options, name)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"A question cannot be read: {error}") from error
+    raise InvalidInput(f"A question is a predicate, a choice or a score, not {values['kind']!a}.")
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values of options are the same; true is not 1, and not "true"."""
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _option(given: Any) -> Option:
+    if isinstance(given, Option):
+        return Option(given.value, text(given.name, "an option"), text(given.description, "a description"))
+    if isinstance(given, bool):
+        return Option(given, "true" if given else "false")
+    return Option(text(given, "an option"), given)
+
+
+def _level(number: int, given: Any) -> Option:
+    if isinstance(given, Option):
+        return Option(number, text(given.name, "a level"), text(given.description, "a description"))
+    return Option(number, text(given, "a level"))
+
+
+def _texts(question: Any, *names: str) -> None:
+    for name in names:
+        as_text(text(getattr(question, name), name))
+
+
+def _count(values: Any) -> str:
+    return "a text" if isinstance(values, str) else str(len(values))

@@ -1,0 +1,358 @@
+"""`POST /v1/decisions`: a list of questions about an input, as in the openai package (3.54)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.deciding import ReadingOptions
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
+from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+
+require("pydantic", extra="serve")
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError  # noqa: E402
+
+MOST_QUESTIONS = 400
+MOST_ITEMS = 4096
+NO_IMAGES = "This server reads text only: leave images out."
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Loose(BaseModel):
+    """Further fields, such as breakpoints of a prompt cache, change nothing here."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class TextPart(_Loose):
+    """A text."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+    @property
+    def content(self) -> str:
+        """What the model reads."""
+        return self.text
+
+
+class RefusalPart(_Loose):
+    """What an assistant said instead of an answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+    @property
+    def content(self) -> str:
+        """What the model reads."""
+        return self.refusal
+
+
+class JsonPart(_Loose):
+    """A JSON object, or a list of them."""
+
+    type: Literal["input_json"]
+    data: dict[str, Any] | list[dict[str, Any]]
+
+    @property
+    def content(self) -> str:
+        """What the model reads."""
+        return as_text(self.data)
+
+
+class ImagePart(_Loose):
+    """An image, which this server does not read."""
+
+    type: Literal["input_image"]
+
+    @property
+    def content(self) -> str:
+        """Raises `InvalidInput`."""
+        raise InvalidInput(NO_IMAGES)
+
+
+Part: TypeAlias = Annotated[TextPart | RefusalPart | JsonPart | ImagePart, Field(discriminator="type")]
+Parts: TypeAlias = str | Annotated[list[Part], Field(max_length=MOST_ITEMS)]
+
+
+class InputMessage(_Loose):
+    """A message of anybody."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "developer", "system", "assistant"]
+    content: Parts
+
+
+class FunctionCall(_Loose):
+    """A call of a function: its arguments are JSON in a text."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
+class CustomToolCall(_Loose):
+    """A call of a custom tool."""
+
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: str
+    input: str
+
+
+class ToolOutput(_Loose):
+    """What a call gave."""
+
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: Parts
+
+
+InputItem: TypeAlias = InputMessage | FunctionCall | CustomToolCall | ToolOutput
+_ITEM: TypeAdapter[Any] = TypeAdapter(
+    Annotated[InputMessage | FunctionCall | CustomToolCall | ToolOutput, Field(discriminator="type")]
+)
+
+
+class PredicateForm(_Form):
+    """Is it so?"""
+
+    type: Literal["predicate"]
+    instructions: Parts
+    name: str | None = None
+
+
+class ChoiceValue(_Form):
+    """An option: a text, or true or false."""
+
+    value: StrictStr | StrictBool
+    description: str | None = None
+
+
+class ChoiceForm(_Form):
+    """Which of these?"""
+
+    type: Literal["choice"]
+    instructions: Parts
+    choices: list[ChoiceValue] = Field(min_length=2, max_length=255)
+    name: str | None = None
+
+
+class ScoreLevel(_Form):
+    """A level, least first."""
+
+    label: str
+    description: str | None = None
+
+
+class ScoreForm(_Form):
+    """How much?"""
+
+    type: Literal["score"]
+    instructions: Parts
+    levels: list[ScoreLevel] = Field(min_length=2, max_length=10)
+    name: str | None = None
+
+
+QuestionForm: TypeAlias = Annotated[PredicateForm | ChoiceForm | ScoreForm, Field(discriminator="type")]
+_QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
+
+
+class DecisionsRequest(_Form):
+    """The whole request."""
+
+    model: str | None = None
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_ITEMS)]
+    questions: list[QuestionForm] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+
+
+def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+    """Read a request.
+
+    Raises
+    ------
+    WireError
+        It is not of this format.
+    InvalidInput
+        It is, and asks for what this server has not: images.
+    """
+    body = body_of(data)
+    options = extension_of(body.pop(KEY, None))
+    request = _validated(DecisionsRequest.model_validate, body)
+    questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
+    names = tuple(question.name for question in questions)
+    return DecisionRequest("decisions", request.model, _state(request.input), questions, names, options, body)
+
+
+def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
+    """One question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
+    found = {"name": name, **given} if name is not None else given
+    return _question(_validated(_QUESTION.validate_python, found), ())
+
+
+def _validated(validate: Any, value: Any, place: Sequence[str | int] = ()) -> Any:
+    try:
+        return validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise WireError(first["msg"], (*place, *first["loc"]), first["type"]) from error
+
+
+def _question(form: Any, place: Sequence[str | int]) -> Question:
+    instructions = _text(form.instructions)
+    try:
+        if isinstance(form, PredicateForm):
+            return Predicate(instructions, name=form.name)
+        if isinstance(form, ChoiceForm):
+            return Choice(instructions, [_option(one) for one in form.choices], form.name)
+        levels = [Option(i, one.label, one.description or "") for i, one in enumerate(form.levels)]
+        return Score(instructions, levels, form.name)
+    except InvalidInput as error:
+        raise WireError(str(error), place) from error
+
+
+def _option(given: ChoiceValue) -> Option:
+    value = given.value
+    name = value if isinstance(value, str) else "true" if value else "false"
+    return Option(value, name, given.description or "")
+
+
+def _text(parts: Any) -> str:
+    return parts if isinstance(parts, str) else "\n".join(part.content for part in parts)
+
+
+def _state(given: str | list[dict[str, Any]]) -> str:
+    """The input as the model reads it: a text as it is, one message of the user as its text, all else as JSON.
+
+    JSON keeps the items apart whatever their texts hold.
+    """
+    if isinstance(given, str):
+        return as_text(given)
+    items = [_item(one, number) for number, one in enumerate(given)]
+    _check_calls(items)
+    if len(items) == 1 and isinstance(items[0], InputMessage) and items[0].role == "user":
+        return as_text(_text(items[0].content))
+    return as_text([_read(item) for item in items])
+
+
+def _item(given: Any, number: int) -> Any:
+    found = {"type": "message", **given} if isinstance(given, Mapping) else given
+    return _validated(_ITEM.validate_python, found, ("input", number))
+
+
+def _check_calls(items: Sequence[Any]) -> None:
+    """An output must name a call that came before it, of its own kind."""
+    calls: set[tuple[str, str]] = set()
+    for number, item in enumerate(items):
+        if isinstance(item, FunctionCall | CustomToolCall):
+            calls.add((f"{item.type}_output", item.call_id))
+        elif isinstance(item, ToolOutput) and (item.type, item.call_id) not in calls:
+            raise WireError(f"No call before has the call_id {item.call_id!r:.60}.", ("input", number, "call_id"))
+
+
+def _read(item: Any) -> dict[str, Any]:
+    if isinstance(item, InputMessage):
+        return {"role": item.role, "content": _text(item.content)}
+    if isinstance(item, ToolOutput):
+        return {"type": item.type, "call_id": item.call_id, "output": _text(item.output)}
+    inside = item.arguments if isinstance(item, FunctionCall) else item.input
+    name = "arguments" if isinstance(item, FunctionCall) else "input"
+    return {"type": item.type, "call_id": item.call_id, "name": item.name, name: _as_json(inside)}
+
+
+def _as_json(text: str) -> Any:
+    """Arguments of a call as the JSON that they are, so that they are not escaped twice."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, dict) else text
+
+
+def reply(
+    request: DecisionRequest,
+    model: str,
+    answers: Sequence[AnsweredQuestion],
+    options: ReadingOptions | None,
+    more: Sequence[Mapping[str, Any]],
+    input_tokens: int,
+) -> dict[str, Any]:
+    """The answer to a request."""
+    written = []
+    for name, answer, extra in zip(request.names, answers, more, strict=True):
+        written.append({**written_answer(answer, name), KEY: block(answer, options, extra)})
+    usage = {
+        "input_tokens": input_tokens,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 0,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": input_tokens,
+    }
+    return {"model": model, "answers": written, "usage": usage}
+
+
+def written_answer(answer: AnsweredQuestion, name: str | None) -> dict[str, Any]:
+    """One answer, without semtoken's key."""
+    if answer.refusal is not None:
+        return {"type": "refusal", "name": name}
+    options, probabilities = answer.question.options, answer.probabilities
+    if answer.question.kind == "predicate":
+        return {"type": "predicate", "name": name, "probability": answer.probability}
+    if answer.question.kind == "choice":
+        listed = [{"value": o.value, "probability": p} for o, p in zip(options, probabilities, strict=True)]
+        told: dict[str, Any] = {"choice": answer.value}
+    else:
+        pairs = enumerate(zip(options, probabilities, strict=True))
+        listed = [{"value": i, "label": option.name, "probability": p} for i, (option, p) in pairs]
+        told = {"score": answer.score}
+    confidence = answer.confidence
+    return {"type": answer.question.kind, "name": name, **told, "confidence": confidence, "probabilities": listed}
+
+
+def read_answer(question: Question, given: Any) -> tuple[float, ...] | None:
+    """The probabilities of one answer of another server, in the question's order; None for a refusal.
+
+    Raises
+    ------
+    InvalidInput
+        It is not an answer to this question.
+    """
+    try:
+        if given["type"] == "refusal":
+            return None
+        if question.kind == "predicate":
+            p = float(given["probability"])
+            return p, 1.0 - p
+        listed = {(type(one["value"]), one["value"]): float(one["probability"]) for one in given["probabilities"]}
+        return tuple(listed[type(option.value), option.value] for option in question.options)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
+
+
+def written_question(question: Question, name: str | None) -> dict[str, Any]:
+    """A question as this format writes it."""
+    named = {} if name is None else {"name": name}
+    if question.kind == "predicate":
+        yes, no = question.options
+        described = [f"{one.name}: {one.description}" for one in (yes, no) if one.description]
+        text = "\n".join([question.instructions, *described])
+        return {"type": "predicate", "instructions": text, **named}
+    found = {"type": question.kind, "instructions": question.instructions, **named}
+    described_options = [{"description": one.description} if one.description else {} for one in question.options]
+    if question.kind == "choice":
+        pairs = zip(question.options, described_options, strict=True)
+        return {**found, "choices": [{"value": one.value, **more} for one, more in pairs]}
+    pairs = zip(question.options, described_options, strict=True)
+    return {**found, "levels": [{"label": one.name, **more} for one, more in pairs]}

@@ -1,0 +1,222 @@
+"""`POST /v1/systemone`: questions by name about a state, as `transformers serve` answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.deciding import ReadingOptions
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
+from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+
+require("pydantic", extra="serve")
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError  # noqa: E402
+
+MOST_QUESTIONS = 64
+MOST_ASSETS = 4
+NO_IMAGES = "This server reads text only: leave the assets out."
+
+Content: TypeAlias = str | dict[str, Any] | list[Any]
+
+
+class NoulQuestion(BaseModel):
+    """{"type": "noul", "instructions": "Is this spam?", "criteria": {"true": "Unsolicited ads", "false": null}}"""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["noul"]
+    instructions: Content | None = None
+    criteria: dict[Literal["true", "false"], Content | None] | None = None
+
+
+class ChoiceQuestion(BaseModel):
+    """{"type": "choice", "instructions": "What is the tone?", "criteria": {"calm": "A polite one", "angry": null}}"""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["choice"]
+    criteria: dict[str, Content | None]
+    instructions: Content | None = None
+
+
+class ScoreQuestion(BaseModel):
+    """{"type": "score", "instructions": "How urgent is it?", "criteria": ["Can wait", "This week", "Today"]}"""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["score"]
+    criteria: list[Content]
+    instructions: Content | None = None
+
+
+_FORMS: Mapping[str, Any] = {
+    "noul": TypeAdapter(NoulQuestion),
+    "choice": TypeAdapter(ChoiceQuestion),
+    "score": TypeAdapter(ScoreQuestion),
+}
+
+
+class SystemOneRequest(BaseModel):
+    """The whole request, its questions as yet unread."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = None
+    state: Content
+    questions: dict[str, dict[str, Any]] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    assets: dict[str, dict[str, Any]] = Field(default_factory=dict, max_length=MOST_ASSETS)
+
+
+def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
+    """Read a request.
+
+    Raises
+    ------
+    WireError
+        It is not of this format. `as_detail` says it as transformers does.
+    InvalidInput
+        It is, and asks for what this server has not: images.
+    """
+    body = body_of(data)
+    options = extension_of(body.pop(KEY, None))
+    try:
+        request = SystemOneRequest.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise WireError(first["msg"], first["loc"], first["type"]) from error
+    if request.assets:
+        raise InvalidInput(NO_IMAGES)
+    questions = read_questions(request.questions)
+    return DecisionRequest(
+        "systemone",
+        request.model,
+        as_text(request.state),
+        tuple(questions.values()),
+        tuple(questions),
+        options,
+        body,
+    )
+
+
+def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
+    """Questions by name.
+
+    Raises
+    ------
+    WireError
+        One error for all that are wrong, each with an example of a right one.
+    """
+    found, errors = {}, []
+    for name, question in questions.items():
+        try:
+            found[name] = read_question(name, question)
+        except InvalidInput as error:
+            errors.append(str(error))
+    if errors:
+        raise WireError("\n".join(errors), ("questions",))
+    return found
+
+
+def read_question(name: str, question: Any) -> Question:
+    """One question; raises `InvalidInput`, naming it."""
+    kind = question.get("type") if isinstance(question, Mapping) else None
+    form = _FORMS.get(kind) if isinstance(kind, str) else None
+    if form is None:
+        raise InvalidInput(f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}.")
+    try:
+        return _question(form.validate_python(question), name)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        example = {"noul": NoulQuestion, "choice": ChoiceQuestion, "score": ScoreQuestion}[str(kind)].__doc__
+        message = f"Question {name!r}: {where}: {first['msg']} (a {kind} question looks like {example})"
+        raise InvalidInput(message) from error
+    except InvalidInput as error:
+        raise InvalidInput(f"Question {name!r}: {error}") from error
+
+
+def _question(given: NoulQuestion | ChoiceQuestion | ScoreQuestion, name: str) -> Question:
+    instructions = as_text(given.instructions)
+    if isinstance(given, NoulQuestion):
+        criteria = given.criteria or {}
+        return Predicate(instructions, as_text(criteria.get("true")), as_text(criteria.get("false")), name)
+    if isinstance(given, ChoiceQuestion):
+        options = [Option(value, value, as_text(content)) for value, content in given.criteria.items()]
+        return Choice(instructions, options, name)
+    return Score(instructions, [Option(i, as_text(level)) for i, level in enumerate(given.criteria)], name)
+
+
+def reply(
+    request: DecisionRequest,
+    model: str,
+    answers: Sequence[AnsweredQuestion],
+    options: ReadingOptions | None,
+    more: Sequence[Mapping[str, Any]],
+    input_tokens: int,
+) -> dict[str, Any]:
+    """The answer to a request; raises `InvalidInput` where a question was refused, as the format has no word for it."""
+    written = {}
+    for name, answer, extra in zip(request.names, answers, more, strict=True):
+        if answer.refusal is not None:
+            raise InvalidInput(f"Question {name!r}: {answer.refusal}")
+        given = request.body["questions"][name].get("criteria")
+        written[name] = {**written_answer(answer, given), KEY: block(answer, options, extra)}
+    return {"model": model, "answers": written, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
+
+
+def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, Any]:
+    """One answer, without semtoken's key. `criteria` are the levels of a score as the request has them."""
+    question = answer.question
+    if question.kind == "predicate":
+        return {"type": "noul", "noul": answer.probability}
+    if question.kind == "choice":
+        by_option = {option.name: p for option, p in zip(question.options, answer.probabilities, strict=True)}
+        best = question.options[answer.best].name
+        return {"type": "choice", "choice": best, "confidence": answer.confidence, "probabilities": by_option}
+    levels = criteria if isinstance(criteria, list) else [option.line for option in question.options]
+    return {
+        "type": "score",
+        "score": answer.score,
+        "legend": {str(i): level for i, level in enumerate(levels)},
+        "confidence": answer.confidence,
+        "probabilities": {str(i): p for i, p in enumerate(answer.probabilities)},
+    }
+
+
+def read_answer(question: Question, given: Any) -> tuple[float, ...]:
+    """The probabilities of one answer of another server, in the question's order.
+
+    Raises
+    ------
+    InvalidInput
+        It is not an answer to this question.
+    """
+    try:
+        if question.kind == "predicate":
+            p = float(given["noul"])
+            return p, 1.0 - p
+        keys = [o.name if question.kind == "choice" else str(i) for i, o in enumerate(question.options)]
+        return tuple(float(given["probabilities"][key]) for key in keys)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"The server's answer is not one to this question: {given!s:.80}.") from error
+
+
+def written_question(question: Question) -> dict[str, Any]:
+    """A question as this format writes it; values of a choice that are no texts are written as texts."""
+    found: dict[str, Any] = {"instructions": question.instructions}
+    if question.kind == "predicate":
+        yes, no = question.options
+        criteria = {"true": yes.description or None, "false": no.description or None}
+        return {"type": "noul", **found, **({"criteria": criteria} if any(criteria.values()) else {})}
+    if question.kind == "choice":
+        return {"type": "choice", **found, "criteria": {o.name: o.description or None for o in question.options}}
+    return {"type": "score", **found, "criteria": [option.line for option in question.options]}
+
+
+def as_detail(error: WireError) -> list[dict[str, Any]]:
+    """The body of a 422, as FastAPI spells it."""
+    return [{"loc": ["body", *error.place], "msg": error.message, "type": error.kind}]

@@ -1,0 +1,98 @@
+"""Confidence and scores by hand and by transformers; questions that cannot be asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from semtoken.decisions import Choice, Option, Predicate, Score
+from semtoken.decisions.answers import OptionMasses, answered, confidence_of, expected_level
+from semtoken.decisions.questions import as_text, question_from, question_values
+from semtoken.decisions.wire import systemone
+from semtoken.errors import InvalidInput
+
+
+def masses(*rows: list[float], high: list[list[float]] | None = None) -> OptionMasses:
+    low = np.array(rows)
+    return OptionMasses(low, low if high is None else np.array(high))
+
+
+def test_cases_by_hand() -> None:
+    assert expected_level([0.1, 0.2, 0.7]) == pytest.approx(1.6)
+    assert confidence_of([0.1, 0.2, 0.7], ordered=True) == pytest.approx(0.4)
+    assert confidence_of([0.5, 0.3, 0.2], ordered=False) == pytest.approx(0.25)
+    assert confidence_of([1.0], ordered=False) == confidence_of([1.0], ordered=True) == 1.0
+    assert confidence_of([0.5, 0.0, 0.5], ordered=True) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_answers_equal_transformers(seed: int) -> None:
+    template = pytest.importorskip("transformers.decision.template_utils")
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 10))
+    p = rng.dirichlet(np.ones(n))
+    levels = [f"level {i}" for i in range(n)]
+    for question, form in (
+        (Score("?", levels), {"type": "score", "criteria": levels}),
+        (Choice("?", levels), {"type": "choice", "criteria": dict.fromkeys(levels)}),
+    ):
+        theirs = template.Question.from_request("q", form, template.DecisionConfig()).answer(p.tolist())
+        ours = systemone.written_answer(answered(question, masses(p.tolist())), form["criteria"])
+        assert ours.keys() == theirs.keys()
+        assert ours["confidence"] == pytest.approx(theirs["confidence"])
+        assert ours.get("score") == pytest.approx(theirs.get("score"))
+        assert ours.get("choice") == theirs.get("choice") and ours.get("legend") == theirs.get("legend")
+
+
+def test_masses_are_renormalised_in_each_order_and_averaged() -> None:
+    answer = answered(Predicate("?"), masses([0.3, 0.1], [0.1, 0.1]))
+    assert answer.probabilities == pytest.approx((0.625, 0.375))  # (3/4 + 1/2) / 2
+    assert answer.allowed_mass == pytest.approx(0.3)
+    assert answer.order_spread == pytest.approx(0.25)
+    assert [flag.code for flag in answer.flags] == ["mass_elsewhere"]
+    assert answered(Predicate("?"), masses([0.3, 0.2])).flags == ()
+
+
+def test_intervals_of_masses_become_bounds() -> None:
+    """An unlisted option lies in [0, .1]: yes is .6 alone or .6 of .7."""
+    answer = answered(Predicate("?"), masses([0.6, 0.0], high=[[0.6, 0.1]]))
+    assert answer.probabilities == (1.0, 0.0)
+    assert answer.bounds is not None
+    assert answer.bounds[0] == pytest.approx((0.6 / 0.7, 1.0))
+    assert answer.bounds[1] == pytest.approx((0.0, 0.1 / 0.7))
+
+
+def test_no_mass_at_all_is_no_number() -> None:
+    answer = answered(Predicate("?"), masses([0.0, 0.0]))
+    assert answer.probabilities == () and answer.refusal is not None
+
+
+def test_questions_that_cannot_be_asked() -> None:
+    for make in (
+        lambda: Choice("?", []),
+        lambda: Choice("?", ["a", "a"]),
+        lambda: Choice("?", [str(i) for i in range(256)]),
+        lambda: Choice("?", "ab"),
+        lambda: Choice("?", [1]),
+        lambda: Score("?", []),
+        lambda: Score("?", [str(i) for i in range(11)]),
+        lambda: Predicate(None),  # type: ignore[arg-type]
+        lambda: Predicate("half \ud800"),
+        lambda: as_text({"a": float("nan")}),
+        lambda: as_text({1, 2}),
+    ):
+        with pytest.raises(InvalidInput):
+            make()
+    assert len(Choice("?", [True, "true", False]).options) == 3
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Predicate("Is it?", "yes", ""),
+        Choice("Which?", [True, "true", Option("b", "b", "d")]),
+        Score("How?", ["a", "b"]),
+    ],
+)
+def test_questions_survive_a_file(question: Predicate | Choice | Score) -> None:
+    assert question_from(question_values(question)) == question
