@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from semtoken.decisions.questions import Question, Value
-from semtoken.results.flags import Flag
 from semtoken.support.arrays import FloatArray
+from semtoken.tokens.scored import Flag
 
 LEAST_ALLOWED = 0.5
 """Below this share of the probability on any option, the model wanted to say something else."""
