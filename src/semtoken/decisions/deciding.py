@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from semtoken.backends.base import Backend
 from semtoken.choices import Reading
 from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
 from semtoken.decisions.lookups import option_masses
+from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
-from semtoken.decisions.questions import Choice, Predicate, Question, Score, as_text
+from semtoken.decisions.questions import Question
 from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
 
-DEFAULT_READING: Reading = "labels"
-"""See docs/decisions.md for the measurement."""
 MOST_TOKENS = 65_536
 """Tokens of the prompts of one inquiry, what each shares with the one before counted once."""
 MOST_SHARED_TOKENS = 2**20
@@ -33,39 +32,16 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """How probabilities are read.
-
-    Raises
-    ------
-    InvalidInput
-        Another reading than `labels` or `words`, or fewer than one order.
-    """
-
-    reading: Reading = DEFAULT_READING
-    orders: int | None = 1
-    """Orders of the options that are averaged; None: all."""
-
-    def __post_init__(self) -> None:
-        if self.reading not in ("labels", "words"):
-            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {ascii(self.reading)[:60]}.")
-        if self.orders is not None and (
-            isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
-        ):
-            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {ascii(self.orders)[:60]}.")
-
-
-@dataclass(frozen=True)
 class Inquiry:
     """A state with questions about it."""
 
     state: str
     questions: Sequence[Question]
-    options: ReadingOptions = ReadingOptions()
+    options: ReadingOptions = READ_AS_USUAL
 
 
 @dataclass(frozen=True)
-class Answers:
+class InquiryAnswers:
     """What became of an inquiry."""
 
     answers: tuple[AnsweredQuestion, ...]
@@ -94,7 +70,7 @@ class PreparedInquiry:
         return shared_size(self.prompts)
 
 
-def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[Answers]:
+def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswers]:
     """Answer questions about one state or several, all read together.
 
     Raises
@@ -141,7 +117,9 @@ def prepare(backend: Backend, inquiry: Inquiry) -> PreparedInquiry:
     return PreparedInquiry(inquiry, tuple(prompts), tuple(shown), tuple(spellings), refusals)
 
 
-def answer_prepared(backend: Backend, prepared: Sequence[PreparedInquiry]) -> Generator[None, None, list[Answers]]:
+def answer_prepared(
+    backend: Backend, prepared: Sequence[PreparedInquiry]
+) -> Generator[None, None, list[InquiryAnswers]]:
     """Read several inquiries together, some prompts between two pauses; raises what `decide` raises while it reads."""
     masses = yield from read_masses(backend, prepared)
     return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
@@ -176,8 +154,8 @@ def _by_question(one: PreparedInquiry, masses: Sequence[tuple[FloatArray, FloatA
     }
 
 
-def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> Answers:
-    return Answers(
+def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> InquiryAnswers:
+    return InquiryAnswers(
         tuple(
             refused(question, one.refusals[number]) if number in one.refusals else answered(question, masses[number])
             for number, question in enumerate(one.inquiry.questions)
@@ -258,35 +236,3 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two prompts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((k for k, (a, b) in pairs if a != b), min(len(one), len(other)))
-
-
-def decide_about(
-    backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
-) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
-    """As `STC.decide`: questions of any form about a state of any form."""
-    named: Mapping[Any, Any] = questions if isinstance(questions, Mapping) else dict(enumerate(questions))
-    asked = [as_question(question, name) for name, question in named.items()]
-    found = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
-    return dict(zip(questions, found, strict=True)) if isinstance(questions, Mapping) else list(found)
-
-
-def as_question(question: Any, name: Any = None) -> Question:
-    """A question as an object; dictionaries are read as the two wire formats have them.
-
-    Raises
-    ------
-    InvalidInput
-        It is neither.
-    """
-    if isinstance(question, Predicate | Choice | Score):
-        return question
-    if not isinstance(question, Mapping):
-        raise InvalidInput(
-            f"A question is a Predicate, a Choice, a Score, or a dictionary; got {type(question).__name__}."
-        )
-    from semtoken.decisions.wire import openai, systemone
-
-    label = name if isinstance(name, str) else None
-    if "criteria" in question or question.get("type") == "noul":
-        return systemone.read_question(label or str(name), question)
-    return openai.read_question(question, label)

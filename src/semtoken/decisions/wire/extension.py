@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from semtoken.decisions.answers import AnsweredQuestion, plain
-from semtoken.decisions.deciding import ReadingOptions
+from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Question
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.deciding import ReadingOptions
+from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
 from semtoken.errors import InvalidInput
@@ -22,7 +22,7 @@ MOST_ITEMS = 4096
 NO_IMAGES = "This server reads text only: leave images out."
 
 
-class _Form(BaseModel):
+class _StrictForm(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -123,7 +123,7 @@ _ITEM: TypeAdapter[Any] = TypeAdapter(
 )
 
 
-class PredicateForm(_Form):
+class PredicateForm(_StrictForm):
     """Is it so?"""
 
     type: Literal["predicate"]
@@ -131,14 +131,14 @@ class PredicateForm(_Form):
     name: str | None = None
 
 
-class ChoiceValue(_Form):
+class ChoiceValue(_StrictForm):
     """An option: a text, or true or false."""
 
     value: StrictStr | StrictBool
     description: str | None = None
 
 
-class ChoiceForm(_Form):
+class ChoiceForm(_StrictForm):
     """Which of these?"""
 
     type: Literal["choice"]
@@ -147,14 +147,14 @@ class ChoiceForm(_Form):
     name: str | None = None
 
 
-class ScoreLevel(_Form):
+class ScoreLevel(_StrictForm):
     """A level, least first."""
 
     label: str
     description: str | None = None
 
 
-class ScoreForm(_Form):
+class ScoreForm(_StrictForm):
     """How much?"""
 
     type: Literal["score"]
@@ -167,7 +167,7 @@ QuestionForm: TypeAlias = Annotated[PredicateForm | ChoiceForm | ScoreForm, Fiel
 _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
 
 
-class DecisionsRequest(_Form):
+class DecisionsRequest(_StrictForm):
     """The whole request."""
 
     model: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.deciding import ReadingOptions
+from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
 from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
 from semtoken.errors import InvalidInput
