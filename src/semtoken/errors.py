@@ -11,6 +11,7 @@
     ├── ModelError (ValueError)          a checkpoint or model object without the tables we need
     ├── InsufficientMemory (MemoryError) refused before the work starts, with the figures
     ├── MissingExtra (ImportError)       an optional dependency, with the line that installs it
+    ├── OverBudget (RuntimeError)        work on an answer that was ended since it took too long
     └── BackendError (RuntimeError)      an engine did something we cannot score
 
 Errors about arguments are also `ValueError`, so an ordinary `except` works. The command line prints any
@@ -62,6 +63,10 @@ class InsufficientMemory(SemtokenError, MemoryError):
 
 class MissingExtra(SemtokenError, ImportError):
     """An optional dependency is not installed; the message holds the line that installs it."""
+
+
+class OverBudget(SemtokenError, RuntimeError):
+    """The parts of an answer would take more time or memory than they may; the answer has its score without them."""
 
 
 class BackendError(SemtokenError, RuntimeError):

@@ -11,7 +11,7 @@ import pytest
 
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import real_numbers
-from tests.hostile import damage, functions, kills, outputs, traffic
+from tests.hostile import damage, functions, kills, outputs, texts, traffic
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table
 
@@ -125,6 +125,19 @@ def test_another_clients_bytes_are_found() -> None:
     assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
     numbered = b'data: {"semtoken": {"uncertainty": 0.1, "final": true}}\n'
     assert traffic.judge(plan, of["damaged"], 200, numbered, True)
+
+
+def test_a_finder_whose_work_grows_too_fast_is_found() -> None:
+    def square(n: int) -> int:
+        return sum(1 for _ in range(n) for _ in range(n // 16))
+
+    assert "4 times the characters" in str(texts.judge(lambda: square(2500), lambda: square(10_000), 4))
+    assert texts.judge(lambda: sum(range(10**6)), lambda: sum(range(4 * 10**6)), 4) is None
+    assert "ZeroDivisionError" in str(texts.judge(lambda: 1, lambda: 1 / 0, 4))
+
+
+def test_finders_bear_hostile_texts() -> None:
+    assert texts.attack(5, 4).failures == []
 
 
 def test_the_table_counts_and_shows_failures() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semtoken.parts.records import AnswerTokens, character_ranges
+from semtoken.parts.records import AnswerTokens
+from semtoken.tokens.characters import character_ranges
 
 
 def answer_of(
@@ -19,12 +20,12 @@ def answer_of(
     forced: Sequence[bool] | None = None,
 ) -> AnswerTokens:
     """An answer whose tokens are spelled by bytes."""
-    starts, ends = character_ranges(pieces)
+    ranges = np.array(character_ranges(pieces), dtype=np.int64).reshape(-1, 2)
     n = len(pieces)
     return AnswerTokens(
         text=b"".join(pieces).decode("utf-8", "replace"),
-        starts=starts,
-        ends=ends,
+        starts=ranges[:, 0],
+        ends=ranges[:, 1],
         exact=np.array(exact, dtype=float),
         surface=np.array(exact if surface is None else surface, dtype=float),
         meaning=np.array(exact if meaning is None else meaning, dtype=float),

@@ -24,6 +24,17 @@ def test_words_follow_unicode() -> None:
     assert texts("東京は日本の首都です。Yes", "word") == ["東京は日本の首都です", "Yes"]
 
 
+def test_a_long_vowel_is_no_break() -> None:
+    assert texts("東京タワーです", "word") == ["東京タワーです"]
+    assert texts("コーヒーを、ラーメンと。", "word") == ["コーヒーを", "ラーメンと"]
+
+
+def test_function_words_with_marks_around_them_are_function_words() -> None:
+    assert texts("_the_ tower", "phrase") == ["tower"]
+    assert texts("I don’t like Oslo", "phrase") == ["like Oslo"]
+    assert texts("I don't like Oslo", "phrase") == ["like Oslo"]
+
+
 def test_phrases_are_runs_of_content_words() -> None:
     text = "The capital city of New South Wales is Sydney, not Canberra."
     assert texts(text, "phrase") == ["capital city", "New South Wales", "Sydney", "Canberra"]
@@ -51,6 +62,19 @@ def test_sentences_do_not_end_at_abbreviations() -> None:
         ("the 3rd of May 2020", [("3rd of May 2020", "date")]),
         ("no figures", []),
         ("room B12", []),
+        ("born in 1945 in Berlin", [("1945", "number")]),
+        ("1 in 3", [("1", "number"), ("3", "number")]),
+        ("6 inches", [("6 inches", "quantity"), ("6", "number")]),
+        ("1945 s, 1945 h or 2020 t", [("1945", "number"), ("1945", "number"), ("2020", "number")]),
+        ("the 1990s and the 90s", [("1990", "number"), ("90", "number")]),
+        ("15s or 90 s", [("15s", "quantity"), ("15", "number"), ("90 s", "quantity"), ("90", "number")]),
+        ("at 10 a.m. or 10 PM", [("10 a.m.", "time"), ("10 PM", "time")]),
+        ("9.30 p.m.", [("9.30 p.m.", "time")]),
+        ("1,2,3", [("1", "number"), ("2", "number"), ("3", "number")]),
+        ("12,5 kg", [("12,5 kg", "quantity"), ("12,5", "number")]),
+        ("1,200,300 or 1.200,5", [("1,200,300", "number"), ("1.200,5", "number")]),
+        ("v2.0, 2.0.1 and 192.168.0.1", []),
+        ("1990-1995", [("1990", "number"), ("1995", "number")]),
     ],
 )
 def test_figures(text: str, expected: list[tuple[str, str]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ import typer
 from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import PartKind
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
-from semtoken.cli.console import out, print_scores
+from semtoken.cli.console import json_line, out, print_scores
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, OverBudget
 
 if TYPE_CHECKING:
     from semtoken.calibration.apply import Applied
@@ -82,8 +81,11 @@ def ask(
             if applied is not None:
                 record |= applied.block(result) | {"response": applied.shown(result)}
             if parts is not None and record["response"] == result.text:  # not of an answer that is held back
-                record["parts"] = [part.to_dict() for part in result.parts(parts)]
-            typer.echo(json.dumps(record, ensure_ascii=False, allow_nan=False))
+                try:
+                    record["parts"] = [part.to_dict() for part in result.parts(parts)]
+                except OverBudget as error:
+                    record["parts_refused"] = str(error)
+            typer.echo(json_line(record))
         else:
             _print(asked[number], result, applied, tokens=tokens, parts=parts)
 
@@ -159,7 +161,10 @@ def _print(
     if tokens:
         out.print(Padding(token_table(result), (0, 0, 0, 2)))
     if parts is not None:
-        out.print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
+        try:
+            out.print(Padding(parts_table(result.parts(parts)), (0, 0, 0, 2)))
+        except OverBudget as error:
+            out.print(Text(f"  without its parts: {error}", style="dim"), soft_wrap=True)
     out.print()
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from semtoken.parts.answers import tokens_touching
 from semtoken.parts.finding import parts_of
 from semtoken.parts.new_words import new_words
 from semtoken.results import ScoredResponse
 from semtoken.support.arrays import FloatArray
+from semtoken.tokens.scored import ScoredToken
 
 Bounded = tuple[FloatArray, FloatArray, FloatArray]
 """A value, and values below and above the exact one: the same where it is exact itself."""
@@ -22,8 +24,7 @@ OfAnswer = Callable[[ScoredResponse, str], Any]
 
 def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """[words] log confidence of each word that an answer adds to its question, by the answer's own rules."""
-    spans = new_words(answer, question)
-    return _bounded([_of_span(answer, start, end) for start, end in spans])
+    return _bounded([_of_tokens(tokens) for tokens in tokens_touching(answer, new_words(answer, question))])
 
 
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
@@ -36,11 +37,10 @@ def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     return _bounded(found)
 
 
-def _of_span(answer: ScoredResponse, start: int, end: int) -> tuple[float, float, float]:
-    """Log of the product over the tokens that touch a range of characters, and of its bounds."""
-    touched = [token for token in answer.tokens if token.start < end and token.end > start]
-    own = [token.log_agreeing_probability for token in touched]
-    bounds = [t.log_agreeing_bounds or (log, log) for t, log in zip(touched, own, strict=True)]
+def _of_tokens(tokens: Sequence[ScoredToken]) -> tuple[float, float, float]:
+    """Log of the product over some tokens, and of its bounds."""
+    own = [token.log_agreeing_probability for token in tokens]
+    bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
     return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
 
 

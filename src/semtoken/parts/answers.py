@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -68,6 +69,13 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
         bounds=_bounds(tokens),
         endings=_endings(tokens),
     )
+
+
+def tokens_touching(answer: AnswerWithTokens, spans: Iterable[tuple[int, int]]) -> list[Sequence[ScoredToken]]:
+    """The tokens that share a character with each of some character ranges."""
+    tokens = answer.tokens
+    starts, ends = [token.start for token in tokens], [token.end for token in tokens]
+    return [tokens[bisect_right(ends, start) : bisect_left(starts, end)] for start, end in spans]
 
 
 def _equality_of_rules(signature: str) -> Equality:

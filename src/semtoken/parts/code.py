@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.token import Literal, Name, Punctuation, String
-from pygments.util import ClassNotFound
-
-from semtoken.errors import InvalidInput
+from semtoken.parts.budget import Budget
+from semtoken.parts.lexers import DEFAULT_LANGUAGE, check_language, lexer_name, tokens_of
+from semtoken.parts.lexing import Token
 from semtoken.parts.records import Found
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(?P<language>[\w+#.-]*)[^\n]*\n(?P<code>.*?)(?:^[ \t]*```|\Z)", re.M | re.S)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.M)
 _CALL = re.compile(r"\s*\(")
-DEFAULT_LANGUAGE = "python"
 
 
-def find_identifiers(text: str, language: str | None = None) -> Iterator[Found]:
+def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[Found]:
     """Names, calls and literals of the fenced code in a text, or of all of it; each name once, where it is first used.
 
     Parameters
@@ -27,43 +23,54 @@ def find_identifiers(text: str, language: str | None = None) -> Iterator[Found]:
         The answer.
     language
         The language of the code, by a name that Pygments knows. Default: what each fence says, else Python.
+    budget
+        What the work may cost.
 
     Raises
     ------
     InvalidInput
-        Pygments does not know the language that you asked for.
+        Pygments does not know the language that you asked for, or fails on this code.
+    OverBudget
+        The lexer takes too long over this text.
     """
+    budget = budget or Budget(text)
     if language is not None:
-        _lexer(language)
-    fences = [(m.start("code"), m.group("code"), m.group("language")) for m in _FENCE.finditer(text)]
+        check_language(language)
+    fences = _fenced(text) or [(0, len(text), "")]
+    pieces = [(language or _known(named), text[start:end]) for start, end, named in fences]
     seen: set[str] = set()
-    for start, code, named in fences or [(0, text, "")]:
-        yield from _of_code(text, start, code, language or named or DEFAULT_LANGUAGE, seen, strict=language is not None)
+    for (start, _, _), tokens in zip(fences, tokens_of(pieces, budget), strict=True):
+        yield from _of_code(text, start, tokens, seen)
 
 
-def _of_code(text: str, start: int, code: str, language: str, seen: set[str], *, strict: bool) -> Iterator[Found]:
-    for offset, kind, value in _lexer(language, strict=strict).get_tokens_unprocessed(code):
+def _known(named: str) -> str:
+    """The language of a fence, which may say anything."""
+    return named if named and lexer_name(named) is not None else DEFAULT_LANGUAGE
+
+
+def _fenced(text: str) -> list[tuple[int, int, str]]:
+    """Beginning, end and language of the code in each fence; the last fence may be open."""
+    found: list[tuple[int, int, str]] = []
+    fences = _FENCE.finditer(text)
+    for opening in fences:
+        start = text.find("\n", opening.end()) + 1
+        if not start:
+            break
+        closing = next(fences, None)
+        found.append((start, len(text) if closing is None else closing.start(), opening[1]))
+    return found
+
+
+def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> Iterator[Found]:
+    for offset, kind, value in tokens:
         stripped = value.strip()
-        if not stripped or not any(map(str.isalnum, stripped)):
+        if not any(map(str.isalnum, stripped)):
             continue
         first = start + offset + value.index(stripped)
         end = first + len(stripped)
-        if kind in Name:
-            if stripped in seen:
-                continue
+        if kind == "literal":
+            yield Found(first, end, "literal", "exact")
+        elif stripped not in seen:
             seen.add(stripped)
             called = _CALL.match(text, end) is not None
             yield Found(first, end, "call" if called else "identifier", "exact")
-        elif kind in Literal and kind not in String.Doc and kind not in Punctuation:
-            yield Found(first, end, "literal", "exact")
-
-
-def _lexer(language: str, *, strict: bool = True) -> Lexer:
-    try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    except ClassNotFound as error:
-        if not strict:  # a fence may say anything
-            return get_lexer_by_name(DEFAULT_LANGUAGE, stripnl=False, ensurenl=False)
-        raise InvalidInput(
-            f"Pygments knows no language {language!r}. Use one of the names in its list of lexers."
-        ) from error

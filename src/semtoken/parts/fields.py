@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from semtoken.errors import InvalidInput
+from semtoken.parts.budget import Budget
 from semtoken.parts.figures import is_figure, is_reference
-from semtoken.parts.json_values import JsonText, JsonValue
+from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue
 from semtoken.parts.records import Ending, Equality, Found
 
 SHORT = 3
 """A string of so many words at most is a name or a label: spelled one way."""
+STEPS_A_MEMBER = 10
+"""Of the budget, for each value that an object or array holds at any depth."""
+LONGEST_INDEX = 10
+"""Digits of the number of an item; what is longer is a key."""
 _EXACT_KEYWORDS = ("const", "format", "pattern")
 
 
@@ -32,7 +38,8 @@ def find_fields(
     keys: bool = False,
     containers: bool = False,
     call: int | None = None,
-    below: str = "",
+    below: JsonPlace | None = None,
+    budget: Budget | None = None,
 ) -> Iterator[Found]:
     """What to score of the JSON values that were found in a text.
 
@@ -47,31 +54,33 @@ def find_fields(
     call
         Number of the tool call that the values belong to.
     below
-        Only values whose pointer begins so.
+        The place that paths begin at. Default: the whole value.
+    budget
+        What the work may cost.
+
+    Raises
+    ------
+    OverBudget
+        The paths, or the members of objects within objects, are too many to be listed.
     """
+    budget = budget or Budget(text)
+    scalars = found.scalars if containers else []
     for value in found.values:
-        if not value.pointer.startswith(below):
+        if (value.kind == "key" and not keys) or (value.kind in ("object", "array") and not containers):
             continue
+        pointer = value.place.pointer(below)
+        budget.spend(1 + len(pointer))
         if value.kind == "key":
-            if keys:
-                yield Found(
-                    value.start,
-                    value.end,
-                    "key",
-                    "exact",
-                    path=value.pointer,
-                    value=value.value,
-                    ending="quote",
-                    call=call,
-                )
+            yield Found(
+                value.start, value.end, "key", "exact", path=pointer, value=value.value, ending="quote", call=call
+            )
         elif value.kind in ("object", "array"):
-            if containers:
-                yield from _container(found, value, call)
+            yield from _container(scalars, value, pointer, call, budget)
         else:
-            yield _scalar(text, value, subschema(schema, value.pointer), call)
+            yield _scalar(text, value, pointer, subschema(schema, pointer), call)
 
 
-def _scalar(text: str, value: JsonValue, schema: Mapping[str, Any], call: int | None) -> Found:
+def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any], call: int | None) -> Found:
     endings: dict[str, Ending] = {"string": "quote", "number": "number"}
     figure = value.kind == "number" or (value.kind == "string" and is_figure(text[value.start : value.end]))
     return Found(
@@ -79,7 +88,7 @@ def _scalar(text: str, value: JsonValue, schema: Mapping[str, Any], call: int | 
         value.end,
         value.kind,
         equality_of(value, schema),
-        path=value.pointer,
+        path=pointer,
         value=value.value,
         ending=endings.get(value.kind, "literal"),
         closing_in_confidence=figure,
@@ -101,17 +110,17 @@ def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> Equality:
     return "surface" if len(written.split()) <= SHORT else "meaning"
 
 
-def _container(found: JsonText, value: JsonValue, call: int | None) -> Iterator[Found]:
+def _container(
+    scalars: Sequence[JsonValue], value: JsonValue, pointer: str, call: int | None, budget: Budget
+) -> Iterator[Found]:
     """An object or array over its scalars' tokens; of an array also how sure it was to end there."""
-    inside = tuple(
-        (scalar.start, scalar.end)
-        for scalar in found.scalars
-        if value.start <= scalar.start and scalar.end <= value.end and scalar.pointer.startswith(f"{value.pointer}/")
-    )
-    yield Found(value.start, value.end, value.kind, "mixed", path=value.pointer, members=inside, call=call)
+    first, last = (bisect_left(scalars, place, key=lambda one: one.start) for place in (value.start, value.end))
+    budget.spend(value.end - value.start + STEPS_A_MEMBER * (last - first))
+    inside = tuple((scalar.start, scalar.end) for scalar in scalars[first:last])
+    yield Found(value.start, value.end, value.kind, "mixed", path=pointer, members=inside, call=call)
     if value.kind == "array":
         end = value.start + 1 if value.last_item_end is None else value.last_item_end
-        yield Found(end, end, "length", "exact", path=value.pointer, members=(), ending="array", call=call)
+        yield Found(end, end, "length", "exact", path=pointer, members=(), ending="array", call=call)
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
@@ -130,7 +139,7 @@ def _step(schema: Mapping[str, Any], name: str) -> Any:
         return properties[name]
     if name.isdecimal():
         prefix = schema.get("prefixItems")
-        if isinstance(prefix, list) and int(name) < len(prefix):
+        if isinstance(prefix, list) and len(name) < LONGEST_INDEX and int(name) < len(prefix):
             return prefix[int(name)]
         return schema.get("items", {})
     return schema.get("additionalProperties", {})
@@ -146,7 +155,8 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             schema = _target(root, reference)
             continue
         options = schema.get("anyOf", schema.get("oneOf"))
-        others = [one for one in options or () if isinstance(one, Mapping) and one.get("type") != "null"]
+        listed = options if isinstance(options, list | tuple) else ()
+        others = [one for one in listed if isinstance(one, Mapping) and one.get("type") != "null"]
         if len(others) != 1:
             return schema
         schema = others[0]
@@ -163,17 +173,24 @@ def _target(root: Mapping[str, Any], reference: str) -> Any:
     return target
 
 
-def missing_fields(found: JsonText, schema: Mapping[str, Any] | None) -> list[str]:
+def missing_fields(found: JsonText, schema: Mapping[str, Any] | None, budget: Budget) -> list[str]:
     """Pointers of the properties that a schema names and the objects of a text lack, in the order of the schema."""
     if schema is None:
         return []
-    present = {value.pointer for value in found.values}
-    objects = [value.pointer for value in found.values if value.kind == "object"]
+    present: set[str] = set()
+    objects: list[str] = []
+    for value in found.values:
+        pointer = value.pointer
+        budget.spend(1 + len(pointer))
+        present.add(pointer)
+        if value.kind == "object":
+            objects.append(pointer)
     missing: list[str] = []
     for pointer in sorted(objects, key=lambda one: one.count("/")):
         properties = subschema(schema, pointer).get("properties")
         for name in properties if isinstance(properties, Mapping) else ():
             path = f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
+            budget.spend(1 + len(path))
             if path not in present:
                 missing.append(path)
     return missing

@@ -13,6 +13,7 @@ from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
 from semtoken.parts.aggregates import part_of
 from semtoken.parts.answers import AnswerWithTokens, answer_tokens
+from semtoken.parts.budget import MAX_CHARACTERS, MAX_SECONDS, Budget
 from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import find_fields, missing_fields, subschema
 from semtoken.parts.figures import find_figures, find_references
@@ -20,11 +21,14 @@ from semtoken.parts.json_values import find_json
 from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
 from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
-from semtoken.support.inputs import listed, one_of, shown
+from semtoken.support.inputs import flag, listed, one_of, shown, whole
+from semtoken.support.inputs import text as text_option
 from semtoken.tokens.scored import NO_MEANING
 
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
+STEPS_A_PART = 10
+"""Of the budget, for each part."""
 
 
 def parts_of(
@@ -39,6 +43,8 @@ def parts_of(
     calls: Sequence[ToolCall | tuple[str, str]] | None = None,
     text: str | None = None,
     constrained: bool | None = None,
+    max_characters: int = MAX_CHARACTERS,
+    max_seconds: float = MAX_SECONDS,
 ) -> list[Part]:
     """Parts of an answer, each with its own confidence.
 
@@ -62,6 +68,8 @@ def parts_of(
         The answer as the engine gave it, if it is not what the tokens spell.
     constrained
         Whether a grammar shaped the answer, so that tokens without a choice are left out and counted.
+    max_characters, max_seconds
+        How long the answer may be, and how long the work on it may take. A finder of your own cannot be ended.
 
     Returns
     -------
@@ -75,35 +83,57 @@ def parts_of(
         ranges of the text, or a schema that is none.
     MissingExtra
         A library that splits text is not installed.
+    OverBudget
+        The answer is too long, or its parts take too much time or memory.
     """
-    if equality is not None:
-        one_of("equality", equality, get_args(Equality))
+    _check_options(answer, equality, language, text, keys, containers, constrained)
     tokens = answer if isinstance(answer, AnswerTokens) else answer_tokens(answer, constrained=constrained)
     schema = as_schema(schema)
     shift, aligned = _place_of(text, tokens.text)
     said = tokens.text if text is None else text
     if equality == "meaning" and np.isnan(tokens.meaning).any():
         raise InvalidInput(NO_MEANING)
+    budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
     found, complete, missing = _found(
-        said, by, schema, keys=keys, containers=containers, language=language, calls=calls
+        said, by, schema, budget, keys=keys, containers=containers, language=language, calls=calls
     )
     parts = Parts()
     for one in found:
         own = tokens.prose if one.equality == "meaning" else one.equality
         one = replace(one, equality=equality or own)
         if not aligned or UNALIGNED in one.flags:
+            budget.spend(STEPS_A_PART)
             parts.append(_without_confidence(one, said))
             continue
         part = part_of(tokens, _moved(one, shift), complete=complete)
-        parts.append(_with_negations(tokens, part) if part.kind == "sentence" else part)
+        budget.spend(STEPS_A_PART + len(part.tokens))
+        parts.append(_with_negations(tokens, part, budget) if part.kind == "sentence" else part)
     parts.extend(_missing(path, subschema(schema, path)) for path in missing)
     return parts
+
+
+def _check_options(
+    answer: Any, equality: Any, language: Any, text: Any, keys: Any, containers: Any, constrained: Any
+) -> None:
+    """Refuse options that are none."""
+    if not all(hasattr(answer, name) for name in ("text", "starts" if isinstance(answer, AnswerTokens) else "tokens")):
+        raise InvalidInput(f"'answer' must be a scored answer, got {shown(answer)}.")
+    if equality is not None:
+        one_of("equality", equality, get_args(Equality))
+    for name, value in (("language", language), ("text", text)):
+        if value is not None:
+            text_option(value, name)
+    flag(keys, "keys")
+    flag(containers, "containers")
+    if constrained is not None:
+        flag(constrained, "constrained")
 
 
 def _found(
     text: str,
     by: PartKind | Finder,
     schema: Mapping[str, Any] | None,
+    budget: Budget,
     *,
     keys: bool,
     containers: bool,
@@ -116,9 +146,9 @@ def _found(
     kind: object = by
     match kind if isinstance(kind, str) else None:
         case "word":
-            return find_words(text), True, []
+            return find_words(text, budget), True, []
         case "phrase":
-            return find_phrases(text), True, []
+            return find_phrases(text, budget), True, []
         case "sentence":
             return find_sentences(text, language or "en"), True, []
         case "number":
@@ -126,37 +156,63 @@ def _found(
         case "reference":
             return find_references(text), True, []
         case "identifier":
-            return find_identifiers(text, language), True, []
+            return find_identifiers(text, language, budget), True, []
         case "tool_call":
-            given = None if calls is None else [c if isinstance(c, ToolCall) else ToolCall(*c) for c in calls]
-            return (find_tool_calls(text) if given is None else find_given_calls(text, given)), True, []
+            given = None if calls is None else _given(calls)
+            return find_tool_calls(text, budget) if given is None else find_given_calls(text, given, budget), True, []
         case "field":
-            document = find_json(text)
-            fields = find_fields(text, document, schema, keys=keys, containers=containers)
-            return fields, document.complete, missing_fields(document, schema)
+            document = find_json(text, budget)
+            fields = find_fields(text, document, schema, keys=keys, containers=containers, budget=budget)
+            return fields, document.complete, missing_fields(document, schema, budget)
     raise InvalidInput(f"by must be a function or one of {', '.join(get_args(PartKind))}. Got {shown(by)} instead.")
+
+
+def _given(calls: Any) -> list[ToolCall]:
+    """Tool calls as a server gives them."""
+    found = []
+    for call in listed(calls, "calls"):
+        try:
+            name, arguments = (call.name, call.arguments) if isinstance(call, ToolCall) else call
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(f"A tool call is a name and its arguments as JSON text. Got {shown(call)}.") from error
+        found.append(ToolCall(text_option(name, "name"), text_option(arguments, "arguments")))
+    return found
 
 
 def _by_finder(finder: Finder, text: str) -> Iterator[Found]:
     for given in listed(finder(text), "what the finder gives"):
         try:
-            start, end, *label = given
-            inside = 0 <= start <= end <= len(text)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"A finder gives (start, end) or (start, end, label). Got {given!r} instead.") from error
-        if not inside:
+            first, last, *label = given
+            start, end = whole(first, "start"), whole(last, "end")
+            kind = str(label[0]) if label else "span"
+        except Exception as error:
+            raise InvalidInput(
+                f"A finder gives (start, end) or (start, end, label). Got {shown(given)} instead."
+            ) from error
+        if not 0 <= start <= end <= len(text):
             raise InvalidInput(f"A finder gave the range {start}..{end} of a text of {len(text)} characters.")
-        yield Found(int(start), int(end), str(label[0]) if label else "span", "surface")
+        yield Found(start, end, kind, "surface")
 
 
 def as_schema(schema: Any) -> Mapping[str, Any] | None:
-    """A JSON Schema from what the user gave: a dict, or a Pydantic model."""
+    """A JSON Schema from what the user gave: a dict, or a Pydantic model.
+
+    Raises
+    ------
+    InvalidInput
+        It is neither, or the model cannot describe itself.
+    """
     if schema is None or isinstance(schema, Mapping):
         return schema
     describe = getattr(schema, "model_json_schema", None)
-    if describe is None:
-        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {schema!r} instead.")
-    described: Mapping[str, Any] = describe()
+    if not callable(describe):
+        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead.")
+    try:
+        described = describe()
+    except Exception as error:  # whatever Pydantic raises of a model with fields that JSON has not
+        raise InvalidInput(f"This model has no JSON Schema: {' '.join(str(error).split())}") from error
+    if not isinstance(described, Mapping):
+        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead.")
     return described
 
 
@@ -175,9 +231,9 @@ def _moved(found: Found, shift: int) -> Found:
     return replace(found, start=found.start + shift, end=found.end + shift, members=members)
 
 
-def _with_negations(tokens: AnswerTokens, part: Part) -> Part:
+def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
     """A sentence with the words that turn it round, and their own probabilities."""
-    words = negations(tokens.text, part.start, part.end)
+    words = negations(tokens.text, part.start, part.end, budget)
     told = tuple((tokens.text[a:b], math.exp(math.fsum(tokens.exact[tokens.touching(a, b)]))) for a, b in words)
     return replace(part, negation=told)
 

@@ -1,17 +1,21 @@
 """Where the values of a JSON text stand: any value, in talk or fences, complete or cut off.
 
 The standard library's own scanners find the ends of strings and numbers, so positions hold with escapes and
-surrogates. The walk keeps a stack instead of calling itself: any depth will do.
+surrogates. The walk keeps a stack instead of calling itself, and values keep their place as a chain of steps: any depth
+will do, in time and memory that grow as the text does.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Literal
+
+from semtoken.parts.budget import Budget
 
 JsonKind = Literal["string", "number", "boolean", "null", "object", "array", "key"]
 
@@ -20,16 +24,40 @@ _UNFINISHED = re.compile(r"(?:\.|(?:\.\d+)?[eE][-+]?)\Z", re.ASCII)
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _BLANK = re.compile(r"[ \t\n\r]*")
 _OPENING = re.compile(r"[{\[]")
-_FENCE = re.compile(r"```[ \t]*json[^\n]*\n", re.IGNORECASE)
+_FENCE = re.compile(r"```[ \t]*json", re.IGNORECASE)
 MAX_STARTS = 64  # brackets in talk that are tried as the beginning of an object
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JsonPlace:
+    """A place in a JSON value: the last step of the way to it, and the place before."""
+
+    before: JsonPlace | None = None
+    """None for the whole value."""
+    name: str = ""
+    """A key, or the number of an item."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JsonPlace) and self.pointer() == other.pointer()
+
+    def __hash__(self) -> int:
+        return hash(self.pointer())
+
+    def pointer(self, below: JsonPlace | None = None) -> str:
+        """JSON Pointer (RFC 6901) of the place, as seen from one above it or from the whole value."""
+        steps: list[str] = []
+        place: JsonPlace | None = self
+        while place is not None and place.before is not None and place is not below:
+            steps.append(place.name.replace("~", "~0").replace("/", "~1"))
+            place = place.before
+        return "".join(f"/{step}" for step in reversed(steps))
 
 
 @dataclass(frozen=True)
 class JsonValue:
     """One value of a JSON text. The range of a string is what stands between its quotation marks."""
 
-    pointer: str
-    """JSON Pointer (RFC 6901)."""
+    place: JsonPlace
     kind: JsonKind
     start: int
     end: int
@@ -37,6 +65,11 @@ class JsonValue:
     """Decoded; None for objects and arrays."""
     last_item_end: int | None = None
     """Where the last item of an array ends, if it has one: one past it, quotation mark included."""
+
+    @property
+    def pointer(self) -> str:
+        """JSON Pointer (RFC 6901)."""
+        return self.place.pointer()
 
 
 @dataclass
@@ -73,54 +106,75 @@ class _CutOff(Exception):
 class _Open:
     """An object or an array whose end has not come yet."""
 
-    pointer: str
+    place: JsonPlace
     start: int
     is_object: bool
     index: int = 0
     last_end: int | None = None
 
 
-def find_json(text: str) -> JsonText:
-    """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar."""
+def find_json(text: str, budget: Budget | None = None) -> JsonText:
+    """The first JSON value of a text: a fenced one, else the first object or array, else the whole text as a scalar.
+
+    Raises
+    ------
+    OverBudget
+        The text is too long.
+    """
+    budget = budget or Budget(text)
     best = JsonText()
-    for start in _starts(text):
-        found = JsonText(begin=start)
-        try:
-            found.end = _walk(text, start, found.values)
+    for found, broken in _tried(text, _starts(text), budget):
+        if not broken:
             return found
-        except _CutOff:
-            return found
-        except _Broken:
-            if len(found.scalars) > len(best.scalars):
-                best = found
+        if len(found.scalars) > len(best.scalars):
+            best = found
     return best if best.values else _bare(text)
 
 
-def all_json(text: str) -> Iterator[JsonText]:
+def all_json(text: str, budget: Budget | None = None) -> Iterator[JsonText]:
     """Every complete object or array of a text, one after the other; the last one may be cut off."""
-    position = 0
-    for _ in range(MAX_STARTS):
-        opening = _OPENING.search(text, position)
-        if opening is None:
-            return
-        found = JsonText(begin=opening.start())
-        try:
-            found.end = _walk(text, opening.start(), found.values)
-        except _CutOff:
+    budget = budget or Budget(text)
+    for found, broken in _tried(text, (match.start() for match in _OPENING.finditer(text)), budget):
+        if not broken:
             yield found
+
+
+def _tried(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[JsonText, bool]]:
+    """What begins at each of some brackets, and whether it is no JSON from some character on.
+
+    Left out is what can be known without trying: brackets inside what was found, and those that were open where an
+    object broke, since they break at the same character.
+    """
+    hopeless: set[int] = set()
+    failures = end = 0
+    for start in starts:
+        if start < end or start in hopeless:
+            continue
+        found, stack = JsonText(begin=start), list[_Open]()
+        try:
+            found.end = end = _walk(text, start, stack, found.values, budget)
+            yield found, False
+        except _CutOff:
+            yield found, False
             return
         except _Broken:
-            position = opening.end()
-            continue
-        yield found
-        position = found.end
+            yield found, True
+            hopeless.update(opened.start for opened in stack)
+            failures += 1
+            if failures == MAX_STARTS:
+                return
 
 
-def _starts(text: str) -> list[int]:
+def _starts(text: str) -> Iterator[int]:
+    """The bracket after the first fence of JSON, then every bracket from the beginning."""
     fence = _FENCE.search(text)
-    fenced = [] if fence is None else [m.start() for m in [_OPENING.search(text, fence.end())] if m]
-    others = [match.start() for match, _ in zip(_OPENING.finditer(text), range(MAX_STARTS), strict=False)]
-    return list(dict.fromkeys([*fenced, *others]))
+    line_end = -1 if fence is None else text.find("\n", fence.end())
+    fenced = None if line_end < 0 else _OPENING.search(text, line_end)
+    if fenced is not None:
+        yield fenced.start()
+    for opening in _OPENING.finditer(text):
+        if fenced is None or opening.start() != fenced.start():
+            yield opening.start()
 
 
 def _bare(text: str) -> JsonText:
@@ -128,7 +182,7 @@ def _bare(text: str) -> JsonText:
     begin = _blank(text, 0)
     found = JsonText(begin=begin)
     try:
-        end = _scalar(text, begin, "", found.values)
+        end = _scalar(text, begin, JsonPlace(), found.values)
     except (_Broken, _CutOff):
         return JsonText()
     if _blank(text, end) != len(text):
@@ -137,11 +191,11 @@ def _bare(text: str) -> JsonText:
     return found
 
 
-def _walk(text: str, begin: int, values: list[JsonValue]) -> int:
+def _walk(text: str, begin: int, stack: list[_Open], values: list[JsonValue], budget: Budget) -> int:
     """Read the value that begins at `begin`; the values so far are in `values` whatever happens."""
-    stack: list[_Open] = []
     position = begin
     while True:
+        budget.spend()
         position = _value(text, position, stack, values)
         if position < 0:  # an object or array was opened: go on with its first member
             position = -position
@@ -154,48 +208,45 @@ def _walk(text: str, begin: int, values: list[JsonValue]) -> int:
 def _value(text: str, position: int, stack: list[_Open], values: list[JsonValue]) -> int:
     """Read a key if one is due, and a value. Negative: the place inside what the value opened."""
     position = _blank(text, position)
-    pointer = ""
-    if stack:
-        parent = stack[-1]
-        if parent.is_object:
-            key, position = _key(text, position, parent, values)
-            pointer = f"{parent.pointer}/{key}"
-        else:
-            pointer = f"{parent.pointer}/{parent.index}"
+    place = JsonPlace()
+    if stack and stack[-1].is_object:
+        place, position = _key(text, position, stack[-1], values)
+    elif stack:
+        place = JsonPlace(stack[-1].place, str(stack[-1].index))
     position = _blank(text, position)
     if position >= len(text):
         raise _CutOff
     if text[position] not in "{[":
-        end = _scalar(text, position, pointer, values)
+        end = _scalar(text, position, place, values)
         if end == len(text) and stack:  # a number at the very end: it may go on
             raise _CutOff
         return end
-    stack.append(_Open(pointer, position, text[position] == "{"))
+    stack.append(_Open(place, position, text[position] == "{"))
     inside = _blank(text, position + 1)
     if inside >= len(text):
         raise _CutOff
     if text[inside] == ("}" if stack[-1].is_object else "]"):
         done = stack.pop()
-        values.append(JsonValue(done.pointer, _kind(done), done.start, inside + 1, None))
+        values.append(JsonValue(done.place, _kind(done), done.start, inside + 1, None))
         return inside + 1
     return -(position + 1)
 
 
-def _key(text: str, position: int, parent: _Open, values: list[JsonValue]) -> tuple[str, int]:
-    """The key that begins at a place, escaped for a pointer, and where its value may begin."""
+def _key(text: str, position: int, parent: _Open, values: list[JsonValue]) -> tuple[JsonPlace, int]:
+    """The place that the key at a position names, and where its value may begin."""
     if position >= len(text):
         raise _CutOff
     if text[position] != '"':
         raise _Broken
     name, end = _string(text, position)
-    pointer = name.replace("~", "~0").replace("/", "~1")
-    values.append(JsonValue(f"{parent.pointer}/{pointer}", "key", position + 1, end - 1, name))
+    place = JsonPlace(parent.place, name)
+    values.append(JsonValue(place, "key", position + 1, end - 1, name))
     colon = _blank(text, end)
     if colon >= len(text):
         raise _CutOff
     if text[colon] != ":":
         raise _Broken
-    return pointer, colon + 1
+    return place, colon + 1
 
 
 def _close(text: str, position: int, stack: list[_Open], values: list[JsonValue]) -> int:
@@ -214,7 +265,7 @@ def _close(text: str, position: int, stack: list[_Open], values: list[JsonValue]
         position += 1
         stack.pop()
         last = None if parent.is_object else parent.last_end
-        values.append(JsonValue(parent.pointer, _kind(parent), parent.start, position, None, last))
+        values.append(JsonValue(parent.place, _kind(parent), parent.start, position, None, last))
     return position
 
 
@@ -222,25 +273,25 @@ def _kind(opened: _Open) -> Literal["object", "array"]:
     return "object" if opened.is_object else "array"
 
 
-def _scalar(text: str, position: int, pointer: str, values: list[JsonValue]) -> int:
+def _scalar(text: str, position: int, place: JsonPlace, values: list[JsonValue]) -> int:
     """Read a string, number or literal; the place after it."""
     if text[position : position + 1] == '"':
         value, end = _string(text, position)
-        values.append(JsonValue(pointer, "string", position + 1, end - 1, value))
+        values.append(JsonValue(place, "string", position + 1, end - 1, value))
         return end
     for literal, meant in _LITERALS.items():
         if text.startswith(literal, position):
             end = position + len(literal)
-            values.append(JsonValue(pointer, "null" if meant is None else "boolean", position, end, meant))
+            values.append(JsonValue(place, "null" if meant is None else "boolean", position, end, meant))
             return end
         if literal.startswith(text[position : position + 6]):
             raise _CutOff
     number = _NUMBER.match(text, position)
     if number is None:
-        raise _CutOff if text[position:] == "-" else _Broken
+        raise _CutOff if text.startswith("-", position) and position == len(text) - 1 else _Broken
     if _UNFINISHED.match(text, number.end()):
         raise _CutOff
-    values.append(JsonValue(pointer, "number", position, number.end(), _as_number(number.group())))
+    values.append(JsonValue(place, "number", position, number.end(), _as_number(number.group())))
     return number.end()
 
 
@@ -249,7 +300,7 @@ def _as_number(written: str) -> int | float | str:
         number: int | float = json.loads(written)
     except ValueError:  # more digits than Python turns into an integer
         return written
-    return number
+    return written if isinstance(number, float) and math.isinf(number) else number
 
 
 def _string(text: str, position: int) -> tuple[str, int]:

@@ -10,9 +10,9 @@ import math
 import re
 import sys
 
-from semtoken.parts.answers import AnswerWithTokens
+from semtoken.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.support.inputs import text
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.stopwords import is_function_word, plain_word
 
 LONG = 12
 """Tokens from which on an answer is long: the mean new word then leads."""
@@ -24,9 +24,9 @@ _WORD = re.compile(r"\w[\w'’-]*")
 
 def new_words(answer: AnswerWithTokens, question: str = "") -> list[tuple[int, int]]:
     """Character ranges of the words that are no English function words and do not stand in the question."""
-    asked = {word.lower() for word in _WORD.findall(text(question, "question"))}
-    leave_out = asked | set(english_stopwords())
-    return [match.span() for match in _WORD.finditer(answer.text) if match[0].lower() not in leave_out]
+    asked = {plain_word(word) for word in _WORD.findall(text(question, "question"))}
+    words = ((match.span(), match[0]) for match in _WORD.finditer(answer.text))
+    return [span for span, word in words if plain_word(word) not in asked and not is_function_word(word)]
 
 
 def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float | None:
@@ -48,8 +48,6 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
     spans = new_words(answer, question)
     if not spans:
         return None
-    logs = [
-        math.fsum(t.log_agreeing_probability for t in answer.tokens if t.start < end and t.end > start)
-        for start, end in spans
-    ]
+    touching = tokens_touching(answer, spans)
+    logs = [math.fsum(token.log_agreeing_probability for token in tokens) for tokens in touching]
     return math.exp(math.fsum(logs) / len(logs))

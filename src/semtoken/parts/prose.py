@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from semtoken.parts.budget import Budget
 from semtoken.parts.records import Found
 from semtoken.support.extras import require
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.stopwords import is_function_word, plain_word
 
 NEGATIONS = frozenset(
     (
@@ -18,28 +20,39 @@ NEGATIONS = frozenset(
         *("hasn't", "haven't", "hadn't"),
     )
 )
-_UNSPACED = "".join(
-    rf"\p{{Script={script}}}" for script in ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
-)
+_FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
+_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+_UNSPACED = "".join(rf"\p{{Script={script}}}" for script in _SCRIPTS)
+_SHARED = "".join(rf"\p{{Script_Extensions={script}}}" for script in _SCRIPTS)
+"""The letters and marks among these are those that several scripts use, such as the long vowel mark in タワー."""
 
 
 @cache
 def _patterns() -> tuple[Any, Any, Any]:
     regex = require("regex", extra="parts")
     boundary = regex.compile(r"\b", flags=regex.WORD | regex.V1)  # the boundaries of Unicode's annex 29
-    return boundary, regex.compile(r"[\p{L}\p{N}]"), regex.compile(rf"[{_UNSPACED}]+\Z")
+    return (
+        boundary,
+        regex.compile(r"[\p{L}\p{N}]"),
+        regex.compile(rf"(?:[{_UNSPACED}]|[[{_SHARED}]&&[\p{{L}}\p{{M}}]])+\Z", flags=regex.V1),
+    )
 
 
-def words(text: str) -> list[tuple[int, int]]:
+def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Character ranges of the words of a text, as Unicode's annex 29 has them.
 
     Scripts without blanks between words: a run of letters is one word.
+
+    Raises
+    ------
+    OverBudget
+        The text is too long, or takes too long.
     """
+    budget = budget or Budget(text)
     boundary, letter, unspaced = _patterns()
-    places = [0, *(match.start() for match in boundary.finditer(text)), len(text)]
     found: list[tuple[int, int]] = []
     joins = False  # the last word is a run without blanks
-    for start, end in pairwise(dict.fromkeys(places)):
+    for start, end in pairwise(dict.fromkeys([0, *_boundaries(boundary, text, budget), len(text)])):
         piece = text[start:end]
         if not letter.search(piece):
             continue
@@ -52,22 +65,30 @@ def words(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def find_words(text: str) -> Iterator[Found]:
+def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
+    plain = _FLAG_LETTER.sub("\u2691", text)  # those of flags are no words, and cost the square of their number
+    try:
+        matches = boundary.finditer(plain, timeout=budget.seconds_left, concurrent=True)
+        return [match.start() for match in matches]
+    except TimeoutError:
+        budget.timed_out()
+
+
+def find_words(text: str, budget: Budget | None = None) -> Iterator[Found]:
     """Every word, as Unicode divides text."""
-    for start, end in words(text):
+    for start, end in words(text, budget):
         yield Found(start, end, "word", "meaning")
 
 
-def find_phrases(text: str) -> Iterator[Found]:
+def find_phrases(text: str, budget: Budget | None = None) -> Iterator[Found]:
     """The longest runs of content words between function words and punctuation; function words alone stand alone.
 
     A text without a content word is one phrase.
     """
-    stopwords = english_stopwords()
     found: list[tuple[int, int]] = []
     last = -1  # end of the content word before
-    for start, end in words(text):
-        if text[start:end].lower() in stopwords:
+    for start, end in words(text, budget):
+        if is_function_word(text[start:end]):
             last = -1
             continue
         if last >= 0 and not text[last:start].strip(" '’-"):
@@ -93,7 +114,7 @@ def find_sentences(text: str, language: str) -> Iterator[Found]:
             yield Found(first, first + len(piece.strip()), "sentence", "meaning", aggregate="weakest")
 
 
-def negations(text: str, start: int, end: int) -> list[tuple[int, int]]:
+def negations(text: str, start: int, end: int, budget: Budget | None = None) -> list[tuple[int, int]]:
     """Ranges of the words between start and end that turn a statement round ("not", "never")."""
-    ranges = ((start + a, start + b) for a, b in words(text[start:end]))
-    return [(a, b) for a, b in ranges if text[a:b].lower().replace("’", "'") in NEGATIONS]
+    ranges = ((start + a, start + b) for a, b in words(text[start:end], budget))
+    return [(a, b) for a, b in ranges if plain_word(text[a:b]) in NEGATIONS]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -190,8 +189,13 @@ class Part:
         return None if self.confidence is None else 1.0 - self.confidence
 
     def to_dict(self) -> dict[str, Any]:
-        """The part as plain values."""
-        return asdict(self) | {"choices": None if self.choices is None else dict(self.choices)}
+        """Plain values only, such as JSON can hold: a half character becomes a question mark."""
+        return vars(self) | {
+            "path": _whole_characters(self.path),
+            "value": _whole_characters(self.value),
+            "flags": tuple(asdict(flag) for flag in self.flags),
+            "choices": None if self.choices is None else dict(self.choices),
+        }
 
     def has(self, code: str) -> bool:
         """Whether a flag of that code is set."""
@@ -216,6 +220,10 @@ class Parts(list[Part]):
         return card(table(header, rows, numbers=[2, 3], title=counted(len(rows), "part")))
 
 
+def _whole_characters(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
 def confidence_text(part: Part) -> str:
     """The confidence of a part for people, with its bounds where it is not known exactly."""
     if part.confidence is None:
@@ -237,17 +245,3 @@ def _text(part: Part) -> str:
 def _what(part: Part) -> str:
     """The kind of a part; of a field, where it stands."""
     return part.kind if part.path is None else part.path or "(whole)"
-
-
-def character_ranges(pieces: Sequence[bytes]) -> tuple[IdArray, IdArray]:
-    """Character ranges of tokens that are known by their UTF-8 bytes; tokens that share a character share its range."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    starts, ends = np.zeros(len(pieces), dtype=np.int64), np.zeros(len(pieces), dtype=np.int64)
-    position = 0
-    for i, piece in enumerate(pieces):
-        starts[i] = position
-        position += len(decoder.decode(piece))
-        ends[i] = position + (bool(decoder.getstate()[0]) if piece else 0)
-    if len(pieces):  # what is pending at the end may be several characters
-        ends[-1] = max(ends[-1], position + len(decoder.decode(b"", True)))
-    return starts, ends

@@ -12,7 +12,7 @@ from semtoken.parts import Part, parts_of
 from semtoken.parts.prose import words
 from semtoken.probing.competing import Competitor, Dispute, groups_of, prompt_ids, step_rows
 from semtoken.results import ScoredResponse
-from semtoken.tokens.stopwords import english_stopwords
+from semtoken.tokens.stopwords import is_function_word, plain_word
 
 DOUBTFUL = 0.9
 """Steps of less confidence than this are looked at."""
@@ -186,9 +186,8 @@ def merge(competitors: Sequence[Competitor]) -> list[Competitor]:
 
 def content_words(text: str) -> tuple[str, ...]:
     """The words of a text in lower case, function words left out; all of them if there are no others."""
-    stopwords = english_stopwords()
-    everything = [text[start:end].lower() for start, end in words(text)]
-    return tuple(word for word in everything if word not in stopwords) or tuple(everything)
+    everything = [plain_word(text[start:end]) for start, end in words(text)]
+    return tuple(word for word in everything if not is_function_word(word)) or tuple(everything)
 
 
 def _same(a: tuple[str, ...], b: tuple[str, ...]) -> bool:

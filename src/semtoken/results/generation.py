@@ -138,6 +138,8 @@ class Generation:
     """Fields that other packages have declared (`declare_field`), by name; they read like the others."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.further, Mapping):
+            raise InvalidInput(f"further must be a mapping of names to values. Got {shown(self.further)}.")
         self._require_one_per("token", _length(self.token_ids, "token_ids"))
         recorded = [getattr(self, name) for name, layout in LAYOUTS.items() if layout.per == "sample"]
         samples = next((_length(value, "samples") for value in recorded if value is not None), 0)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Equality, PartKind
-from semtoken.errors import MissingExtra
+from semtoken.errors import MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.new_words import LONG, new_word_confidence
 from semtoken.parts.records import confidence_text, level_of
@@ -176,10 +176,10 @@ class ScoredResponse:
         )
 
     def _phrases(self) -> list[Part] | None:
-        """The phrases of the answer in order; None where the library that finds them is missing."""
+        """The phrases of the answer in order; None where the library that finds them is missing, or gives up."""
         try:
             return [part for part in self.parts(by="phrase") if part.end > part.start]
-        except MissingExtra:
+        except (MissingExtra, OverBudget):
             return None
 
     @property
@@ -301,8 +301,8 @@ class ScoredResponse:
         by : {"word", "phrase", "sentence", "number", "reference", "field", "identifier", "tool_call"} or a function
             What to look for. A function takes the text and gives `(start, end)` or `(start, end, label)` of each part.
         **options
-            `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`; see
-            `semtoken.parts.parts_of`.
+            `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`, `max_characters`,
+            `max_seconds`; see `semtoken.parts.parts_of`.
         """
         return parts_of(self, by, **options)
 

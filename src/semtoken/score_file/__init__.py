@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from semtoken.choices import PartKind
-from semtoken.errors import InvalidInput, SemtokenError, VocabularyError, VocabularyMismatch
+from semtoken.errors import InvalidInput, OverBudget, SemtokenError, VocabularyError, VocabularyMismatch
 from semtoken.files.record_files import LINES, PARQUET, ROWS_AT_ONCE, format_of, schema_of
 from semtoken.files.safe_files import check_writable, dump_json
 from semtoken.parts import Part
@@ -321,7 +321,10 @@ class ScoringJob:
         if self.tokens:
             record["tokens"] = scores["tokens"]
         if self.parts is not None and record["response"] == response:  # not of an answer that is held back
-            record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]
+            try:
+                record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]
+            except OverBudget as error:
+                record |= {"parts": [], "parts_refused": str(error)}
         return record
 
 

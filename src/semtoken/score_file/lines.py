@@ -41,7 +41,7 @@ PART_FIELDS = (
 """What is written of a part of an answer beside its flags; the names are those of `semtoken.parts.Part`."""
 REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *(f"headline_{name}" for name in HEADLINE_FIELDS)}
-    | {"tokens", "parts", "error", "line"}
+    | {"tokens", "parts", "parts_refused", "error", "line"}
 )
 """What an earlier command wrote and this one writes again."""
 

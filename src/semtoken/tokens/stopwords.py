@@ -11,3 +11,13 @@ def english_stopwords() -> frozenset[str]:
     """NLTK's 179 English stopwords, lower case, compared case-sensitively as the paper's code does."""
     text = (files("semtoken") / "data" / "stopwords_english.txt").read_text(encoding="utf-8")
     return frozenset(text.split())
+
+
+def is_function_word(word: str) -> bool:
+    """Whether a word of a text is an English function word, however it is written: "The", "_the_", "don’t"."""
+    return plain_word(word) in english_stopwords()
+
+
+def plain_word(word: str) -> str:
+    """A word in lower case, without the marks of emphasis around it and with a plain apostrophe."""
+    return word.strip("_").lower().replace("’", "'")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from semtoken.errors import VocabularyError, VocabularyMismatch
 from semtoken.support.arrays import IdArray, as_ids
+from semtoken.tokens.characters import character_ranges
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import REPLACEMENT, read_tokens
 
@@ -236,23 +237,11 @@ class Vocabulary:
 
     def _spans(self, parts: Sequence[int]) -> list[tuple[int, int]]:
         """Character range of each part in `_join(parts)`."""
-        errors = "semtoken.each" if self.byte_errors == "each" else "replace"
-        decoder = codecs.getincrementaldecoder("utf-8")(errors)
         alone = self._in_broken_runs(parts) if self.byte_errors == "run" else frozenset()
-        spans: list[tuple[int, int]] = []
-        emitted = 0
-        for position, token in enumerate(parts):
-            start = emitted
-            if position in alone:
-                emitted += 1
-                spans.append((start, emitted))
-                continue
-            emitted += len(decoder.decode(self._contribution(token, position)))
-            pending = bool(decoder.getstate()[0])
-            spans.append((start, emitted + pending))
-        if spans:  # what is pending at the end may be several characters
-            spans[-1] = spans[-1][0], emitted + len(decoder.decode(b"", True))
-        return spans
+        pieces = [
+            None if position in alone else self._contribution(token, position) for position, token in enumerate(parts)
+        ]
+        return character_ranges(pieces, "semtoken.each" if self.byte_errors == "each" else "replace")
 
     def _in_broken_runs(self, parts: Sequence[int]) -> frozenset[int]:
         """Positions of the byte tokens in runs that are broken somewhere: each is a character of its own."""

@@ -13,6 +13,7 @@ from semtoken.choices import PartKind
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part
+from semtoken.parts.budget import MAX_SECONDS
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring.scorer import Scorer
@@ -94,11 +95,11 @@ class Probed:
     """Why it could not be asked."""
 
 
-def parts_wanted(result: ScoredResponse, wanted: Parts) -> list[Part]:
-    """The parts of an answer of the kind that was asked for."""
+def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SECONDS) -> list[Part]:
+    """The parts of an answer of the kind that was asked for, if they are found within some seconds."""
     if wanted == "auto":
         wanted = "field" if _is_json(result.text) else "phrase"
-    return list(result.parts(wanted))
+    return list(result.parts(wanted, max_seconds=seconds))
 
 
 def _is_json(text: str) -> bool:
@@ -121,6 +122,7 @@ def score_block(
     question: str | None = None,
     probed: Probed | None = None,
     scores_refused: str | None = None,
+    part_seconds: float = MAX_SECONDS,
 ) -> dict[str, Any]:
     """The block of a complete answer.
 
@@ -140,6 +142,8 @@ def score_block(
         What the model said of other meanings, where it was asked.
     scores_refused
         Why the answer has no scores by the methods that were asked for.
+    part_seconds
+        How long finding the parts may take; the block says so where that is too short.
     """
     lower, upper = result.uncertainty_bounds
     block: dict[str, Any] = {
@@ -180,9 +184,9 @@ def score_block(
     probed = probed or Probed(refused=NO_MODEL)
     if options.parts is not None:
         try:
-            parts = parts_wanted(result, options.parts) if probed.parts is None else probed.parts
+            parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
             block["parts"] = [_part(part, result, probed) for part in parts]
-        except SemtokenError as error:  # a library that is not installed
+        except SemtokenError as error:  # a library that is not installed, or a text that takes too long
             block["parts_refused"] = str(error)
     if options.disputes and probed.refused is not None:
         block["disputes_refused"] = probed.refused

@@ -306,7 +306,8 @@ async def _scored(sent: Event, scoring: Scoring) -> Piece:
         scoring.scorer.fail("too_large", TOO_LARGE)
         return Piece(sent)
     found = None if len(sent.raw) >= LARGE else scoring.read(sent)
-    if found is None or (scoring.scorer.tokens > LONG_ANSWER and found.ends):
+    takes_long = scoring.scorer.adds_parts or scoring.scorer.tokens > LONG_ANSWER
+    if found is None or (takes_long and found.ends):
         piece = await scoring.in_thread(lambda: scoring.scored(sent, scoring.read(sent) if found is None else found))
     else:
         piece = scoring.scored(sent, found)

@@ -104,6 +104,10 @@ class ReplyScorer:
         self._last: Mapping[str, Any] = {}
         self.seconds = 0.0
         """Time that reading, scoring and editing have taken."""
+        self._begun = perf_counter()
+        """When the work began that `seconds` does not count yet."""
+        self.adds_parts = asked.options.parts is not None
+        """The last event of an answer may take long: it belongs in a thread."""
 
     def give_up(self, code: str) -> None:
         """Nothing can be added to the reply; count it."""
@@ -114,13 +118,17 @@ class ReplyScorer:
         if self._failed is None:
             self._failed = Unscored(code, reason)
 
+    def _seconds_left(self) -> float:
+        used = self.seconds + perf_counter() - self._begun
+        return max(0.0, self._scoring.settings.max_scoring_seconds - used)
+
     def _check_budget(self) -> None:
         if self.seconds > self._scoring.settings.max_scoring_seconds:
             self.fail("budget", "Scoring took too long (--max-scoring-seconds).")
 
     def reply(self, reply: LocatedReply) -> dict[int, Block]:
         """The blocks of a whole reply, by the index of their choice."""
-        start = perf_counter()
+        start = self._begun = perf_counter()
         try:
             payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
         except Unscored as failed:
@@ -130,6 +138,7 @@ class ReplyScorer:
             self._check_budget()
             blocks[choice.index] = self._final(choice, payload.distribution, None)
             self.seconds, start = self.seconds + perf_counter() - start, perf_counter()
+            self._begun = start
         return self.read_again(blocks)
 
     @property
@@ -139,7 +148,7 @@ class ReplyScorer:
 
     def read_again(self, blocks: dict[int, Block]) -> dict[int, Block]:
         """The blocks, with those of the choices that came without log-probabilities, which the reader reads now."""
-        start = perf_counter()
+        start = self._begun = perf_counter()
         waiting, self._unread = list(self._unread.values()), {}
         for choice in waiting:
             blocks[choice.index] = self._read(choice) | blocks.get(choice.index, {})
@@ -148,7 +157,7 @@ class ReplyScorer:
 
     def event(self, event: LocatedReply) -> dict[int, Block]:
         """The blocks of an event: of the answers so far, and of those that end with it."""
-        start = perf_counter()
+        start = self._begun = perf_counter()
         self._last = event.json.value
         late = self._take_in(lambda: self._stream.feed(event.json.value))
         self._stream.learn(event.json.text, event.json.value)
@@ -168,7 +177,7 @@ class ReplyScorer:
 
     def go_on(self, found: Continuation) -> dict[int, Block]:
         """The block of such an event, if there is one."""
-        start = perf_counter()
+        start = self._begun = perf_counter()
         late = self._take_in(lambda: self._stream.go_on(found))
         block = self._ended(found.choice) if late else self._running(found.choice)
         self.seconds += perf_counter() - start
@@ -265,8 +274,11 @@ class ReplyScorer:
         how, options = self._scoring, self._asked.options
         try:
             result, refused = self._attempt(lambda: self._with_methods(score(), choice))
+            left = self._seconds_left()
             block = self._attempt(
-                lambda: score_block(result, how.scorer, options, how.calibrator, scores_refused=refused)
+                lambda: score_block(
+                    result, how.scorer, options, how.calibrator, scores_refused=refused, part_seconds=left
+                )
             )
         except Unscored as failed:
             return self._unscored(failed)

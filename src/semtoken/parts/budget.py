@@ -1,0 +1,78 @@
+"""How much work it may be to find the parts of an answer: no text, whoever wrote it, holds up anybody else.
+
+Every finder reads a text once, so that its work grows as the text does. What they give may still grow faster: each
+field carries its path, and an object within a hundred others is part of all of them. `Budget` counts this and looks at
+the clock, and ends the work with `OverBudget`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NoReturn
+
+from semtoken.errors import OverBudget
+from semtoken.support.inputs import real, whole
+
+MAX_CHARACTERS = 500_000
+"""Longest text in which parts are looked for by default."""
+MAX_SECONDS = 10.0
+"""Longest time that it may take by default."""
+STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
+"""Pieces of work on any text, and more on a longer one. A step is about a hundred bytes or a microsecond."""
+
+
+class Budget:
+    """What is left for the work on one text.
+
+    Parameters
+    ----------
+    text
+        The text.
+    max_characters, max_seconds
+        How long it may be, and how long the work may take.
+
+    Raises
+    ------
+    OverBudget
+        The text is too long.
+    InvalidInput
+        A limit that is none.
+    """
+
+    def __init__(self, text: str, *, max_characters: Any = MAX_CHARACTERS, max_seconds: Any = MAX_SECONDS) -> None:
+        most = whole(max_characters, "max_characters", low=0)
+        self._seconds = real(max_seconds, "max_seconds", low=0.0)
+        self._end = time.monotonic() + self._seconds
+        self._steps = STEPS + STEPS_PER_CHARACTER * len(text)
+        if len(text) > most:
+            raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
+
+    def spend(self, steps: int = 1) -> None:
+        """Count some work.
+
+        Raises
+        ------
+        OverBudget
+            Nothing is left.
+        """
+        self._steps -= steps
+        if self._steps < 0:
+            raise OverBudget("Its parts are too many or too deeply nested for a text of this length.")
+        if time.monotonic() > self._end:
+            self.timed_out()
+
+    @property
+    def seconds_left(self) -> float:
+        """Time that is left, in seconds; never 0."""
+        return max(self._end - time.monotonic(), math.ulp(1.0))
+
+    def timed_out(self) -> NoReturn:
+        """Say that the time is over.
+
+        Raises
+        ------
+        OverBudget
+            Always.
+        """
+        raise OverBudget(f"Its parts could not be found within {self._seconds:g} seconds.")
