@@ -80,7 +80,7 @@ def scores() -> list[Target]:
     def rules(**arguments: Any) -> bool:
         return bool(ScoringRules(**arguments).signature)
 
-    more = {"clusters": CLUSTERS, "distribution": "raw", **options}
+    more = {"vocabulary": CLUSTERS, "distribution": "raw", **options}
     return [
         Target("score_logits", logits, {"logits": LOGITS, "token_ids": IDS, **more}, 0, 1, weight=4),
         Target(
