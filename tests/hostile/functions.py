@@ -178,6 +178,19 @@ def little_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@contextlib.contextmanager
+def without_hub() -> Iterator[None]:
+    """No name is looked up on the hub: an odd text where a model's name may stand would wait for a network."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
 def attack(seed: int, calls: int, first: int = 0, targets: list[Target] | None = None) -> Outcome:
     """Call public functions; case `first` and those after it."""
     from tests.hostile.targets import all_targets
@@ -186,7 +199,7 @@ def attack(seed: int, calls: int, first: int = 0, targets: list[Target] | None =
     outcome = Outcome("functions", f"calls of {len(chosen)} public functions with odd arguments")
     kinds: dict[str, int] = {}
     start = time.monotonic()
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with warnings.catch_warnings(), np.errstate(all="ignore"), without_hub():
         warnings.simplefilter("ignore")
         right = {one.name: one.call(**one.good) for one in chosen}
         with little_memory():

@@ -50,7 +50,7 @@ def as_tokens(given: Any, *, clustering: bool = False, revision: str | None = No
         return given
     if isinstance(given, str | Path):
         return as_clusters(given, revision=revision) if clustering else _named_vocabulary(given, revision)
-    if not hasattr(given, "decode"):
+    if not hasattr(given, "decode") or isinstance(given, bytes | bytearray):
         raise InvalidInput(
             f"A vocabulary is a Vocabulary, TokenClusters, a tokenizer, or the name of a model, got {shown(given)}."
         )
