@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import re
+import types
 from pathlib import Path
 
 import numpy as np
@@ -277,3 +278,53 @@ def test_the_tables_of_thresholds_and_presets_are_those_of_the_scores() -> None:
             assert shares == pytest.approx(expected, abs=0.051), title
         seen += 1
     assert seen == 12
+
+
+# ---- the number on top ------------------------------------------------------------------------------------------
+
+
+def headline_tables() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("headline_tables", FOLDER / "headline" / "tables.py")
+    assert spec is not None and spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    return tables
+
+
+def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
+    """Every AUROC by scikit-learn, and one cell whole by the program."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    lines = lines_of("headline/tables.csv")
+    scores = {name: pandas.read_parquet(FOLDER / "headline" / "scores" / f"{name}.parquet") for name in
+              {line["set"] for line in lines}}  # fmt: skip
+    for line in lines:
+        answers = scores[line["set"]]
+        right = answers[line["judge"]]
+        assert (len(answers), right.sum()) == (int(line["answers"]), int(line["right"]))
+        assert roc_auc_score(~right, answers[line["candidate"]]) == pytest.approx(float(line["auroc"]), abs=1e-5)
+    chat = scores["qwen1.5b-chat"][["contains", "probability", "weakest_phrase"]]
+    again = headline_tables().cell(chat, "contains", ["probability"]).set_index("candidate").loc["weakest_phrase"]
+    kept = next(x for x in lines if (x["set"], x["candidate"]) == ("qwen1.5b-chat", "weakest_phrase"))
+    for column in ("low", "high", "minus_probability", "minus_probability_low", "minus_probability_high"):
+        assert again[column] == pytest.approx(float(kept[column]), abs=1e-5)
+
+
+def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
+    tables = headline_tables()
+    kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    short, chat = tables.short_headline(kept), tables.chat_headline(kept)
+    assert f"**Short answers: `{short[0]}`" in page
+    assert f"**Chat answers: `{chat[0]}`" in page
+
+
+def test_a_candidate_replaces_only_if_it_is_worse_nowhere_and_better_on_enough_sets() -> None:
+    tables = headline_tables()
+
+    def lines(*lows: float) -> object:
+        return pandas.DataFrame({"set": [f"set {k}" for k in range(len(lows))], "minus_default_low": lows})
+
+    assert tables.replaces(lines(0.001, 0.002, -0.004), ["default"], 2)
+    assert not tables.replaces(lines(0.001, 0.002, -0.006), ["default"], 2), "worse on one"
+    assert not tables.replaces(lines(0.001, -0.004, -0.004), ["default"], 2), "better on one only"
+    assert tables.simplest_of_the_best({"rauq": 0.021, "probability": 0.0195, "default": 0.018}) == "probability"
