@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +149,23 @@ def listed(row: np.ndarray, token: int, k: int) -> TopStep:
     return TopStep(chosen=entry(token), top=tuple(entry(i) for i in np.argsort(-row)[:k]))
 
 
+@dataclass(frozen=True)
 class Answer:
     """As much of a scored answer as the methods below read."""
 
-    n_tokens = 1
-    text = "x"
-    log_score = -1.0
+    logs: Any
+    question: str = ""
+    n_tokens: int = 1
+    text: str = "x"
+    log_score: float = -1.0
 
-    def __init__(self, logs: Any) -> None:
-        self.token_ids = list(range(len(logs)))
-        self.tokens = [type("T", (), {"log_probability": float(log), "text": " x7"}) for log in logs]
+    @property
+    def token_ids(self) -> list[int]:
+        return list(range(len(self.logs)))
+
+    @property
+    def tokens(self) -> list[Any]:
+        return [type("T", (), {"log_probability": float(log), "text": " x7"}) for log in self.logs]
 
 
 BOUNDED = ["mean_token_entropy", "max_token_entropy", "window_entropy", "trace", "surprise_and_peak"]

@@ -191,7 +191,7 @@ class STC:
             return load_clusters(self._shipped, self.backend)
         return self.backend.default_clusters(self._progress)
 
-    @cached_property
+    @property
     def scorer(self) -> Scorer:
         """Vocabulary and rules, and clusters if the rules read them or some were given, prepared for scoring."""
         reads = self.rules.clustering or self._given
