@@ -328,3 +328,26 @@ def test_a_candidate_replaces_only_if_it_is_worse_nowhere_and_better_on_enough_s
     assert not tables.replaces(lines(0.001, 0.002, -0.006), ["default"], 2), "worse on one"
     assert not tables.replaces(lines(0.001, -0.004, -0.004), ["default"], 2), "better on one only"
     assert tables.simplest_of_the_best({"rauq": 0.021, "probability": 0.0195, "default": 0.018}) == "probability"
+
+
+def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
+    lines = {(line["set"], line["judge"], line["candidate"]): line for line in lines_of("headline/tables.csv")}
+    columns = [("qwen1.5b-nq", "exact"), ("qwen1.5b-nq", "close_no_echo"), ("qwen1.5b-wq", "exact"),
+               ("qwen1.5b-wq", "close_no_echo")]  # fmt: skip
+    for name, *cells in page_table("A model of 1.5 billion parameters", "answers, of these right"):
+        for cell, column in zip(cells, columns, strict=True):
+            if name.startswith("answers"):
+                line = lines[(*column, "default")]
+                assert cell == f"{int(line['answers']):,}, {line['right']}"
+                continue
+            line = lines[(*column, name.strip("`"))]
+            shown(cell, line, ("minus_default", "minus_default_low", "minus_default_high"), signed=True)
+    for name, *cells in page_table("A model of 1.5 billion parameters", "chat answers, of these right"):
+        for cell, chosen in zip(cells, ("qwen1.5b-chat", "smollm2-chat"), strict=False):
+            if name.startswith("chat"):
+                line = lines[chosen, "contains", "probability"]
+                assert cell == f"{int(line['answers']):,}, {line['right']}"
+            else:
+                line = lines[chosen, "contains", name.strip("`")]
+                keys = ("auroc", "minus_probability", "minus_probability_low", "minus_probability_high")
+                shown(cell, line, keys, signed=False)
