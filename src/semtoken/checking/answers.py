@@ -31,7 +31,7 @@ class CheckedAnswer:
     question: str | None
     response: ScoredResponse
     doubt: Doubt | None
-    """Its most doubtful stretch."""
+    """The stretch of the answer that is most in doubt; None where each is fairly sure."""
     sentence: str
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from semtoken.errors import MissingExtra
 from semtoken.parts import Part
+from semtoken.parts.json_values import is_json
+from semtoken.parts.records import level_of
 from semtoken.results import ScoredResponse
 from semtoken.support.text import shortened
 
-SOME_DOUBT = 0.85
-"""Stretches of at least this confidence are not called doubtful."""
 LEAST_RIVAL = 0.03
 """Other continuations below this probability are not named."""
 MOST_RIVALS = 2
@@ -30,7 +29,7 @@ class Doubt:
     end: int
     """One past its last character."""
     confidence: float
-    """Its confidence, in [0, 1]."""
+    """How sure the model was of it, in [0, 1]."""
     rivals: tuple[tuple[str, float], ...]
     """What else was likely at its least certain token, with probabilities: the stretch up to there and the other token.
     The other token may be the beginning of a longer word."""
@@ -61,7 +60,7 @@ def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None)
 def doubt_of(response: ScoredResponse) -> Doubt | None:
     """The most doubtful stretch of an answer; None where every one is fairly sure, or the answer is blank."""
     worst = next(iter(doubts_of(response)), None)
-    return None if worst is None or worst.confidence >= SOME_DOUBT else worst
+    return worst if worst is not None and level_of(worst.confidence) else None
 
 
 def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
@@ -81,7 +80,7 @@ def sentence_of(response: ScoredResponse, doubt: Doubt | None) -> str:
 
 def parts_to_check(response: ScoredResponse) -> list[Part]:
     """The parts of an answer that a reader would look at one by one."""
-    if _is_json(response.text):
+    if is_json(response.text):
         return [part for part in response.parts("field") if part.present]
     try:
         return list(response.parts("phrase"))
@@ -91,13 +90,6 @@ def parts_to_check(response: ScoredResponse) -> list[Part]:
 
 def _between_blanks(text: str) -> list[tuple[int, int]]:
     return [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _rivals(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], ...]:

@@ -318,3 +318,11 @@ def _blank(text: str, position: int) -> int:
     match = _BLANK.match(text, position)
     assert match is not None
     return match.end()
+
+
+def is_json(text: str) -> bool:
+    """Whether a whole text is a JSON object or array."""
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False

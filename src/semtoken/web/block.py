@@ -14,6 +14,7 @@ from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part
 from semtoken.parts.budget import MAX_SECONDS
+from semtoken.parts.json_values import is_json
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring.scorer import Scorer
@@ -98,15 +99,8 @@ class Probed:
 def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SECONDS) -> list[Part]:
     """The parts of an answer of the kind that was asked for, if they are found within some seconds."""
     if wanted == "auto":
-        wanted = "field" if _is_json(result.text) else "phrase"
+        wanted = "field" if is_json(result.text) else "phrase"
     return list(result.parts(wanted, max_seconds=seconds))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def reason_block(reason: str) -> dict[str, Any]:
