@@ -17,6 +17,7 @@ import os
 import random
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,15 +75,26 @@ def ways(llm: Any, clusters: st.TokenClusters, channel: Path, tokens: int) -> di
     """How to answer prompts, from without a score to the exact one."""
     from vllm import SamplingParams
 
-    from semtoken.backends.vllm import VLLMScorer, sampling_params
+    from semtoken.backends.vllm import VLLMBackend, read_channels, sampling_params, score_outputs
 
     options: dict[str, Any] = {"temperature": 0, "max_tokens": tokens, "ignore_eos": True}
-    scorer, watched = VLLMScorer(llm, clusters), VLLMScorer(llm, clusters, channel=channel)
+    stc = st.STC(VLLMBackend(llm), clusters=clusters)
+
+    def best(prompts: list[str]) -> object:
+        return score_outputs(llm.generate(prompts, sampling_params(top_k=20, **options), use_tqdm=False), clusters)
+
+    def watched(prompts: list[str]) -> object:
+        names = [uuid.uuid4().hex for _ in prompts]
+        params = [SamplingParams(**options, extra_args={"semtoken_id": name}) for name in names]
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+        answers = [(name, list(one.outputs[0].token_ids)) for name, one in zip(names, outputs, strict=True)]
+        return read_channels(channel, answers, clusters)
+
     return {
         "vLLM alone": lambda prompts: llm.generate(prompts, SamplingParams(**options), use_tqdm=False),
-        "20 best": lambda prompts: scorer.generate(prompts, sampling_params(top_k=20, **options)),
-        "logits processor": lambda prompts: watched.generate(prompts, SamplingParams(**options)),
-        "whole vocabulary": lambda prompts: scorer.generate(prompts, sampling_params(exact=True, **options)),
+        "20 best": best,
+        "logits processor": watched,
+        "whole vocabulary": lambda prompts: stc.generate(prompts, max_new_tokens=tokens, ignore_eos=True),
     }
 
 

@@ -16,7 +16,7 @@ from transformers import AutoConfig
 
 from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.llama_cpp import LlamaCppScorer, load_llama_cpp
+from semtoken.backends.llama_cpp import LlamaCppBackend, load_llama_cpp
 from semtoken.backends.llama_cpp.model import LONGEST_CONTEXT
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
@@ -52,14 +52,14 @@ def load(gguf_file: Path, **options: Any) -> llama_cpp.Llama:
 
 
 @pytest.fixture(scope="module")
-def scorer(gguf_file: Path, clusters: TokenClusters) -> Iterator[LlamaCppScorer]:
+def scorer(gguf_file: Path, clusters: TokenClusters) -> Iterator[STC]:
     single = llama_cpp.GGML_TYPE_F32
     llama = load(gguf_file, tokenizer=AlmanacTokenizer(), type_k=single, type_v=single)
-    yield LlamaCppScorer(llama, clusters)
+    yield STC(LlamaCppBackend(llama), clusters=clusters)
     llama.close()
 
 
-def test_greedy_answers_equal_those_of_transformers(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+def test_greedy_answers_equal_those_of_transformers(scorer: STC, stc: STC, prompts: list[str]) -> None:
     for scored, twin in zip(
         scorer.generate(prompts, 24, stop_token_ids=[NEWLINE]), stc.generate(prompts, max_new_tokens=24), strict=True
     ):
@@ -70,21 +70,21 @@ def test_greedy_answers_equal_those_of_transformers(scorer: LlamaCppScorer, stc:
             assert token.log_agreeing_probability == pytest.approx(other.log_agreeing_probability, abs=TOLERANCE)
 
 
-def test_sampled_answers_are_scored_at_temperature_one(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+def test_sampled_answers_are_scored_at_temperature_one(scorer: STC, stc: STC, prompts: list[str]) -> None:
     sampled = scorer.generate(prompts[:8], 12, temp=1.5, top_p=0.9, repeat_penalty=1.3)
     assert len({scored.text for scored in scorer.generate([prompts[0]] * 8, 6, temp=2.0)}) > 1
     for scored, twin in zip(sampled, stc.score(prompts[:8], [s.token_ids for s in sampled]), strict=True):
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
 
 
-def test_text_that_exists(scorer: LlamaCppScorer, stc: STC, prompts: list[str]) -> None:
+def test_text_that_exists(scorer: STC, stc: STC, prompts: list[str]) -> None:
     responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
     for scored, twin in zip(scorer.score(prompts[:10], responses), stc.score(prompts[:10], responses), strict=True):
         assert scored.token_ids == twin.token_ids
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
 
 
-def test_chat_messages_go_through_the_template_in_the_file(scorer: LlamaCppScorer, stc: STC) -> None:
+def test_chat_messages_go_through_the_template_in_the_file(scorer: STC, stc: STC) -> None:
     chat = [{"role": "user", "content": "What is the capital of Peru?"}]
     (scored,) = scorer.generate(chat, 8, stop_at_newline=True)
     (twin,) = stc.generate(chat, max_new_tokens=8, stop_at_newline=True)
@@ -95,13 +95,13 @@ def test_chat_messages_go_through_the_template_in_the_file(scorer: LlamaCppScore
 def test_the_default_cache_costs_little(gguf_file: Path, clusters: TokenClusters, stc: STC, prompts: list[str]) -> None:
     llama = load(gguf_file, tokenizer=AlmanacTokenizer())
     answers = [twin.token_ids for twin in stc.generate(prompts[:8], max_new_tokens=12)]
-    scored = LlamaCppScorer(llama, clusters).score(prompts[:8], answers)
+    scored = STC(LlamaCppBackend(llama), clusters=clusters).score(prompts[:8], answers)
     for mine, twin in zip(scored, stc.score(prompts[:8], answers), strict=True):
         assert mine.log_score == pytest.approx(twin.log_score, abs=HALF_CACHE)
     llama.close()
 
 
-def test_what_cannot_be_used_is_refused(scorer: LlamaCppScorer, clusters: TokenClusters) -> None:
+def test_what_cannot_be_used_is_refused(scorer: STC, clusters: TokenClusters) -> None:
     with pytest.raises(InvalidInput, match="the context holds 256"):
         scorer.generate("What? " * 200)
     with pytest.raises(InvalidInput, match="Prompt 1 is empty"):
@@ -115,7 +115,7 @@ def test_what_cannot_be_used_is_refused(scorer: LlamaCppScorer, clusters: TokenC
         tuple(texts), pieces, clusters.vocabulary.neutral, clusters.vocabulary.byte_tokens
     )
     with pytest.raises(VocabularyMismatch, match="belong to another model"):
-        LlamaCppScorer(scorer.llama, TokenClusters(np.asarray(clusters.labels), swapped))
+        STC(LlamaCppBackend(scorer.model), clusters=TokenClusters(np.asarray(clusters.labels), swapped))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def ask(url: str, **changes: Any) -> dict[str, Any]:
 
 def exact_score(gguf_file: Path, clusters: TokenClusters) -> ScoredResponse:
     llama = load(gguf_file)
-    (scored,) = LlamaCppScorer(llama, clusters).generate(QUESTION, 6)
+    (scored,) = STC(LlamaCppBackend(llama), clusters=clusters).generate(QUESTION, 6)
     llama.close()
     return scored
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from semtoken import STC, TokenClusters
-from semtoken.backends.vllm import BYTES_PER_NUMBER, VLLMScorer, sampling_params, score_outputs
+from semtoken.backends.vllm import VLLMBackend, sampling_params, score_outputs
+from semtoken.backends.vllm.requests import BYTES_PER_NUMBER
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
 from semtoken.results import ScoredResponse
 
@@ -16,8 +17,8 @@ TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module")
-def scorer(llm: Any, clusters: TokenClusters) -> VLLMScorer:
-    return VLLMScorer(llm, clusters)
+def scorer(llm: Any, clusters: TokenClusters) -> STC:
+    return STC(VLLMBackend(llm), clusters=clusters)
 
 
 def assert_same(scored: ScoredResponse, twin: ScoredResponse) -> None:
@@ -31,23 +32,20 @@ def assert_same(scored: ScoredResponse, twin: ScoredResponse) -> None:
         assert token.neutral == other.neutral
 
 
-def test_the_whole_vocabulary_gives_the_scores_of_transformers(
-    scorer: VLLMScorer, stc: STC, prompts: list[str]
-) -> None:
-    answers = scorer.generate(prompts, sampling_params(exact=True, temperature=0, max_tokens=24))
-    for (scored,), twin in zip(answers, stc.generate(prompts, max_new_tokens=24), strict=True):
+def test_the_whole_vocabulary_gives_the_scores_of_transformers(scorer: STC, stc: STC, prompts: list[str]) -> None:
+    answers = scorer.generate(prompts, max_new_tokens=24)
+    for scored, twin in zip(answers, stc.generate(prompts, max_new_tokens=24), strict=True):
         assert_same(scored, twin)
         assert scored.distribution == "raw"
 
 
-def test_sampled_answers_are_scored_at_temperature_one(scorer: VLLMScorer, stc: STC, prompts: list[str]) -> None:
-    params = sampling_params(exact=True, temperature=1.7, top_p=0.9, n=2, max_tokens=12, repetition_penalty=1.2)
-    answers = scorer.generate(prompts[:6], params)
-    assert [len(one) for one in answers] == [2] * 6
-    for prompt, one in zip(prompts, answers, strict=False):
-        twins = stc.score([prompt] * 2, [scored.token_ids for scored in one])
-        for scored, twin in zip(one, twins, strict=True):
-            assert_same(scored, twin)
+def test_sampled_answers_are_scored_at_temperature_one(scorer: STC, stc: STC, prompts: list[str]) -> None:
+    sampling = {"temperature": 1.7, "top_p": 0.9, "repetition_penalty": 1.2}
+    answers = scorer.generate(prompts[:6], max_new_tokens=12, num_return_sequences=2, **sampling)
+    asked = [prompt for prompt in prompts[:6] for _ in range(2)]
+    twins = stc.score(asked, [scored.token_ids for scored in answers])
+    for scored, twin in zip(answers, twins, strict=True):
+        assert_same(scored, twin)
 
 
 def test_dicts_and_flat_lists_score_alike(llm: Any, clusters: TokenClusters, prompts: list[str]) -> None:
@@ -60,13 +58,13 @@ def test_dicts_and_flat_lists_score_alike(llm: Any, clusters: TokenClusters, pro
 
 
 def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
-    llm: Any, scorer: VLLMScorer, stc: STC, clusters: TokenClusters, prompts: list[str]
+    llm: Any, stc: STC, clusters: TokenClusters, prompts: list[str]
 ) -> None:
     exact = stc.generate(prompts, max_new_tokens=24)
     widths = []
     for k in (1, 5, 20, 100, 1000):
         params = sampling_params(top_k=k, temperature=0, max_tokens=24)
-        (bounded,) = zip(*scorer.generate(prompts, params), strict=True)
+        (bounded,) = zip(*score_outputs(llm.generate(prompts, params, use_tqdm=False), clusters), strict=True)
         for scored, twin in zip(bounded, exact, strict=True):
             lower, upper = scored.uncertainty_bounds
             assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
@@ -77,22 +75,16 @@ def test_the_interval_of_the_k_best_holds_the_exact_score_and_shrinks(
     assert max(widths[-1]) < 0.05 < max(widths[0])
 
 
-def test_text_that_exists_is_scored_by_prompt_log_probabilities(
-    scorer: VLLMScorer, stc: STC, prompts: list[str]
-) -> None:
+def test_text_that_exists(scorer: STC, stc: STC, prompts: list[str]) -> None:
     responses = [["Paris", "London\n", "", "the", "1,234"][i % 5] for i in range(10)]
     twins = stc.score(prompts[:10], responses)
-    for scored, twin in zip(scorer.score(prompts[:10], responses, exact=True), twins, strict=True):
+    for scored, twin in zip(scorer.score(prompts[:10], responses), twins, strict=True):
         assert_same(scored, twin)
-    for scored, twin in zip(scorer.score(prompts[:10], responses, top_k=20), twins, strict=True):
-        if twin.text:
-            lower, upper = scored.uncertainty_bounds
-            assert lower - TOLERANCE <= twin.uncertainty <= upper + TOLERANCE
 
 
-def test_chat_messages_go_through_the_template(scorer: VLLMScorer, stc: STC) -> None:
+def test_chat_messages_go_through_the_template(scorer: STC, stc: STC) -> None:
     chat = [{"role": "user", "content": "What is the capital of Peru?"}]
-    ((scored,),) = scorer.generate(chat, sampling_params(exact=True, temperature=0, max_tokens=8))
+    (scored,) = scorer.generate(chat, max_new_tokens=8)
     assert_same(scored, stc.generate(chat, max_new_tokens=8)[0])
 
 
@@ -112,13 +104,12 @@ def test_whole_vocabularies_stay_within_the_memory_budget(
             runs.append(len(inputs))
             return llm.generate(inputs, *args, **kwargs)
 
-    params = sampling_params(exact=True, temperature=0, max_tokens=4)
-    small = VLLMScorer(Counting(), clusters, memory_budget=2 * one)
-    whole = VLLMScorer(llm, clusters).generate(prompts[:5], params)
-    assert small.generate(prompts[:5], params) == whole
+    small = STC(VLLMBackend(Counting(), memory_budget=2 * one), clusters=clusters)
+    whole = STC(VLLMBackend(llm), clusters=clusters).generate(prompts[:5], 4)
+    assert small.generate(prompts[:5], 4) == whole
     assert runs == [2, 2, 1]
     with pytest.raises(InsufficientMemory, match="memory_budget"):
-        VLLMScorer(llm, clusters, memory_budget=one - 1).generate(prompts[:1], params)
+        STC(VLLMBackend(llm, memory_budget=one - 1), clusters=clusters).generate(prompts[:1], 4)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -158,4 +149,4 @@ def test_clusters_of_another_tokenizer_are_refused(llm: Any) -> None:
 
     vocabulary = Vocabulary.from_tokenizer(byte_level_bpe())
     with pytest.raises(VocabularyMismatch):
-        VLLMScorer(llm, TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))
+        STC(VLLMBackend(llm), clusters=TokenClusters(np.zeros(vocabulary.size, dtype=np.int32), vocabulary))

@@ -12,8 +12,7 @@ from vllm.exceptions import VLLMValidationError
 
 from semtoken import STC, TokenClusters
 from semtoken.almanac import load_questions
-from semtoken.backends.vllm import VLLMScorer
-from semtoken.backends.vllm.channel import read_channel
+from semtoken.backends.vllm import read_channel, read_channels
 from semtoken.errors import BackendError
 
 TOLERANCE = 1e-4
@@ -77,10 +76,16 @@ def preemptions(llm: Any) -> int:
     return int(sum(metric.value for metric in llm.get_metrics() if metric.name == "vllm:num_preemptions"))
 
 
-def test_scorer_with_a_channel(llm: Any, channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str]) -> None:
-    scorer = VLLMScorer(llm, clusters, channel=channel)
-    answers = scorer.generate(prompts, SamplingParams(temperature=0, max_tokens=24))
-    for (scored,), twin in zip(answers, stc.generate(prompts, max_new_tokens=24), strict=True):
+def test_several_answers_read_at_once(
+    llm: Any, channel: Path, clusters: TokenClusters, stc: STC, prompts: list[str]
+) -> None:
+    names = [f"several-{i}" for i in range(len(prompts))]
+    params = [SamplingParams(temperature=0, max_tokens=24, extra_args={"semtoken_id": name}) for name in names]
+    outputs = llm.generate(prompts, params, use_tqdm=False)
+    answers = [(name, list(one.outputs[0].token_ids)) for name, one in zip(names, outputs, strict=True)]
+    for scored, twin in zip(
+        read_channels(channel, answers, clusters), stc.generate(prompts, max_new_tokens=24), strict=True
+    ):
         assert scored.log_score == pytest.approx(twin.log_score, abs=TOLERANCE)
         assert scored.text == twin.text
     assert not list(channel.iterdir())

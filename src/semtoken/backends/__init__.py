@@ -2,7 +2,7 @@
 
     prompt --prompts.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
                                                           |
-                        transformers/  vllm/  llama_cpp.py
+                        transformers/  vllm/  llama_cpp/
 
 base.py          what semtoken asks of a model: `Backend`, `Decoding`, `Step`, `Observer`, `Completion`
 load.py          a backend by name, for `--backend`
@@ -14,9 +14,10 @@ seeds.py         random numbers that belong to one answer
 transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),
                  cache.py (prompts read once), trees.py (several prompts in one pass), joining.py (answers that begin
                  and end one by one), draws.py (sampling), recorder.py (`Recorder`)
-vllm/            model.py (the backend), scorer.py (`VLLMScorer`), outputs.py (vLLM's lists of log-probabilities),
-                 processor.py and watch.py (scoring inside the engine), channel.py (how its scores come back)
-llama_cpp/       the backend of llama-cpp-python, and `LlamaCppScorer`
+vllm/            model.py (the backend), requests.py (what it asks vLLM for), outputs.py (vLLM's lists of
+                 log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
+                 come back)
+llama_cpp/       the backend of llama-cpp-python
 
 Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
 Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities, best tokens and

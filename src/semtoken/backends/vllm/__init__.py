@@ -1,23 +1,26 @@
 """vLLM, in this process and through its server.
 
->>> from semtoken.backends.vllm import VLLMScorer, sampling_params  # doctest: +SKIP
+model.py      `load_vllm` and `VLLMBackend`, the `Backend`; `STC` over it gives scores
+requests.py   `sampling_params` that ask for log-probabilities, and groups of prompts that fit into memory
+outputs.py    `score_outputs`: what `LLM.generate` returned, scored
+processor.py  the logits processor, which scores inside the engine; watch.py follows its requests
+channel.py    how the scores of the processor come back: `read_channel`
 
 Importing this package does not import vLLM. Tested with vLLM 0.32.
 """
 
 from __future__ import annotations
 
-from semtoken.backends.vllm.channel import read_channel
+from semtoken.backends.vllm.channel import read_channel, read_channels
 from semtoken.backends.vllm.model import VLLMBackend, load_vllm
 from semtoken.backends.vllm.outputs import score_outputs
-from semtoken.backends.vllm.scorer import BYTES_PER_NUMBER, VLLMScorer, sampling_params
+from semtoken.backends.vllm.requests import sampling_params
 
 __all__ = [
-    "BYTES_PER_NUMBER",
     "VLLMBackend",
-    "VLLMScorer",
     "load_vllm",
     "read_channel",
+    "read_channels",
     "sampling_params",
     "score_outputs",
 ]

@@ -25,7 +25,7 @@ from semtoken.backends.base import (
 from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
-from semtoken.backends.vllm.scorer import MEMORY_BUDGET, memory_groups, sampling_params
+from semtoken.backends.vllm.requests import MEMORY_BUDGET, memory_groups, sampling_params
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError

@@ -43,7 +43,8 @@ def score_outputs(
     Parameters
     ----------
     outputs
-        `RequestOutput` objects, made with `sampling_params` of this module or another request for log-probabilities.
+        `RequestOutput` objects, made with `semtoken.backends.vllm.sampling_params` or another request for
+        log-probabilities.
     vocabulary
         That of the model's tokenizer; the preset `paper` needs `TokenClusters`.
     preset, function_words, clustering, prefix_matching
@@ -98,17 +99,17 @@ def completions(output: Any) -> Sequence[Any]:
 
 
 def score_steps(
-    ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode, first: int = 0
+    ids: Sequence[int], logprobs: Any, vocabulary: Tokens, rules: ScoringRules, mode: LogprobsMode
 ) -> ScoredResponse:
-    """Score ids by vLLM's log-probabilities, of which those of the first id stand at position `first`."""
+    """Score ids by vLLM's log-probabilities, one position of its list for each id."""
     if mode not in DISTRIBUTIONS:
         raise BackendError(f"logprobs_mode {mode!r} is not known; known are {', '.join(DISTRIBUTIONS)}.")
-    if len(logprobs) != first + len(ids):
-        raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {first + len(ids)} tokens.")
+    if len(logprobs) != len(ids):
+        raise BackendError(f"There are log-probabilities for {len(logprobs)} tokens and {len(ids)} tokens.")
     scorer_for(vocabulary, rules).vocabulary.check_ids(ids)
     size = scorer_for(vocabulary, rules).vocabulary.size
-    steps = ((token, *position_of(logprobs, first + step)) for step, token in enumerate(ids))
-    if all(_entries(logprobs, first + step) >= size for step in range(len(ids))):
+    steps = ((token, *position_of(logprobs, step)) for step, token in enumerate(ids))
+    if all(_entries(logprobs, step) >= size for step in range(len(ids))):
         return _score_whole(steps, vocabulary, rules, DISTRIBUTIONS[mode])
     if not mode.endswith("_logprobs"):
         raise BackendError(
