@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import sys
+import types
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from semtoken.backends.base import Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
 from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
+from semtoken.results.headlines import headline_of
 from semtoken.support.entropies import entropy_bounds, row_divergences, row_entropies
 
 CASES = json.loads((Path(__file__).parent / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
@@ -206,21 +210,86 @@ def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:
 # --- everywhere --------------------------------------------------------------------------------------------------
 
 
-def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_new_words(stc: Any) -> None:
-    words = "The capital of the country that you ask about is the old town of Paris on the river Seine"
-    short, long, repeated = stc.score(
-        ["Where is the tower?", "What is it?", f"Is this so: {words}?"], ["Paris", words, words]
-    )
+def candidates() -> Any:
+    """The definitions that the experiment on the headline scored its answers by."""
+    path = Path(__file__).parents[1] / "experiments" / "headline" / "candidates.py"
+    spec = importlib.util.spec_from_file_location("headline_candidates", path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SENTENCE = "The capital of the country that you ask about is the old town of Paris on the river Seine"
+
+
+def test_a_short_answer_is_headed_by_the_product_and_a_sentence_by_its_weakest_phrase(stc: Any) -> None:
+    short, long, blank = stc.score(["Where is the tower?", "What is it?", "What?"], ["Paris", SENTENCE, "\n" * 15])
     assert (short.headline.name, short.headline.value) == ("stc", short.uncertainty)
     assert short.headline.confidence == short.confidence
-    assert long.headline.name == repeated.headline.name == "mean_new_word"
-    assert long.headline.value == long.scores["mean_new_word"]
-    assert long.headline.confidence == pytest.approx(long.new_word_confidence("What is it?"))
-    assert repeated.headline.value == repeated.scores["mean_new_word"] > 700
-    assert repeated.headline.confidence == 0 and "adds no word" in repeated.headline.sentence
-    ranked = sorted([repeated, long], key=lambda one: one.headline.value)
-    assert ranked == [long, repeated]
+    assert long.headline.name == "phrase_and_mean" and "12 tokens or more" in long.headline.sentence
+    weakest = min(part.confidence for part in long.parts("phrase"))
+    typical = math.exp(sum(token.log_probability for token in long.tokens) / long.n_tokens)
+    assert long.headline.confidence == pytest.approx(weakest * typical)
+    assert (blank.headline.confidence, blank.scores["headline"]) == (0.0, math.inf)
+    for one in (short, long):
+        assert math.exp(-one.scores["headline"]) == pytest.approx(one.headline.confidence)
+        assert one.scores[one.headline.name] == pytest.approx(one.headline.value)
     assert json.loads(long.to_json())["headline"]["sentence"] == long.headline.sentence
+
+
+def test_numbers_of_words_are_those_that_the_experiment_scored(stc: Any) -> None:
+    defined = candidates()
+    for question, text in [
+        ("What is it?", SENTENCE),
+        (f"Is this so: {SENTENCE}?", SENTENCE),
+        ("Who is it?", "It is I"),
+    ]:
+        [answer] = stc.score([question], [text])
+        read = types.SimpleNamespace(
+            text=answer.text,
+            question=question,
+            offsets=[(token.start, token.end) for token in answer.tokens],
+            log_probs=np.array([token.log_probability for token in answer.tokens]),
+            agreeing=np.array([token.log_agreeing_probability for token in answer.tokens]),
+        )
+        read.surprises = lambda spans, read=read: defined.Answer.surprises(read, spans)
+        found = defined.of_words(read) | {"mean_log_prob": -read.log_probs.mean(), "weakest_token": 0.0}
+        found |= defined.sums(found)
+        for name in ("mean_new_word", "weakest_phrase", "phrase_and_mean"):
+            assert answer.scores[name] == pytest.approx(found[name]), (name, text)
+        assert found["no_new_word"] == (answer.new_word_confidence(question) is None)
+
+
+@given(
+    st.floats(-50, 0),
+    st.lists(st.floats(-30, 0), min_size=1, max_size=5),
+    st.lists(st.floats(-9, 0), min_size=1, max_size=30),
+)
+def test_the_headline_is_one_formula_for_short_answers_and_one_for_sentences(
+    log_score: float, phrases: list[float], logs: list[float]
+) -> None:
+    found = methods.headline(log_score, phrases, logs)
+    assert found == pytest.approx(-log_score if len(logs) < 12 else -min(phrases) - sum(logs) / len(logs))
+
+
+def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
+    """A sentence of which only the best tokens are known."""
+    text = "Paris lies on the river Seine in the north of the country France"
+    words = text.split(" ")
+    starts = np.cumsum([0] + [len(word) + 1 for word in words[:-1]])
+    spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
+    tokens = [
+        types.SimpleNamespace(
+            text=text[a:b], start=a, end=b, log_probability=-0.5, log_agreeing_probability=-0.4,
+            log_agreeing_bounds=(-0.4, -0.1),
+        )
+        for a, b in spans
+    ]  # fmt: skip
+    answer: Any = types.SimpleNamespace(text=text, tokens=tokens, flags=(), signature="")
+    found = headline_of(answer, len(tokens), -5.2, (-5.2, -1.3))
+    assert found.confidence == pytest.approx(math.exp(-0.8 - 0.5))  # "river Seine", of two tokens
+    assert found.confidence_bounds == pytest.approx((math.exp(-0.8 - 0.5), math.exp(-0.2 - 0.5)))
 
 
 class Scored(Answer):

@@ -47,7 +47,7 @@ from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_o
 from semtoken.methods.semantic import nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.states import eigenscore
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
-from semtoken.methods.words import mean_new_word, weakest_phrase
+from semtoken.methods.words import headline, mean_new_word, phrase_and_mean, weakest_phrase
 
 __all__ = [
     "METHODS",
@@ -63,6 +63,7 @@ __all__ = [
     "epr",
     "first_content_entropy",
     "first_content_step",
+    "headline",
     "is_function_word_text",
     "jaccard_affinity",
     "ln_entropy",
@@ -74,6 +75,7 @@ __all__ = [
     "nli_labels",
     "p_true",
     "perplexity",
+    "phrase_and_mean",
     "predictive_entropy",
     "rauq",
     "sar",

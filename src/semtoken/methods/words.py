@@ -1,4 +1,4 @@
-"""Methods of one pass that read the words of a scored answer: the mean new word and the weakest phrase."""
+"""Methods of one pass that read the words of a scored answer, and the one that heads every answer."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import math
 import numpy.typing as npt
 
 from semtoken.methods.checks import log_probs, mean
+from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import method
-from semtoken.parts.new_words import NOTHING_NEW
+from semtoken.parts.new_words import LONG
 from semtoken.support.arrays import real_numbers
-
-WORST = -math.log(NOTHING_NEW)
-"""Of an answer without a new word, 708.4."""
 
 
 @method(
     title="Mean new word",
     family="words",
-    needs=("new_word_log_probs",),
+    needs=("new_word_log_probs", "log_probs"),
     reference="of this project, 2026",
 )
-def mean_new_word(new_word_log_probs: npt.ArrayLike) -> float:
+def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
     """Mean surprise of the words that the answer adds to its question, U = -(1/n) sum_i ln c_i.
 
     c_i is the confidence of new word i, the product over its tokens of the mass that agrees with each. exp(-U) is
@@ -31,45 +29,127 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike) -> float:
     ----------
     new_word_log_probs : array of shape (n,)
         ln c_i, at most 0; empty where the answer has no new word.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`, which takes the place where there is no new word.
 
     Returns
     -------
     float in [0, inf]
-        Nats. 708.4 (the least positive float) without a new word.
+        Nats.
+
+    Raises
+    ------
+    InvalidInput
+        There is neither a new word nor a token.
 
     References
     ----------
     Of this project, 2026: docs/results.md, "Long answers".
     """
-    return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0 if _any(new_word_log_probs) else WORST
+    if not _any(new_word_log_probs):
+        return perplexity(greedy_logprobs)
+    return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0
 
 
 @method(
     title="Weakest phrase",
     family="words",
-    needs=("phrase_log_probs",),
+    needs=("phrase_log_probs", "log_probs"),
     reference="of this project, 2026",
 )
-def weakest_phrase(phrase_log_probs: npt.ArrayLike) -> float:
+def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike = ()) -> float:
     """Surprise of the least certain phrase of the answer, U = -min_i ln c_i.
 
     Parameters
     ----------
     phrase_log_probs : array of shape (n,)
         Log confidence of each phrase (`ScoredResponse.parts("phrase")`), at most 0; empty where there is none.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`; the weakest token takes the place where there is no phrase.
 
     Returns
     -------
     float in [0, inf]
-        Nats. 708.4 (the least positive float) without a phrase.
+        Nats.
+
+    Raises
+    ------
+    InvalidInput
+        There is neither a phrase nor a token.
 
     References
     ----------
     Of this project, 2026: docs/results.md, "Long answers".
     """
     if not _any(phrase_log_probs):
-        return WORST
+        return weakest_token(greedy_logprobs)
     return -float(log_probs(phrase_log_probs, "phrase_log_probs").min()) + 0.0
+
+
+@method(
+    title="Weakest phrase + mean",
+    family="words",
+    needs=("phrase_log_probs", "log_probs"),
+    reference="of this project, 2026",
+)
+def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
+    """Surprise of the weakest phrase and of a typical token together, U = -min_i ln c_i - (1/T) sum_t ln p_t.
+
+    exp(-U) is the probability of the weakest phrase times the geometric mean of the tokens' probabilities.
+
+    Parameters
+    ----------
+    phrase_log_probs : array of shape (n,)
+        As in `weakest_phrase`.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`.
+
+    Returns
+    -------
+    float in [0, inf]
+        Nats.
+
+    References
+    ----------
+    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    """
+    return weakest_phrase(phrase_log_probs, greedy_logprobs) + perplexity(greedy_logprobs)
+
+
+@method(
+    title="Headline",
+    family="words",
+    needs=("stc_log_score", "phrase_log_probs", "log_probs"),
+    reference="of this project, 2026",
+)
+def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
+    """The number on top of every answer: -log_score under 12 tokens, `phrase_and_mean` from there on.
+
+    exp(-U) is `ScoredResponse.headline.confidence`.
+
+    Parameters
+    ----------
+    log_score : float, at most 0
+        As in `stc`; -inf for a blank answer.
+    phrase_log_probs : array of shape (n,)
+        As in `weakest_phrase`.
+    greedy_logprobs : array of shape (T,)
+        As in `perplexity`; its length says whether the answer is short.
+
+    Returns
+    -------
+    float in [0, inf]
+        Nats; inf for a blank answer.
+
+    References
+    ----------
+    Of this project, 2026: docs/results.md, "Which number stands on top?".
+    """
+    logs = log_probs(greedy_logprobs, "greedy_logprobs")
+    score = float(log_probs([log_score], "log_score")[0])
+    if len(logs) < LONG or score == -math.inf:
+        return -score + 0.0
+    return phrase_and_mean(phrase_log_probs, logs)
 
 
 def _any(values: npt.ArrayLike) -> bool:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from semtoken.parts.answers import tokens_touching
-from semtoken.parts.finding import parts_of
+from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.new_words import new_words
+from semtoken.parts.prose import phrases
 from semtoken.results import ScoredResponse
-from semtoken.support.arrays import FloatArray
-from semtoken.tokens.scored import ScoredToken
 
-Bounded = tuple[FloatArray, FloatArray, FloatArray]
+Bounded = tuple[Any, Any, Any]
 """A value, and values below and above the exact one: the same where it is exact itself."""
 OfAnswer = Callable[[ScoredResponse, str], Any]
 """A scored answer and its question -> the value of a field of `Generation`."""
@@ -24,33 +21,25 @@ OfAnswer = Callable[[ScoredResponse, str], Any]
 
 def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """[words] log confidence of each word that an answer adds to its question, by the answer's own rules."""
-    return _bounded([_of_tokens(tokens) for tokens in tokens_touching(answer, new_words(answer, question))])
+    return _of_ranges(answer, new_words(answer, question))
 
 
 def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
     """[phrases] log confidence of each phrase of an answer, by the answer's own rules."""
-    parts = [part for part in parts_of(answer, "phrase") if part.confidence is not None]
-    found = []
-    for part in parts:
-        low, high = part.bounds or (part.confidence, part.confidence)
-        found.append((_log(part.confidence), _log(low), _log(high)))
-    return _bounded(found)
+    return _of_ranges(answer, phrases(answer.text))
 
 
-def _of_tokens(tokens: Sequence[ScoredToken]) -> tuple[float, float, float]:
-    """Log of the product over some tokens, and of its bounds."""
-    own = [token.log_agreeing_probability for token in tokens]
-    bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
-    return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
+def log_score(answer: ScoredResponse, question: str) -> Bounded:
+    """Log of the product of what agrees with each token."""
+    low, high = answer.log_score_bounds or (answer.log_score, answer.log_score)
+    return np.float64(answer.log_score), np.float64(low), np.float64(high)
 
 
-def _bounded(found: list[tuple[float, float, float]]) -> Bounded:
+def _of_ranges(answer: ScoredResponse, ranges: list[tuple[int, int]]) -> Bounded:
+    """[ranges] log of the product over the tokens that touch each range of characters, with bounds."""
+    found = [log_product(tokens) for tokens in tokens_touching(answer, ranges)]
     value, low, high = np.array(found, dtype=np.float64).reshape(-1, 3).T
     return value, low, high
-
-
-def _log(probability: float | None) -> float:
-    return math.log(probability) if probability else -math.inf
 
 
 PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
@@ -59,12 +48,11 @@ PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
         "token_ids": lambda answer, question: answer.token_ids,
         "token_texts": lambda answer, question: [token.text for token in answer.tokens],
         "log_probs": lambda answer, question: np.array([token.log_probability for token in answer.tokens]),
-        "stc_log_score": lambda answer, question: answer.log_score,
     }
 )
 """Fields that a scored answer has exactly."""
 BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyType(
-    {"new_word_log_probs": new_word_log_probs, "phrase_log_probs": phrase_log_probs}
+    {"new_word_log_probs": new_word_log_probs, "phrase_log_probs": phrase_log_probs, "stc_log_score": log_score}
 )
 """Fields that lie between bounds where only the best tokens of each step are known."""
 OF_ANSWERS = frozenset({*PLAIN, *BOUNDED})

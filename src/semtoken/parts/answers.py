@@ -78,6 +78,13 @@ def tokens_touching(answer: AnswerWithTokens, spans: Iterable[tuple[int, int]]) 
     return [tokens[bisect_right(ends, start) : bisect_left(starts, end)] for start, end in spans]
 
 
+def log_product(tokens: Sequence[ScoredToken]) -> tuple[float, float, float]:
+    """Log of the product of what agrees with some tokens, and bounds below and above the exact one."""
+    own = [token.log_agreeing_probability for token in tokens]
+    bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]
+    return math.fsum(own), math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
+
+
 def _equality_of_rules(signature: str) -> Equality:
     """The equality that the rules of an answer come nearest to, from the line that names them."""
     switches = signature.split("|")

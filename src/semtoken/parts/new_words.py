@@ -1,24 +1,20 @@
-"""How sure a model was of the words that its answer adds to the question: the number to look at for long answers.
+"""How sure a model was of the words that its answer adds to the question.
 
-Of 55 ways to sum up chat answers this told right from wrong best (docs/results.md, "Long answers"): the product over
-all tokens falls with length, and the mean over all tokens is made of words that any answer has.
+Of 55 ways to sum up the chat answers of a small model this told right from wrong best (docs/results.md, "Long
+answers"); on a larger model it was not shown to be better than the product over all tokens.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sys
 
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.support.inputs import text
 from semtoken.tokens.stopwords import is_function_word, plain_word
 
 LONG = 12
-"""Tokens from which on an answer is long: the mean new word then leads."""
-NOTHING_NEW = sys.float_info.min
-"""Confidence that stands for an answer without a new word where a number is needed: the least that a float holds. Such
-an answer says nothing that its question does not, and is ranked behind all others."""
+"""Tokens from which on an answer is a sentence, not a short answer."""
 _WORD = re.compile(r"\w[\w'’-]*")
 
 

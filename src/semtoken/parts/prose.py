@@ -8,6 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from semtoken.errors import OverBudget
 from semtoken.parts.budget import Budget
 from semtoken.parts.records import Found
 from semtoken.support.extras import require
@@ -29,7 +30,8 @@ _SHARED = "".join(rf"\p{{Script_Extensions={script}}}" for script in _SCRIPTS)
 
 @cache
 def _patterns() -> tuple[Any, Any, Any]:
-    regex = require("regex", extra="parts")
+    import regex
+
     boundary = regex.compile(r"\b", flags=regex.WORD | regex.V1)  # the boundaries of Unicode's annex 29
     return (
         boundary,
@@ -101,6 +103,14 @@ def find_phrases(text: str, budget: Budget | None = None) -> Iterator[Found]:
         found = [(begin, begin + len(stripped))]
     for start, end in found:
         yield Found(start, end, "phrase", "meaning")
+
+
+def phrases(text: str) -> list[tuple[int, int]]:
+    """Character ranges of the phrases of an answer; one that is too long to be divided is one phrase."""
+    try:
+        return [(found.start, found.end) for found in find_phrases(text, Budget(text))]
+    except OverBudget:
+        return [(0, len(text))]
 
 
 def find_sentences(text: str, language: str) -> Iterator[Found]:

@@ -1,8 +1,8 @@
 """The number on top of an answer: which one it is, its value, and one sentence that explains it.
 
-For a short answer that is the probability of what agrees with it. The same product over the tokens of a sentence is
-near zero whatever the sentence says: there it is the probability of a typical word that the answer adds to its
-question. The rule is one for now; the experiment on long and short answers may choose another (docs/results.md).
+Of a short answer it is the probability of what agrees with it. The same product over the tokens of a sentence is near
+zero whatever the sentence says: there it is the probability of the weakest phrase times that of a typical token.
+docs/results.md, "Which number stands on top?", says how this was chosen, and on how little.
 """
 
 from __future__ import annotations
@@ -10,8 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from semtoken.parts.answers import AnswerWithTokens
-from semtoken.parts.new_words import LONG, NOTHING_NEW, new_word_confidence
+from semtoken.parts.answers import AnswerWithTokens, log_product, tokens_touching
+from semtoken.parts.new_words import LONG
+from semtoken.parts.prose import phrases
+
+SHORT_SAID = f"the model's probability of an answer that agrees with this one (answers of under {LONG} tokens)"
+LONG_SAID = f"probability of its weakest phrase times that of a typical token (answers of {LONG} tokens or more)"
+"""What the confidence of a short answer is, and of a longer one."""
+PHRASE_AND_MEAN = "phrase_and_mean"
 
 
 @dataclass(frozen=True)
@@ -19,33 +25,39 @@ class Headline:
     """The number by which an answer is ranked unless another is asked for."""
 
     name: str
-    """The method, a key of `semtoken.methods.METHODS`."""
+    """The method, a key of `semtoken.methods.METHODS`: `stc` or `phrase_and_mean`."""
     value: float
     """The answer's uncertainty by that method, as in `ScoredResponse.scores`: higher is riskier."""
     confidence: float
-    """The same where higher is surer, in [0, 1], to be read: a probability or a geometric mean of some. No chance."""
+    """The same where higher is surer, in [0, 1], which short and long answers can be sorted by together. No chance of
+    being right: a calibrator gives that."""
     sentence: str
-    """What the confidence is the probability of."""
+    """What the confidence is."""
+    confidence_bounds: tuple[float, float] | None = None
+    """Around the exact confidence where only the best tokens of each step are known; None where it is exact."""
 
 
-def headline_of(answer: AnswerWithTokens, n_tokens: int, log_score: float, question: str) -> Headline:
+def headline_of(
+    answer: AnswerWithTokens, n_tokens: int, log_score: float, log_score_bounds: tuple[float, float] | None = None
+) -> Headline:
     """The headline of a scored answer.
 
     Parameters
     ----------
     answer
         With its tokens.
-    n_tokens, log_score
-        How many they are, and the log of the product of what agrees with each.
-    question
-        What was asked; its words are not new.
+    n_tokens
+        How many they are.
+    log_score, log_score_bounds
+        Log of the product of what agrees with each, -inf for a blank answer, and bounds around the exact one.
     """
-    if n_tokens < LONG:
-        said = "The model's probability of an answer that agrees with this one."
-        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said)
-    typical = new_word_confidence(answer, question)
-    if typical is None:
-        said = "The answer adds no word to its question."
-        return Headline("mean_new_word", -math.log(NOTHING_NEW), 0.0, said)
-    value = -math.log(max(typical, NOTHING_NEW)) + 0.0
-    return Headline("mean_new_word", value, typical, "The model's probability of a typical word that the answer adds.")
+    if n_tokens < LONG or log_score == -math.inf:
+        bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
+        said = f"{SHORT_SAID[0].upper()}{SHORT_SAID[1:]}."
+        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
+    mean = math.fsum(token.log_probability for token in answer.tokens) / n_tokens
+    found = [log_product(tokens) for tokens in tokens_touching(answer, phrases(answer.text))]
+    weakest, low, high = (min(logs) for logs in zip(*found, strict=True))
+    bounds = None if low == high else (math.exp(low + mean), math.exp(high + mean))
+    said = f"{LONG_SAID[0].upper()}{LONG_SAID[1:]}."
+    return Headline(PHRASE_AND_MEAN, -(weakest + mean) + 0.0, math.exp(weakest + mean), said, bounds)

@@ -208,7 +208,7 @@ class ScoredResponse:
     @cached_property
     def headline(self) -> Headline:
         """The number by which the answer is ranked unless another is asked for, with a sentence that explains it."""
-        return headline_of(self, self.n_tokens, self.log_score, self.question)
+        return headline_of(self, self.n_tokens, self.log_score, self.log_score_bounds)
 
     @property
     def uncertainty(self) -> float:
