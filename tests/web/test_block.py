@@ -12,7 +12,6 @@ import pytest
 
 from semtoken import TokenClusters
 from semtoken.almanac import load_questions
-from semtoken.parts import prose
 from semtoken.probing import disputed
 from semtoken.web.block import BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
@@ -72,11 +71,10 @@ def test_a_server_without_the_model_says_that_it_cannot_follow(served: str, alma
 def test_parts_that_need_a_library_leave_the_score(
     served: str, almanac_clusters: TokenClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The proxy may be installed without what divides prose: the answer and its score come all the same."""
-    prose._patterns.cache_clear()
-    monkeypatch.setitem(sys.modules, "regex", None)
+    """The proxy may be installed without what finds sentences: the answer and its score come all the same."""
+    monkeypatch.setitem(sys.modules, "sentencex", None)
     with proxy_of(served, almanac_clusters) as proxy:
-        block = asked(proxy, "What is the capital of Japan?", parts="phrase")
+        block = asked(proxy, "What is the capital of Japan?", parts="sentence")
     assert "semtoken[parts]" in block["parts_refused"] and "parts" not in block
     assert 0 <= block["uncertainty"] <= 1
 
