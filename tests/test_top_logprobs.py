@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits, score_top_logprobs
 from semtoken.engine_tokens import TopStep, TopToken, as_top_steps, check_shared_vocabulary
-from semtoken.engine_tokens.checked_list import ListReader, decimals_of
+from semtoken.engine_tokens.checked_list import ListReader
+from semtoken.engine_tokens.precision import BFLOAT16, FLOAT16, ROUNDING, Precision, Rounding, decimals_of, digits_of
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.results import TokensLater
 from semtoken.scoring import ScoringRules, TopkAnswer, scorer_for
 from semtoken.scoring.borrowed import borrowed_flags
-from semtoken.scoring.topk_bounds import ROUNDING, rounding
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
 
@@ -463,35 +463,107 @@ def test_the_interval_holds_the_exact_score_of_rounded_numbers(name: str, data: 
     assert low <= exact.uncertainty <= high
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@settings(max_examples=30, deadline=None)
+def significant(values: np.ndarray[Any, Any], digits: int) -> np.ndarray[Any, Any]:
+    return np.array([[float(f"{value:.{digits}g}") for value in row] for row in values])
+
+
+def to_format(values: np.ndarray[Any, Any], dtype: torch.dtype) -> np.ndarray[Any, Any]:
+    return np.asarray(torch.tensor(values).to(dtype).double().numpy())
+
+
+WRITTEN: dict[str, Any] = {
+    **{f"%.{digits}g": partial(significant, digits=digits) for digits in (2, 3, 4, 5, 6, 7)},
+    "two decimals in float32": lambda values: np.round(values.astype(np.float32), 2).astype(np.float64),
+    "three decimals in float32": lambda values: np.round(values.astype(np.float32), 3).astype(np.float64),
+    "two decimals, cut off": lambda values: np.trunc(values * 100) / 100,
+    "bfloat16": partial(to_format, dtype=torch.bfloat16),
+    "float16": partial(to_format, dtype=torch.float16),
+    "float32": partial(to_format, dtype=torch.float32),
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_the_interval_holds_the_exact_score_of_numbers_in_half_precision(
-    dtype: torch.dtype, data: st.DataObject
-) -> None:
+def test_the_interval_holds_the_exact_score_however_the_numbers_are_written(how: str, data: st.DataObject) -> None:
     """However few of them there are: a single number in half precision is off by as much as a hundred."""
     kind = small_kind("byte-level")
     logits, ids = drawn(kind, data)
     k = data.draw(st.sampled_from([1, 2, 3, 20]))
     n = data.draw(st.integers(1, len(ids)))
-    exact = score_logits(logits[:n], ids[:n], kind.clusters, **RULES[0])
-    rows = torch.tensor(log_probs(logits[:n])).to(dtype).double().numpy()
-    low, high = score_top_logprobs(best(rows, ids[:n], k), kind.clusters, **RULES[0]).uncertainty_bounds
+    rules = data.draw(st.sampled_from(RULES))
+    exact = score_logits(logits[:n].astype(np.float64), ids[:n], kind.clusters, **rules)
+    steps = best(WRITTEN[how](log_probs(logits[:n])), ids[:n], k)
+    try:
+        low, high = score_top_logprobs(steps, kind.clusters, **rules).uncertainty_bounds
+    except InvalidLogits:  # two digits of flat distributions add up to too much
+        return
     assert low <= exact.uncertainty <= high
 
 
+def rounding_of(*numbers: float) -> Rounding:
+    """What a reply of these numbers tells of them."""
+    precision = Precision()
+    for number in numbers:
+        precision.add([number])
+    return precision.rounding
+
+
 @pytest.mark.parametrize(
-    ("decimals", "numbers", "off"),
-    [(4, 1, 1.1e-4), (2, 3, 1.001e-2), (1, 3, ROUNDING), (2, 10, 1.001e-2), (6, 50, 1.1e-5), (7, 50, ROUNDING)],
+    ("numbers", "off"),
+    [
+        ((-1.2345, -0.0012), 1e-4),
+        ((-1.25, -12.53, -0.01), 1e-2),
+        ((-0.1, -0.2, -2.0), 0),  # written by hand rather than rounded
+        ((*(-0.1 * i for i in range(1, 11)), -1.5), 0.1),
+        ((-1.234567, -0.1), 1e-6),
+        ((-1.2345678, -0.1), 0),
+        ((-0.0, -1e-30), 0),
+        ((), 0),
+    ],
 )
-def test_few_decimals_widen_the_interval(decimals: int, numbers: int, off: float) -> None:
-    assert rounding(decimals, numbers) == pytest.approx(off)
+def test_few_decimals_widen_the_interval(numbers: tuple[float, ...], off: float) -> None:
+    found = rounding_of(*numbers)
+    assert found.off == pytest.approx(ROUNDING + off)
+    assert found.even
 
 
-def test_decimals_are_counted() -> None:
-    assert decimals_of(np.array([-1.25, -0.5, -30.0])) == 2
-    assert decimals_of(np.array([-1.0, 0.0])) == decimals_of(np.array([])) == 0
+def test_few_significant_digits_widen_it_by_a_unit_of_each_number() -> None:
+    found = rounding_of(-0.5234, -12.34, -1.234, -0.00012345678)
+    assert found.off == pytest.approx(ROUNDING) and found.even
+    found = rounding_of(-0.5234, -12.34, -0.0001234)
+    assert found.off == pytest.approx(ROUNDING)
+    beyond = found.beyond(np.array([-0.5234, -12.34, -0.0001234, -9.9999999999, 0.0, -math.inf]))
+    assert beyond == pytest.approx([1e-4, 1e-2, 1e-7, 1e-2, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "relative"),
+    [
+        ((-1.0078125,), BFLOAT16),
+        ((-1.0009765625,), FLOAT16),
+        ((-1.0078125, -1.0009765625), FLOAT16),
+        ((-1.0078125, -(2.0**-60)), BFLOAT16),  # float16 has no such number
+        ((-1.0009765625, -(2.0**-30)), 0.0),
+        ((-0.3,), 0.0),
+        ((-math.log(2),), 0.0),
+    ],
+)
+def test_half_precision_is_known_by_its_bits(numbers: tuple[float, ...], relative: float) -> None:
+    assert rounding_of(*numbers).relative == relative
+
+
+def test_decimals_and_digits_are_counted() -> None:
+    assert decimals_of([-1.25, -0.5, -30.0]) == 2
+    assert decimals_of([-1.0, 0.0]) == decimals_of([]) == 0
     assert decimals_of(np.log([0.3, 0.2])) == 7
+    assert digits_of([-1.25, -0.5, -30.0]) == 3
+    assert digits_of([-0.0001234, -123400.0]) == 4
+    assert digits_of([]) == 0
+    assert digits_of(np.log([0.3, 0.2])) == 8
+    narrow = np.round(np.array([-1.237, -23.456], dtype=np.float32), 2)
+    assert decimals_of(narrow.tolist()) == decimals_of([float(f"{x:.9g}") for x in narrow]) == 2
+    assert digits_of(narrow.tolist()) == 4
 
 
 # --- names that several tokens share ---------------------------------------------------------------------------------

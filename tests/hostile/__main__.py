@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
-from tests.hostile import damage, functions, outputs, properties, traffic
+from tests.hostile import damage, functions, intervals, outputs, properties, traffic
 from tests.hostile import kills as killing
 from tests.hostile import texts as hostile_texts
 from tests.hostile.outcomes import Outcome, table
 
-SHORT = ("functions", "outputs", "damage", "kills", "traffic")
+SHORT = ("functions", "intervals", "outputs", "damage", "kills", "traffic")
 ALL = (*SHORT, "texts", "properties")  # texts: finding sentences is not linear yet, and the campaign says so
 
 
@@ -28,6 +28,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Of all random numbers; the same seed tries the same.")] = None,
     calls: Annotated[int, typer.Option(help="functions: calls of public functions.")] = 20_000,
     first: Annotated[int, typer.Option(help="functions: number of the first call.")] = 0,
+    answers: Annotated[int, typer.Option(help="intervals: answers, each with its list and all its logits.")] = 300,
     texts: Annotated[int, typer.Option(help="outputs: texts, each through five outputs.")] = 100,
     parts: Annotated[int, typer.Option(help="texts: pairs of a short and a long text, through every finder.")] = 40,
     every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 499,
@@ -47,6 +48,7 @@ def run(
         place = Path(folder)
         attacks: dict[str, Callable[[], list[Outcome]]] = {
             "functions": lambda: [functions.attack(seed, calls, first)],
+            "intervals": lambda: [intervals.attack(seed, answers)],
             "texts": lambda: [hostile_texts.attack(seed, parts)],
             "outputs": lambda: [outputs.attack(seed, texts, place)],
             "damage": lambda: damage.attack(seed, every, place / "damage"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
 from semtoken.engine_tokens.token_names import Meant, TokenNames, token_names
@@ -15,8 +13,6 @@ from semtoken.tokens.vocabulary import Vocabulary
 
 OVERFULL = 1.05  # a list whose probabilities add up to more holds no probabilities
 OUTSIDE = 0.01  # probability beyond the vocabulary; rows that pad a model's head get next to none
-ALL_DECIMALS = 7
-BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
 ASK_FOR_IDS = "Have the engine send token ids (vLLM: return_tokens_as_token_ids) or bytes."
 
 
@@ -158,41 +154,6 @@ class ListReader:
         )
 
 
-class Precision:
-    """How exactly the numbers of an answer are written, as far as they have come."""
-
-    def __init__(self) -> None:
-        self.numbers = 0
-        """How many have been looked at: all, or as many as it took to see that they are written in full."""
-        self.decimals = 0
-        """That they are written with, `ALL_DECIMALS` at most."""
-        self._relative = math.inf
-
-    @property
-    def in_full(self) -> bool:
-        """Whether some number is known to be written in full, which no later one changes."""
-        return self.decimals == ALL_DECIMALS and not self._relative
-
-    def add(self, log_probs: Sequence[float]) -> None:
-        """Take in the log-probabilities of a step."""
-        if self.in_full:
-            return
-        numbers = [number for number in log_probs if number < 0 and is_given(number)]
-        if not numbers:
-            return
-        self.numbers += len(numbers)
-        self.decimals = max(self.decimals, decimals_of(numbers))
-        self._relative = min(self._relative, half_precision_of(numbers))
-
-    @property
-    def relative(self) -> float:
-        """By what share of itself each number may be off, if they all fit a format of half precision; 0 if not.
-
-        A single number in full precision fits one in a few thousand cases: its interval is then wider than it need be.
-        """
-        return self._relative if self.numbers else 0.0
-
-
 class _Entries:
     """The entries of a list, sorted by what is known of them."""
 
@@ -253,28 +214,6 @@ def _inside(top: tuple[TopToken, ...], vocabulary: Vocabulary, position: int) ->
             f"ends before, with {vocabulary.size:,} tokens. It belongs to another model."
         )
     return tuple(token for token in top if token.id is None or token.id < vocabulary.size), -math.log1p(-mass)
-
-
-def decimals_of(log_probs: Iterable[float]) -> int:
-    """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
-    numbers = list(log_probs)
-    for decimals in range(ALL_DECIMALS - 1, -1, -1):
-        scale = 10.0**decimals
-        if any(abs(number * scale - round(number * scale)) > 1e-6 for number in numbers):
-            return decimals + 1
-    return 0
-
-
-def half_precision_of(log_probs: Sequence[float]) -> float:
-    """The largest relative error of bfloat16 (2^-7) or float16 (2^-10), rounded or cut off, if all numbers fit one."""
-    values = np.array(log_probs, dtype=np.float64)
-    if np.abs(values).max(initial=0.0) > float(np.finfo(np.float16).max):
-        return 0.0
-    close = 2e-7 * np.abs(values)  # they may be printed with the digits of float32
-    if (np.abs(values - values.astype(np.float16)) > close).any():
-        return 0.0
-    bits = np.abs(values).astype(np.float32).view(np.uint32)
-    return BFLOAT16 if not (bits & 0xFFFF).any() else FLOAT16
 
 
 def _probability(log_prob: float, shift: float = 0.0) -> float:

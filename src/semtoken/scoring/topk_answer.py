@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from semtoken.engine_tokens import TopStep, TopToken
-from semtoken.engine_tokens.checked_list import ListReader, Precision, not_in_vocabulary
+from semtoken.engine_tokens.checked_list import ListReader, not_in_vocabulary
+from semtoken.engine_tokens.precision import Precision
 from semtoken.results import Distribution, Running, ScoredResponse, TokensLater
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer
-from semtoken.scoring.topk_bounds import PlacedStep, rounding
+from semtoken.scoring.topk_bounds import PlacedStep
 from semtoken.scoring.topk_flags import listed_flags
 from semtoken.scoring.topk_records import ListedSteps
 from semtoken.support.arrays import IdArray
@@ -82,8 +83,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             self._steps[steps],
             self._prefixes[steps],
             self._neutrality,
-            off=rounding(self._precision.decimals, self._precision.numbers),
-            relative=self._precision.relative,
+            self._precision.rounding,
         )
 
     def _masses_at(self, positions: range) -> list[LogMass]:

@@ -14,23 +14,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.engine_tokens.checked_list import ALL_DECIMALS, ListedStep
+from semtoken.engine_tokens.checked_list import ListedStep
+from semtoken.engine_tokens.precision import ROUNDING, Rounding
 from semtoken.scoring.prefixes import NO_IDS
 from semtoken.scoring.running import LogMass
 from semtoken.scoring.scorer import Scorer, among
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.vocabulary import BoolArray
 
-ROUNDING = 1e-5  # by which a log-probability may be off: engines compute in float32
-FEW_DECIMALS = 1  # so few may be chance where the numbers are few, too
-MANY_NUMBERS = 10
 VERY_FEW = 8
-
-
-def rounding(decimals: int, numbers: int) -> float:
-    """By how much each of so many log-probabilities may be off that are written with so many decimals at most."""
-    rounded = decimals < ALL_DECIMALS and (decimals > FEW_DECIMALS or numbers >= MANY_NUMBERS)
-    return ROUNDING + (10.0**-decimals if rounded else 0.0)  # a whole unit: they may have been cut off
+IN_FULL = Rounding()
 
 
 class PlacedStep(NamedTuple):
@@ -173,8 +166,7 @@ def step_bounds(
     lists: StepLists,
     *,
     neutrality: bool,
-    off: float = ROUNDING,
-    relative: float = 0.0,
+    rounding: Rounding = IN_FULL,
 ) -> Bounds:
     """Bounds of some steps.
 
@@ -186,18 +178,16 @@ def step_bounds(
         See `step_lists`.
     neutrality
         Whether neutral tokens count as consistent.
-    off
+    rounding
         By how much each log-probability may be off. A complete list in full precision is taken as exact.
-    relative
-        By what share of itself it may be off besides: numbers in half precision.
     """
-    bounds = _bounds(scorer, lists, neutrality=neutrality, off=off, relative=relative)
+    bounds = _bounds(scorer, lists, neutrality=neutrality, rounding=rounding)
     for i, step in enumerate(steps):
         if step.listed.stands_for and not bounds.certain[i]:
             each = [step._replace(listed=_as_if(step.listed, token)) for token in _one_a_cluster(scorer, step.listed)]
             sets = [prefixes[i]] * len(each)
             columns = step_lists(each, sets, scorer.vocabulary.size)
-            found = _bounds(scorer, columns, neutrality=neutrality, off=off, relative=relative)
+            found = _bounds(scorer, columns, neutrality=neutrality, rounding=rounding)
             cautious = int(found.estimate.argmin())
             for values, others in zip(bounds, found, strict=True):
                 values[i] = others[cautious]
@@ -263,7 +253,7 @@ def _as_if(step: ListedStep, token: int) -> ListedStep:
     )
 
 
-def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, off: float, relative: float) -> Bounds:
+def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, rounding: Rounding) -> Bounds:
     n, steps, probabilities = lists.size, lists.listed.steps, lists.probabilities
     kinds = _kinds(scorer, lists, lists.listed, steps, lists.begins, neutrality=neutrality)
     masses = np.bincount(4 * steps + kinds, probabilities, minlength=4 * n).reshape(n, 4)
@@ -271,13 +261,13 @@ def _bounds(scorer: Scorer, lists: StepLists, *, neutrality: bool, off: float, r
     certain = scorer.are_neutral(lists.tokens, lists.opening) & neutrality
     inside, ambiguous = _unclear_masses(scorer, lists, neutrality=neutrality)
     lower = cluster + prefix + neutral + inside
-    smallest, slack, missed = lists.smallest, np.full(n, off), np.full(n, off)
-    if relative:
-        whole = _shares_off(probabilities, steps, n, relative)
-        counted = kinds > 0
-        own = _shares_off(probabilities[counted], steps[counted], n, relative)
+    smallest, slack, missed = lists.smallest, np.full(n, rounding.off), np.full(n, rounding.off)
+    if not rounding.even:
+        higher, counted = _highest(probabilities, rounding), kinds > 0
+        whole = _shares_off(probabilities, higher, steps, n)
+        own = _shares_off(probabilities[counted], higher[counted], steps[counted], n)
         slack += np.maximum(own, np.where((ambiguous > 0) | (lists.unmapped > 0), whole, 0.0))
-        smallest = np.minimum(smallest ** (1.0 - relative), 1.0)
+        smallest = np.minimum(_highest(smallest, rounding), 1.0)
         missed += whole * lists.totals
     missing = np.where(lists.complete, 0.0, np.maximum(1.0 - lists.totals, 0.0) + missed)
     unseen = _sizes(scorer, lists, neutrality=neutrality) - np.bincount(steps[kinds > 0], minlength=n)
@@ -316,10 +306,16 @@ def _kinds(
     return scorer.kinds(lists.tokens[steps], entries.ids, begins, opening=lists.opening[steps], neutrality=neutrality)
 
 
-def _shares_off(probabilities: FloatArray, steps: IdArray, n: int, relative: float) -> FloatArray:
-    """By what share the sum of a step's probabilities may be off whose logs are off by a share of themselves."""
+def _highest(probabilities: FloatArray, rounding: Rounding) -> FloatArray:
+    """What probabilities may have been before their logs were rounded, beyond what all logs may be off."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(probabilities * np.exp(rounding.beyond(np.log(probabilities))))
+
+
+def _shares_off(probabilities: FloatArray, higher: FloatArray, steps: IdArray, n: int) -> FloatArray:
+    """By what factor the sum of each step's probabilities may be higher, as its log."""
     sums = np.bincount(steps, probabilities, minlength=n)
-    wider = np.bincount(steps, probabilities ** (1.0 - relative), minlength=n)
+    wider = np.bincount(steps, higher, minlength=n)
     return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))
 
 

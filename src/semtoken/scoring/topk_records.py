@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.engine_tokens.precision import Rounding
 from semtoken.results import Alternative, ScoredToken, ValueEnds
 from semtoken.scoring.borrowed import RIVAL
 from semtoken.scoring.rows import LEAST_LISTED, LISTED
@@ -32,10 +33,8 @@ class ListedSteps:
     """The prefix set of each step; without ids where the rules do not ask for it."""
     neutrality: bool
     """Whether neutral tokens count as consistent."""
-    off: float
-    """By how much each log-probability may be off; see `step_bounds`."""
-    relative: float
-    """By what share of itself it may be off besides."""
+    rounding: Rounding
+    """By how much each log-probability may be off."""
 
     @cached_property
     def lists(self) -> StepLists:
@@ -54,8 +53,7 @@ class ListedSteps:
             self.prefixes,
             self.lists,
             neutrality=neutrality,
-            off=self.off,
-            relative=self.relative,
+            rounding=self.rounding,
         )
 
     def masses(self) -> list[LogMass]:
@@ -68,9 +66,9 @@ class ListedSteps:
 
     def usual_masses(self) -> list[LogMass] | None:
         """The masses of the steps one by one; None if one of them needs the `bounds`."""
-        if self.relative:
+        if not self.rounding.even:
             return None
-        return usual_masses(self.scorer, self.steps, self.prefixes, neutrality=self.neutrality, off=self.off)
+        return usual_masses(self.scorer, self.steps, self.prefixes, neutrality=self.neutrality, off=self.rounding.off)
 
     @property
     def any_rival(self) -> bool:

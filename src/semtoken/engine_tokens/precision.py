@@ -1,0 +1,153 @@
+"""How exactly an engine writes its log-probabilities, and by how much each of them may be off for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from semtoken.engine_tokens.records import is_given
+from semtoken.support.arrays import FloatArray
+
+ROUNDING = 1e-5
+"""By which any log-probability may be off: engines compute in float32."""
+ALL_DECIMALS, ALL_DIGITS = 7, 8
+"""So many mean "in full"."""
+BFLOAT16, FLOAT16 = 2.0**-7, 2.0**-10
+MANY_NUMBERS = 10  # fewer numbers of one digit each were written by hand rather than rounded
+CLOSE = 2e-7  # relative error of a number that was computed in float32
+PRINTED = 5e-9  # the same of a float32 that is printed with nine digits
+EDGE = 1.0 + 1e-9  # a number at the edge of a decade counts to the next one
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """By how much log-probabilities may be off: each by the sum of these."""
+
+    off: float = ROUNDING
+    """Any of them."""
+    digits: int | None = None
+    """Significant digits that they are written with: a unit of the last one."""
+    relative: float = 0.0
+    """A share of itself: numbers in half precision."""
+
+    @property
+    def even(self) -> bool:
+        """Whether all numbers may be off by the same."""
+        return self.digits is None and not self.relative
+
+    def beyond(self, log_probs: FloatArray) -> FloatArray:
+        """By how much each may be off beyond `off`; 0 for minus infinity."""
+        sizes = np.where(np.isfinite(log_probs), np.abs(log_probs), 0.0)
+        more = self.relative * sizes
+        if self.digits is not None:
+            with np.errstate(divide="ignore"):
+                more += np.where(sizes > 0, 10.0 ** (np.floor(np.log10(sizes * EDGE)) + 1 - self.digits), 0.0)
+        return np.asarray(more)
+
+
+class Precision:
+    """How exactly the numbers of an answer are written, as far as they have come.
+
+    Numbers may be rounded, or cut off, to decimals, to significant digits, to bfloat16 or to float16. As long as all of
+    them fit, that may have happened. A single number in full precision fits in one of some thousand cases: its
+    interval is then wider than it need be.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = 0
+        """How many have been looked at: all, or as many as it took to see that they are written in full."""
+        self._decimals = 0
+        self._digits = 0
+        self._largest = 0.0
+        self._halves = {BFLOAT16: True, FLOAT16: True}
+        """Formats by their relative error: whether all numbers fit."""
+
+    @property
+    def in_full(self) -> bool:
+        """Whether some number is known to be written in full, which no later one changes."""
+        written_short = self._decimals < ALL_DECIMALS or self._digits < ALL_DIGITS
+        return not written_short and not any(self._halves.values())
+
+    def add(self, log_probs: Sequence[float]) -> None:
+        """Take in the log-probabilities of a step."""
+        if self.in_full:
+            return
+        numbers = [number for number in log_probs if number < 0 and is_given(number)]
+        if not numbers:
+            return
+        self._numbers += len(numbers)
+        self._largest = max(self._largest, -min(numbers))
+        self._decimals = max(self._decimals, decimals_of(numbers)) if self._decimals < ALL_DECIMALS else ALL_DECIMALS
+        self._digits = max(self._digits, digits_of(numbers)) if self._digits < ALL_DIGITS else ALL_DIGITS
+        for half, fits in self._halves.items():
+            self._halves[half] = fits and fits_half(numbers, half)
+
+    @property
+    def rounding(self) -> Rounding:
+        """By how much the numbers may be off: whole units of their last digits, since they may have been cut off."""
+        if not self._numbers or self.in_full:
+            return Rounding()
+        relative = max((half for half, fits in self._halves.items() if fits), default=0.0)
+        if self._digits <= 1 and self._numbers < MANY_NUMBERS:
+            return Rounding(relative=relative)
+        unit = 10.0**-self._decimals if self._decimals < ALL_DECIMALS else 0.0
+        largest_unit = unit_of(self._largest, self._digits) if self._digits < ALL_DIGITS else 0.0
+        digits = self._digits if largest_unit > unit * EDGE else None
+        return Rounding(ROUNDING + unit, digits, relative)
+
+
+def decimals_of(log_probs: Iterable[float]) -> int:
+    """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
+    return max((_decimals(number) for number in log_probs), default=0)
+
+
+def _decimals(number: float) -> int:
+    return next((d for d in range(ALL_DECIMALS) if _is_multiple(number, 10.0**-d)), ALL_DECIMALS)
+
+
+def digits_of(log_probs: Iterable[float]) -> int:
+    """Significant digits that some numbers other than 0 are written with; `ALL_DIGITS` for more than seven."""
+    return max((_digits(abs(number)) for number in log_probs), default=0)
+
+
+def _digits(size: float) -> int:
+    return next((d for d in range(1, ALL_DIGITS) if _is_multiple(size, unit_of(size, d))), ALL_DIGITS)
+
+
+def unit_of(size: float, digits: int) -> float:
+    """The worth of the last of so many significant digits of a number above 0."""
+    return 10.0 ** (math.floor(math.log10(size * EDGE)) + 1 - digits)
+
+
+def _is_multiple(number: float, unit: float) -> bool:
+    """Whether a number is a multiple of a unit, as exactly as it can be if it went through float32."""
+    error = abs(number - round(number / unit) * unit)
+    if error <= 1e-6 * unit:
+        return True
+    close = CLOSE * abs(number)
+    if error > close or close > unit / 4:  # where float32 is as coarse as the unit, it tells nothing
+        return False
+    return abs(number - float(np.float32(number))) <= PRINTED * abs(number)
+
+
+def fits_half(log_probs: Sequence[float], relative: float) -> bool:
+    """Whether all numbers are those of a format of half precision, up to the digits that float32 is printed with.
+
+    Parameters
+    ----------
+    log_probs
+        The numbers.
+    relative
+        `BFLOAT16` or `FLOAT16`.
+    """
+    values = np.array(log_probs, dtype=np.float64)
+    if relative == FLOAT16:
+        with np.errstate(over="ignore"):
+            halves = values.astype(np.float16).astype(np.float64)
+    else:  # the upper half of the bits of a float32
+        bits = values.astype(np.float32).view(np.uint32)
+        halves = ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    return bool((np.abs(values - halves) <= CLOSE * np.abs(values)).all())
