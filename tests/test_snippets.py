@@ -445,6 +445,7 @@ INSTEAD = {
     "--model smollm2": "--model almanac",
     "--model MODEL": "--model almanac",
     "semtoken cluster MODEL": "semtoken cluster almanac",
+    "drift my-calibrator recent.jsonl": "drift my-calibrator answers.jsonl",
     "--limit 500": "--limit 20",
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
