@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.bench.records import COORDINATES
+from semtoken.bench.columns import COORDINATES
 
 pytest.importorskip("ray")
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
-from semtoken.bench.records import columns_of, generations_of, pack_states, table_of, unpack_states
+from semtoken.bench.columns import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
     is_shard,
     locked,

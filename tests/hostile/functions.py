@@ -20,7 +20,8 @@ from semtoken.errors import SemtokenError
 from tests.hostile.forms import ODD, REFUSED, SAME, Expected, odd_array
 from tests.hostile.outcomes import Outcome, case_random
 
-SECONDS = 5.0  # of one call, on a busy machine
+SECONDS = 5.0  # of processor time of one call: a busy machine makes nothing slow
+WAITING = 24  # times as long may it take, waiting included
 MEMORY = 2 * 2**30  # bytes that one call may ask for beyond what the process has
 
 
@@ -157,13 +158,19 @@ def limited() -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise Overdue
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    timers = (
+        (signal.ITIMER_PROF, signal.SIGPROF, SECONDS),
+        (signal.ITIMER_REAL, signal.SIGALRM, WAITING * SECONDS),
+    )
+    before = [signal.signal(sent, ring) for _, sent, _ in timers]
+    for timer, _, seconds in timers:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (timer, sent, _), handler in zip(timers, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(sent, handler)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from semtoken.parts.records import AnswerTokens
+from semtoken.parts.part import AnswerTokens
 from semtoken.tokens.characters import character_ranges
 
 

@@ -51,9 +51,9 @@ class Reading:
 
     what: Readable
     k: int = 0
-    """Of `best`: how many tokens."""
+    """How many of the best tokens, for `best`."""
     depth: float = 0.0
-    """Of `states`: how deep in the model the layer lies, in (0, 1]; 0.5 is the middle layer, 1 the last one."""
+    """How deep in the model the layer lies, for `states`, in (0, 1]; 0.5 is the middle layer, 1 the last one."""
 
 
 LOG_PROBABILITY = Reading("log_probability")

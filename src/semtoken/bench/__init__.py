@@ -1,7 +1,7 @@
 """The benchmark: uncertainties compared on questions with known answers. Record once, score by every method, report.
 
 settings.py, plan.py    what a run is asked to do -> its steps, and the files that each of them makes
-run.py                  a run from its settings to its files; storage.py, records.py and manifest.py write them
+run.py                  a run from its settings to its files; storage.py, columns.py and manifest.py write them
 datasets.py             question sets; prompts.py: how a model is asked them
 models.py               models that answer, one at a time; answering.py: what is asked of them; clusterings.py
 stages/                 one pass over the questions as plain data, for an executor (`semtoken.executors`) to run

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from semtoken.backends.base import Backend, Prompt
-from semtoken.bench.records import columns_of
+from semtoken.bench.columns import columns_of
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError
 from semtoken.observers import Statistic
@@ -77,7 +77,7 @@ class RunAnswerer:
         scorers: Mapping[str, Scorer],
         timings: Timings,
     ) -> dict[str, list[ScoredResponse]]:
-        """See `semtoken.statistics.clustered.clustered_scores`."""
+        """The answers scored under each of the scorers; see `semtoken.statistics.clustered.clustered_scores`."""
         return clustered_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
 
     def watched(
@@ -87,11 +87,11 @@ class RunAnswerer:
         watches: Mapping[str, Statistic],
         timings: Timings,
     ) -> dict[str, list[Any]]:
-        """See `semtoken.statistics.watched.watched_statistics`."""
+        """What the watches record of each answer; see `semtoken.statistics.watched.watched_statistics`."""
         return watched_statistics(self.backend, prompts, answers, watches, timings, batch_size=self.batch_size)
 
     def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:
-        """See `semtoken.statistics.p_true_log_probs`."""
+        """Log-probabilities of True and False for each answer; see `semtoken.statistics.p_true_log_probs`."""
         return p_true_log_probs(self.backend, questions, answers, spelling=spelling, batch_size=self.batch_size)
 
 

@@ -271,7 +271,7 @@ class _Steps:
 
 
 def _source(name: str) -> dict[str, str]:
-    """Of a method from a file: the hash of the file, so that a changed function scores again."""
+    """The hash of the file of a method that comes from one, so that a changed function scores again."""
     path = source_of(name)
     return {} if path is None else {"source": hashlib.sha256(path.read_bytes()).hexdigest()}
 

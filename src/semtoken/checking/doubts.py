@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from semtoken.errors import MissingExtra
 from semtoken.parts import Part
 from semtoken.parts.json_values import is_json
-from semtoken.parts.records import level_of
+from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
 from semtoken.support.text import shortened
 

@@ -162,7 +162,7 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
     """Ask the questions and mark the answers."""
     from semtoken.almanac import is_correct
 
-    def told(number: int, result: ScoredResponse) -> None:
+    def report(number: int, result: ScoredResponse) -> None:
         if callable(progress):
             progress(number + 1)
 
@@ -171,7 +171,7 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
         MAX_NEW_TOKENS,
         batch_size=BATCH_SIZE,
         stop_at_newline=True,
-        on_result=told,
+        on_result=report,
     )
     return [Answered(q, r, is_correct(r.text, q)) for q, r in zip(questions, results, strict=True)]
 

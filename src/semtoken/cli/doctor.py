@@ -16,7 +16,7 @@ from semtoken.support.text import visible
 
 if TYPE_CHECKING:
     from semtoken.web.doctor import Diagnosis
-    from semtoken.web.doctor.records import Page
+    from semtoken.web.doctor.diagnosis import Page
 
 UNUSABLE = 3
 SIGNS = {"good": ("✓", "green"), "note": ("!", "yellow"), "bad": ("✗", "red")}

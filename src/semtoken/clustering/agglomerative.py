@@ -137,11 +137,11 @@ def agglomerate(
                 tiles = tiles_on("cpu", rows, min(plan.tile, LARGE_TILE), monitor)
                 state = Rounds(WholeRows(tiles, distinct.nodes, "max"), tiles, distinct.nodes, distinct.weight)
                 found = rounds_merges(state, needed, **options)
-    told = [_told(rows, one) for one in passes]
-    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, told)
+    reports = [_report(rows, one) for one in passes]
+    return Outcome(assemble(rows, distinct, found), f"{engine} on {tiles.name}", fallback, reports)
 
 
-def _told(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
+def _report(rows: Rows, facts: Mapping[str, float]) -> dict[str, float | None]:
     """The facts of a pass with the distance of its threshold; None for the pass that keeps everything."""
     gap = np.float32(facts["gap"])
     threshold = None if gap >= EVERYTHING else float(rows.distance(np.array(gap)))

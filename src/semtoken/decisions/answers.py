@@ -25,7 +25,7 @@ class AnsweredQuestion:
 
     question: Question
     probabilities: tuple[float, ...]
-    """Of the options in the question's order, summing to 1. Empty where the question was refused."""
+    """How probable each option is, in the question's order; the sum is 1. Empty where the question was refused."""
     allowed_mass: float | None = None
     """Share of the model's probability that fell on any option, in [0, 1], before it was divided among them. None
     where the source does not tell."""
@@ -55,7 +55,7 @@ class AnsweredQuestion:
 
     @property
     def probability(self) -> float:
-        """Of the most probable option; of a predicate, that it is so."""
+        """The probability of the most probable option; for a predicate, the probability that it is so."""
         return self.probabilities[0 if self.question.kind == "predicate" else self.best]
 
     @property

@@ -56,11 +56,11 @@ class PreparedInquiry:
 
     inquiry: Inquiry
     prompts: tuple[tuple[int, ...], ...]
-    """Of each question in each of its orders; a refused question has none."""
+    """The tokens of the prompt of each question in each of its orders; a refused question has none."""
     shown: tuple[tuple[int, OrderedQuestion], ...]
-    """Of each prompt the number of its question, and the question as it is shown."""
+    """The number of the question that each prompt asks, and the question as it is shown."""
     spellings: tuple[tuple[OptionSpelling, ...], ...]
-    """Of each prompt, in the order that is shown."""
+    """The spellings of the options in each prompt, in the order in which they are shown."""
     refusals: Mapping[int, str]
     """Why a question cannot be answered."""
 

@@ -117,7 +117,7 @@ class _LookedUp(Observer):
 
 
 def _of_list(listed: IdArray, log_probs: FloatArray, ids: IdArray) -> LogMasses:
-    """Of a list of the best tokens: one that is not listed lies between nothing and the last of the list."""
+    """Bounds from a list of the best tokens: one that is not listed lies between nothing and the last of the list."""
     known = dict(zip(listed.tolist(), log_probs.tolist(), strict=True))
     left = np.log(max(1e-300, 1.0 - float(np.exp(log_probs).sum())))
     most = min(float(np.min(log_probs)), float(left))

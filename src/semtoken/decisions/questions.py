@@ -59,7 +59,7 @@ class Predicate:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """Yes and no."""
+        """The two answers that a predicate can have."""
         return Option(True, "Yes", self.when_true), Option(False, "No", self.when_false)
 
 

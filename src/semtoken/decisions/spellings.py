@@ -132,7 +132,7 @@ class OptionReader:
     _start: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Least and greatest log-probability of each first token."""
     _read: list[list[Path]] = field(default_factory=list)
-    """Of each option the spellings that are read to their end."""
+    """The spellings of each option that are read to their end."""
 
     @property
     def first_tokens(self) -> IdArray:
@@ -171,7 +171,7 @@ class OptionReader:
         return np.minimum(low, 1.0), np.minimum(np.maximum(low, high), 1.0)
 
     def _others(self) -> list[set[int]]:
-        """Of each option the first tokens of spellings that are not read, which only widen its interval."""
+        """The first tokens of the spellings of each option that are not read, which only widen its interval."""
         found = []
         for one, paths in zip(self.spellings, self._read, strict=True):
             read = {path[0] for path in paths} | set(one.tokens.tolist())

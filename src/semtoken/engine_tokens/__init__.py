@@ -1,6 +1,6 @@
 """How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
 
-records.py         TopToken, TopStep, StepList: plain records
+top_steps.py       TopToken, TopStep, StepList: plain records
 values.py          an untrusted value           -> what it must be, or an error that says where it is not
 spellings.py       items, lists, triples, dicts -> StepList
 in_json.py         items and lists as JSON      -> StepList, for the chunks of streams
@@ -13,9 +13,9 @@ Enter by `as_top_steps` with any list that an engine gave; payload shapes call t
 
 from __future__ import annotations
 
-from semtoken.engine_tokens.records import StepList, TopStep, TopToken
 from semtoken.engine_tokens.same_tokenizer import SharedVocabulary, check_shared_vocabulary
 from semtoken.engine_tokens.spellings import as_top_steps
+from semtoken.engine_tokens.top_steps import StepList, TopStep, TopToken
 
 __all__ = [
     "SharedVocabulary",

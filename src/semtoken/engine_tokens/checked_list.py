@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from semtoken.engine_tokens.records import ABOVE_ZERO, TopStep, TopToken, is_given
-from semtoken.engine_tokens.token_names import Meant, TokenNames, token_names
+from semtoken.engine_tokens.token_names import NameMatches, TokenNames, token_names
+from semtoken.engine_tokens.top_steps import ABOVE_ZERO, TopStep, TopToken, is_given
 from semtoken.errors import InvalidInput, InvalidLogits, VocabularyMismatch
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -53,7 +53,7 @@ class ListReader:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._names = token_names(vocabulary)
-        self._meant = self._names.meant
+        self._matches = self._names.matches
         """Gives the tokens that may be meant by a name, as the engine spells it."""
         self._blanks_left_out = False
         """The engine is known to name tokens without the blank that they begin with."""
@@ -70,8 +70,8 @@ class ListReader:
         VocabularyMismatch
             The id and the name of a token disagree.
         """
-        if not self._blanks_left_out and self._meant[step.names[0]].blanks == "left_out":
-            self._blanks_left_out, self._meant = True, self._names.meant_without_blank
+        if not self._blanks_left_out and self._matches[step.names[0]].blanks == "left_out":
+            self._blanks_left_out, self._matches = True, self._names.matches_without_blank
         return self._clear_list(step) or self._any_list(step, position)
 
     def _clear_list(self, step: TopStep) -> ListedStep | None:
@@ -82,7 +82,7 @@ class ListReader:
         log_probs = step.log_probs
         if len(log_probs) < 2 or not is_given(min(log_probs)) or max(log_probs) > 0:
             return None
-        meant = list(map(self._meant.__getitem__, step.names))
+        meant = list(map(self._matches.__getitem__, step.names))
         chosen, *ids = [one.clear for one in meant]
         if chosen < 0 or min(ids) < 0 or len(set(ids)) < len(ids) or self._vocabulary.byte_tokens[chosen]:
             return None
@@ -117,7 +117,7 @@ class ListReader:
         for token in (picked, *listed):
             check_number(token, position)
         top, shift = _inside(listed, vocabulary, position)
-        meant = [self._meant[token[1:]] for token in (picked, *top)]
+        meant = [self._matches[token[1:]] for token in (picked, *top)]
         for token, found in zip((picked, *top), meant, strict=True):
             if not found.fits:
                 raise _misnamed(token, names, position)
@@ -169,7 +169,7 @@ class _Entries:
         self.others: list[TopToken] = []
         """Those that are not the chosen token."""
 
-    def add(self, token: TopToken, meant: Meant) -> None:
+    def add(self, token: TopToken, meant: NameMatches) -> None:
         """Take in an entry of which is known what its name may mean."""
         candidates, likely = meant.candidates, meant.likely
         if meant.any_special and _spelled(self.picked) not in (None, _spelled(token)):
@@ -258,7 +258,7 @@ def _misnamed(token: TopToken, names: TokenNames, position: int) -> VocabularyMi
     )
 
 
-def _chosen(token: TopToken, meant: Meant, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
+def _chosen(token: TopToken, meant: NameMatches, top: Sequence[TopToken], position: int) -> tuple[int, ...]:
     """The chosen token's id; those of all special tokens where its name tells no more."""
     candidates = meant.candidates
     if len(meant.likely) == 1:

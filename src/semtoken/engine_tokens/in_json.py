@@ -5,9 +5,9 @@ What is written in another way is left to spellings.py, which says what is wrong
 
 from __future__ import annotations
 
-from semtoken.engine_tokens.records import Name, StepList, TopStep
 from semtoken.engine_tokens.spellings import names_of
 from semtoken.engine_tokens.token_names import KeptByName
+from semtoken.engine_tokens.top_steps import Name, StepList, TopStep
 
 try:
     import msgspec

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, overfull
-from semtoken.engine_tokens.records import ABOVE_ZERO, Name, TopStep, is_given
 from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, is_markup
+from semtoken.engine_tokens.top_steps import ABOVE_ZERO, Name, TopStep, is_given
 from semtoken.errors import InvalidInput
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.tokenizers import BYTE_TOKEN, REPLACEMENT, spelled_bytes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from semtoken.engine_tokens.records import is_given
+from semtoken.engine_tokens.top_steps import is_given
 from semtoken.support.arrays import FloatArray
 
 ROUNDING = 1e-5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from semtoken.engine_tokens.records import TopStep, TopToken
 from semtoken.engine_tokens.token_names import is_markup, token_names
+from semtoken.engine_tokens.top_steps import TopStep, TopToken
 from semtoken.errors import VocabularyMismatch
 from semtoken.tokens.vocabulary import Vocabulary
 

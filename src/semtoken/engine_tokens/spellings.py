@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from semtoken.engine_tokens.records import NOT_GIVEN, Name, StepList, TopStep, TopToken
 from semtoken.engine_tokens.token_names import KeptByName
+from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, TopToken
 from semtoken.engine_tokens.values import (
     as_bytes,
     as_id,

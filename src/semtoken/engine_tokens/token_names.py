@@ -31,7 +31,7 @@ def is_markup(name: str | bytes | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class NameMatches:
     """What a name may mean."""
 
     candidates: tuple[int, ...]
@@ -76,24 +76,24 @@ class TokenNames:
         return tuple(np.flatnonzero(self.vocabulary.special).tolist())
 
     @cached_property
-    def meant(self) -> KeptByName[Meant]:
+    def matches(self) -> KeptByName[NameMatches]:
         """What the name (id, text, bytes) may mean; see `candidates` for the three."""
-        return KeptByName(self._meant)
+        return KeptByName(self._matches_of)
 
     @cached_property
-    def meant_without_blank(self) -> KeptByName[Meant]:
+    def matches_without_blank(self) -> KeptByName[NameMatches]:
         """The same of engines that name tokens without the blank that they begin with."""
-        return KeptByName(partial(self._meant, blanks_left_out=True))
+        return KeptByName(partial(self._matches_of, blanks_left_out=True))
 
-    def _meant(
+    def _matches_of(
         self, token: int | None, text: str | None, spelled: bytes | None, *, blanks_left_out: bool = False
-    ) -> Meant:
+    ) -> NameMatches:
         candidates = self.candidates(token, text, spelled, blanks_left_out=blanks_left_out)
         likely = self.likely(candidates)
         any_special = token is None and candidates == self.specials and is_markup(spelled or text)
         fits = token is None or self.fits(token, text, spelled)
         shared = token is None and spelled is None and self.shares(text)
-        return Meant(
+        return NameMatches(
             candidates,
             likely,
             any_special=any_special,

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
-from semtoken.engine_tokens.records import ABOVE_ZERO
+from semtoken.engine_tokens.top_steps import ABOVE_ZERO
 from semtoken.errors import InvalidInput, InvalidLogits
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ _NAMES = {"method": "semtoken.method", "read_with": "semtoken.read_with", "prese
 _REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.model"}
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)
-"""Of a model or a reply: one word."""
+"""How the name of a model or a reply may look: one word."""
 MOST_FLAGS = 32
 MOST_CHOICES = 128
 """Choices of one reply that are reported; servers give fewer."""

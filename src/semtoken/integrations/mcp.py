@@ -70,7 +70,7 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
         return asking.prompt(question)
 
     @app.tool()  # type: ignore[untyped-decorator]
-    @_telling
+    @_with_plain_errors
     def ask(question: str, max_tokens: int = 256) -> Scored:
         """Ask the model; returns its answer and how sure it was."""
         if not 1 <= max_tokens <= MOST_TOKENS:
@@ -79,14 +79,14 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
         return _scored(answer, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
-    @_telling
+    @_with_plain_errors
     def score(question: str, answer: str) -> Scored:
         """How sure the model would have been of an answer that somebody else gave to a question."""
         [found] = stc.score([prompt_of(question)], [answer])
         return _scored(found, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
-    @_telling
+    @_with_plain_errors
     def check(question: str, answer: str) -> Checked:
         """Ask the model whether an answer is true. It says what the model believes; it looks nothing up."""
         prompt_of(question)
@@ -98,17 +98,17 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
     return app
 
 
-def _telling(tool: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """The tool, whose refusals reach the agent as they are worded; of other errors it is told the tool's name alone."""
+def _with_plain_errors(tool: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The tool, whose refusals reach the agent in their own words; of any other error it gets the tool's name alone."""
 
     @functools.wraps(tool)
-    def told(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return tool(*args, **kwargs)
         except SemtokenError as error:
             raise ToolError(str(error)) from error
 
-    return told
+    return called
 
 
 def _scored(answer: ScoredResponse, question: str, calibrator: Applied | None) -> Scored:

@@ -63,7 +63,7 @@ class EvaluationEvents:
             return
         watched = _Watched(content=self._content)
 
-        async def told(message: Any) -> None:
+        async def send_and_watch(message: Any) -> None:
             await send(message)
             try:
                 found = await watched.take(message)
@@ -73,7 +73,7 @@ class EvaluationEvents:
                 watched.give_up()
                 logger.debug("A reply was not understood", exc_info=True)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_and_watch)
 
     def _flushing(self, send: Any) -> Any:
         """Sends what waits for the exporter before the server says that it is done."""

@@ -32,5 +32,5 @@ class AttentionToPrevious(Statistic):
         return np.array(self._found.get(answer, []), dtype=np.float64)
 
     def forget(self, answer: int) -> None:
-        """Drop an answer."""
+        """Drop what was recorded of an answer."""
         self._found.pop(answer, None)

@@ -92,7 +92,7 @@ class TokenNumbers(Statistic):
         return None if (pairs[:, 0] == pairs[:, 1]).all() else (pairs[:, 0], pairs[:, 1])
 
     def forget(self, answer: int) -> None:
-        """Drop an answer."""
+        """Drop what was recorded of an answer."""
         self._found.pop(answer, None)
 
     def _pairs(self, answer: int) -> FloatArray:

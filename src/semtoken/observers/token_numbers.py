@@ -32,7 +32,7 @@ class UniformDivergences(TokenNumbers):
     reads = frozenset({LOGITS})
 
     def numbers(self, step: Step) -> FloatArray:
-        """[n] the divergences."""
+        """The divergence of each of the n answers in this step, [n]."""
         return row_divergences(step.own_rows, step.log_normalizers, step.size)
 
 
@@ -55,5 +55,5 @@ class BestLogProbabilities(Statistic):
         return self._found.get(answer, [])
 
     def forget(self, answer: int) -> None:
-        """Drop an answer."""
+        """Drop what was recorded of an answer."""
         self._found.pop(answer, None)

@@ -9,7 +9,7 @@ Enter by `ScoredResponse.parts(by)`; a finder of your own is a function that say
 from __future__ import annotations
 
 from semtoken.parts.finding import Finder, parts_of
-from semtoken.parts.records import AnswerTokens, Part, Parts
+from semtoken.parts.part import AnswerTokens, Part, Parts
 from semtoken.parts.tool_calls import ToolCall
 
 __all__ = ["AnswerTokens", "Finder", "Part", "Parts", "ToolCall", "parts_of"]

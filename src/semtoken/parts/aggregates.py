@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from semtoken.parts.records import AnswerTokens, Equality, FloatArray, Found, IdArray, Part
+from semtoken.parts.part import AnswerTokens, Equality, FloatArray, Found, IdArray, Part
 from semtoken.tokens.scored import Flag
 
 NO_TOKENS = Flag("no_tokens", "No token spells this part: its confidence is that of its end, or 1.")

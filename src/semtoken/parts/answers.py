@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from semtoken.parts.records import AnswerTokens, Ending, Equality, FloatArray
+from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray
 from semtoken.tokens.scored import Flag, ScoredToken
 
 CERTAIN = -1e-7

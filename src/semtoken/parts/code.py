@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from semtoken.parts.budget import Budget
 from semtoken.parts.lexers import DEFAULT_LANGUAGE, check_language, lexer_name, tokens_of
 from semtoken.parts.lexing import Token
-from semtoken.parts.records import Found
+from semtoken.parts.part import Found
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.M)
 _CALL = re.compile(r"\s*\(")

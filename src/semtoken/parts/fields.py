@@ -11,12 +11,12 @@ from semtoken.errors import InvalidInput
 from semtoken.parts.budget import Budget
 from semtoken.parts.figures import is_figure, is_reference
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue
-from semtoken.parts.records import Ending, Equality, Found
+from semtoken.parts.part import Ending, Equality, Found
 
 SHORT = 3
 """A string of so many words at most is a name or a label: spelled one way."""
 STEPS_A_MEMBER = 10
-"""Of the budget, for each value that an object or array holds at any depth."""
+"""What each value in an object or array, at any depth, takes of the budget."""
 LONGEST_INDEX = 10
 """Digits of the number of an item; what is longer is a key."""
 _EXACT_KEYWORDS = ("const", "format", "pattern")

@@ -18,8 +18,8 @@ from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import find_fields, missing_fields, subschema
 from semtoken.parts.figures import find_figures, find_references
 from semtoken.parts.json_values import find_json
+from semtoken.parts.part import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
-from semtoken.parts.records import AnswerTokens, Equality, Found, Part, Parts
 from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
@@ -28,7 +28,7 @@ from semtoken.tokens.scored import NO_MEANING
 Finder: TypeAlias = Callable[[str], Iterable[tuple[Any, ...]]]
 """text -> (start, end) or (start, end, label) of each part, in characters."""
 STEPS_A_PART = 10
-"""Of the budget, for each part."""
+"""What each part takes of the budget."""
 
 
 def parts_of(

@@ -10,7 +10,7 @@ from typing import Any
 
 from semtoken.errors import OverBudget
 from semtoken.parts.budget import Budget
-from semtoken.parts.records import Found
+from semtoken.parts.part import Found
 from semtoken.support.extras import require
 from semtoken.tokens.stopwords import is_function_word, plain_word
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from semtoken.parts.budget import Budget
 from semtoken.parts.fields import find_fields
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
-from semtoken.parts.records import Found
+from semtoken.parts.part import Found
 from semtoken.tokens.scored import Flag
 
 ARGUMENTS = ("arguments", "parameters", "input")

@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from semtoken.choices import SegmentKind
 from semtoken.payloads.formats.registry import FORMATS
+from semtoken.payloads.payload import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.reading import read_payload
-from semtoken.payloads.records import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.score import score_payload
 from semtoken.payloads.stream import PayloadStream
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from semtoken.engine_tokens.records import Name, TopStep
 from semtoken.engine_tokens.spellings import spelling
+from semtoken.engine_tokens.top_steps import Name, TopStep
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 LONGEST_CUT = 64  # characters of a token that may stand before a stop string

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from semtoken.engine_tokens.in_json import steps_in_json
-from semtoken.engine_tokens.records import StepList
+from semtoken.engine_tokens.top_steps import StepList
 from semtoken.payloads.formats.base import Growth
 from semtoken.payloads.splice import Document
 
@@ -40,7 +40,7 @@ class Frame(NamedTuple):
     texts: tuple[str, ...]
     """Before the first place, between one and the next, and behind the last."""
     names: tuple[str, ...]
-    """Of the places in their order: "text", "steps", "ids" or "" for what says nothing."""
+    """What stands at each place, in their order: "text", "steps", "ids", or "" for what says nothing."""
 
     def spans(self, data: str) -> list[tuple[int, int]] | None:
         """Where each place begins and ends in an event with this frame; None for any other event.

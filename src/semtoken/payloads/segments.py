@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.records import NOT_GIVEN, StepList, TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames, is_unnamed, spelling
+from semtoken.engine_tokens.top_steps import NOT_GIVEN, StepList, TopStep
 from semtoken.payloads.align import SpelledText, find_text, joined, pieces_of
-from semtoken.payloads.records import PayloadChoice, Segment
+from semtoken.payloads.payload import PayloadChoice, Segment
 from semtoken.tokens.tokenizers import REPLACEMENT
 
 KINDS: tuple[SegmentKind, ...] = ("reasoning", "answer", "refusal", "tool_call")

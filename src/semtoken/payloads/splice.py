@@ -49,7 +49,7 @@ class Drop(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """Of the object or array at a path only some entries stay. Nothing happens where there is none."""
+    """Only some entries of the object or array at a path stay. Nothing happens where there is none."""
 
     path: Path
     kept: Container[str | int]

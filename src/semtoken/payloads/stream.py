@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.records import TopStep
 from semtoken.engine_tokens.spellings import BorrowedNames
+from semtoken.engine_tokens.top_steps import TopStep
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
 from semtoken.payloads.align import find_text, joined, pieces_of
 from semtoken.payloads.formats.base import Delta, Reply, Shape
 from semtoken.payloads.formats.registry import Format, error_text, format_named, shape_of_chunk
 from semtoken.payloads.going_on import Continuation, GoingOn
 from semtoken.payloads.inline import parsed, plain
-from semtoken.payloads.records import Payload, PayloadChoice, StreamEvent
+from semtoken.payloads.payload import Payload, PayloadChoice, StreamEvent
 from semtoken.payloads.segments import FORBIDDEN, assemble
 from semtoken.payloads.sse import Event, EventReader
 from semtoken.results import Distribution

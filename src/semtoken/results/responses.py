@@ -13,7 +13,7 @@ from semtoken.choices import Equality, PartKind
 from semtoken.errors import MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.new_words import LONG, new_word_confidence
-from semtoken.parts.records import confidence_text, level_of
+from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
 from semtoken.results.headlines import Headline, headline_of
 from semtoken.support.extras import require
@@ -139,8 +139,8 @@ class ScoredResponse:
     scores: Mapping[str, float] = field(default_factory=dict)
     """By the methods that were asked for: the answer's uncertainty, higher is riskier, in the method's own units."""
     score_bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Of those of them that are not exact, since only the k best tokens of each step are known: an interval around the
-    exact value."""
+    """An interval around the exact value of each score that is not exact, since only the k best tokens of each step are
+    known."""
     question: str = field(default="", compare=False)
     """What was asked, where that is known: its words are not new in the answer."""
 

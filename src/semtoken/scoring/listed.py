@@ -56,12 +56,12 @@ class GrowingScorer(ListedScorer):
 
     @cached_property
     def related_count(self) -> Callable[[int, bool, bool], int]:
-        """As in `Scorer`."""
+        """How many tokens may agree with one, as in `Scorer`: any number, unless its spelling stands alone."""
         return lambda token, *_: ANY_NUMBER if self.rules.same_spelling and not self._names.alone[token] else 1
 
     @cached_property
     def neutral_bytes(self) -> tuple[bytes, bytes]:
-        """As in `Scorer`."""
+        """The neutral tokens, as in `Scorer`: without a vocabulary there are none."""
         return _NoneNeutral(), _NoneNeutral()
 
 

@@ -187,14 +187,14 @@ def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality
     Where `neutrality` [n] is false, the neutral tokens count only if they are in the cluster or the prefix set.
     """
     own, cluster, cluster_neutral, neutrals, alike, alike_apart, alike_neutral, meaning = steps.logs.T
-    begun = _beginning_masses(scorer, steps, prefixes, neutrality)
+    beginnings = _beginning_masses(scorer, steps, prefixes, neutrality)
     cluster = np.logaddexp(own, cluster)
     certain = steps.neutral & neutrality
     if not neutrality.all():
         cluster = np.where(neutrality, cluster, np.logaddexp(cluster, cluster_neutral))
         alike_apart = np.where(neutrality, alike_apart, np.logaddexp(alike_apart, alike_neutral))
         neutrals = np.where(neutrality, neutrals, -np.inf)
-    prefix = np.logaddexp(alike_apart, begun.counted)
+    prefix = np.logaddexp(alike_apart, beginnings.counted)
     agreeing = np.minimum(np.logaddexp(np.logaddexp(cluster, prefix), neutrals), 0.0)
     return Masses(
         own=np.minimum(own, 0.0),
@@ -203,11 +203,11 @@ def masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality
         neutral=neutrals,
         agreeing=np.where(certain, 0.0, agreeing),
         surface=np.minimum(np.logaddexp(own, alike), 0.0),
-        meaning=np.minimum(np.logaddexp(meaning, begun.meaning), 0.0),
+        meaning=np.minimum(np.logaddexp(meaning, beginnings.meaning), 0.0),
     )
 
 
-class _Begun(NamedTuple):
+class _PrefixMasses(NamedTuple):
     """Logs of what prefix sets add to the masses of n steps, float64 [n] each."""
 
     meaning: FloatArray
@@ -216,23 +216,25 @@ class _Begun(NamedTuple):
     """What counts under the rules."""
 
 
-def _beginning_masses(scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray) -> _Begun:
+def _beginning_masses(
+    scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray
+) -> _PrefixMasses:
     """What the prefix sets add to the masses of steps."""
-    begun = _Begun(*(np.full(len(steps), -np.inf) for _ in _Begun._fields))
+    beginnings = _PrefixMasses(*(np.full(len(steps), -np.inf) for _ in _PrefixMasses._fields))
     owners, ids, log_probs = prefixes
     if not len(ids):
-        return begun
+        return beginnings
     tokens, opening = steps.tokens[owners], steps.opening[owners]
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     some = owners[starts]
     if scorer.paper is not None:
         beyond = ~(scorer.paper.in_cluster(tokens, ids) | scorer.paper.are_neutral(ids, opening))
-        begun.meaning[some] = _log_sums(log_probs, beyond, starts)
+        beginnings.meaning[some] = _log_sums(log_probs, beyond, starts)
     if scorer.rules.prefix_matching:
         counted = scorer.in_prefix_set(ids) & ~scorer.in_cluster(tokens, ids) & ~scorer.alike(tokens, ids)
         counted &= ~(scorer.are_neutral(ids, opening) & neutrality[owners])
-        begun.counted[some] = _log_sums(log_probs, counted, starts)
-    return begun
+        beginnings.counted[some] = _log_sums(log_probs, counted, starts)
+    return beginnings
 
 
 def _log_sums(log_probs: FloatArray, counted: BoolArray, starts: IdArray) -> FloatArray:

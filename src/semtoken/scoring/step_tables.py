@@ -23,9 +23,9 @@ class StepTables(NamedTuple):
     cluster_of: IdArray
     """[V, 2] where the cluster of each token begins and ends in `members`; a numeral has none."""
     labels: npt.NDArray[np.int32]
-    """[V]"""
+    """[V] the cluster of each token."""
     numeral: BoolArray
-    """[V]"""
+    """[V] tokens that spell a number."""
     spelled: IdArray
     """[V] ids sorted by their spelling."""
     spelling_of: IdArray
@@ -53,9 +53,9 @@ class StepTables(NamedTuple):
     end_places: IdArray
     """Where each of the eight lists begins, by what a step may end (`Endings.asked`)."""
     leaves: IdArray
-    """As in `Endings`."""
+    """What each token, or none, leaves behind, as in `Endings`."""
     asks: IdArray
-    """As in `Endings`."""
+    """What each token asks for after that, as in `Endings`."""
     end_kinds: IdArray
     """[V] the classes of `Endings` that a token is in, as bits."""
     clustering: bool

@@ -34,7 +34,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._prefixes: list[IdArray] = []
         """The prefix set of each step, without ids as long as it is open, or if the rules ask for none."""
         self._masses: list[LogMass] = []
-        """Of the steps for which they were asked when it was known how exactly the numbers are written."""
+        """The masses of the steps for which they were asked when it was known how exactly the numbers are written."""
         self._ended_by: tuple[TopToken, int] | None = None
         """The first token that can only be a special one, and its step."""
 
@@ -61,7 +61,7 @@ class TopkAnswer(RunningAnswer[OpenStep]):
         self._take_in([listed.token], [neutral], waiting)
 
     def running(self) -> Running:
-        """See `RunningAnswer.running`."""
+        """The score so far, once the steps that wait are taken in; see `RunningAnswer.running`."""
         self.advance()
         return super().running()
 

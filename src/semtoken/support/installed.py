@@ -12,7 +12,7 @@ METHODS = "semtoken.methods"
 STATISTICS = "semtoken.statistics"
 """Observers with `@statistic`, or modules of some."""
 PAYLOAD_SHAPES = "semtoken.payload_shapes"
-"""Subclasses of `semtoken.payloads.formats.base.Shape`."""
+"""Shapes of replies: subclasses of `semtoken.payloads.formats.base.Shape`."""
 DATASETS = "semtoken.datasets"
 """Name -> a `semtoken.bench.datasets.KnownSet`."""
 

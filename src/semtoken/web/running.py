@@ -216,21 +216,21 @@ class _Workers(Multiprocess):
         self._ready = ready
 
     def init_processes(self) -> None:
-        """Start the processes."""
+        """Start the processes, and call `ready` when all of them answer."""
         super().init_processes()
         if all(process.wait_until_ready(SECONDS_TO_START) for process in self.processes):
             self._ready(address_of(self.sockets[0]))
 
 
 def _announcing(app: Any, ready: Callable[[], None]) -> Any:
-    """The application, telling when its start-up is complete."""
+    """The application, which calls `ready` when its start-up is complete."""
 
     async def announced(scope: Any, receive: Any, send: Any) -> None:
-        async def told(message: Any) -> None:
+        async def send_and_announce(message: Any) -> None:
             await send(message)
             if message["type"] == "lifespan.startup.complete":
                 ready()
 
-        await app(scope, receive, told if scope["type"] == "lifespan" else send)
+        await app(scope, receive, send_and_announce if scope["type"] == "lifespan" else send)
 
     return announced

@@ -13,9 +13,9 @@ from semtoken.backends.base import require_readings
 from semtoken.backends.prompts import Prompt
 from semtoken.bench.answering import RunAnswerer
 from semtoken.bench.clusterings import load_clustering
+from semtoken.bench.columns import columns_of, table_of
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.plan import PlannedStep, clustering_of
-from semtoken.bench.records import columns_of, table_of
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from semtoken.bench.records import table_of
+from semtoken.bench.columns import table_of
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.statistics import Timings, UniquePairs
 from semtoken.statistics.relevance import special_token_ids

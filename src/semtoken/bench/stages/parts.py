@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from semtoken.almanac import Question
 from semtoken.backends.prompts import Prompt
+from semtoken.bench.columns import generations_of
 from semtoken.bench.datasets import Dataset
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.prompts import PromptFormat
-from semtoken.bench.records import generations_of
 from semtoken.bench.settings import RunSettings
 from semtoken.bench.storage import Shard, read_shard, shard_path, write_shard
 from semtoken.errors import InvalidInput

@@ -53,7 +53,7 @@ class DecisionRequest:
     """As the model reads it."""
     questions: tuple[Question, ...]
     names: tuple[str | None, ...]
-    """Of the questions."""
+    """What the client calls each question; None where it gave no name."""
     reading: ReadingOptions | None
     """How the request wants probabilities to be read; None: as the server likes."""
     body: Mapping[str, Any]

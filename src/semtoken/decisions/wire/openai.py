@@ -33,7 +33,7 @@ class _Loose(BaseModel):
 
 
 class TextPart(_Loose):
-    """A text."""
+    """A part of a message that is text."""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -75,7 +75,7 @@ class ImagePart(_Loose):
 
     @property
     def content(self) -> str:
-        """Raises `InvalidInput`."""
+        """Raise `InvalidInput`: the model reads text alone."""
         raise InvalidInput(NO_IMAGES)
 
 
@@ -124,7 +124,7 @@ _ITEM: TypeAdapter[Any] = TypeAdapter(
 
 
 class PredicateForm(_StrictForm):
-    """Is it so?"""
+    """A question that asks whether something is so."""
 
     type: Literal["predicate"]
     instructions: Parts
@@ -139,7 +139,7 @@ class ChoiceValue(_StrictForm):
 
 
 class ChoiceForm(_StrictForm):
-    """Which of these?"""
+    """A question that asks which of some options holds."""
 
     type: Literal["choice"]
     instructions: Parts
@@ -155,7 +155,7 @@ class ScoreLevel(_StrictForm):
 
 
 class ScoreForm(_StrictForm):
-    """How much?"""
+    """A question that asks for one of some ordered levels."""
 
     type: Literal["score"]
     instructions: Parts
@@ -168,7 +168,7 @@ _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
 
 
 class DecisionsRequest(_StrictForm):
-    """The whole request."""
+    """What a client sends to `/v1/decisions`: what the questions are about, and the questions."""
 
     model: str | None = None
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=MOST_ITEMS)]

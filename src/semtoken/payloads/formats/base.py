@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import with_ids
+from semtoken.engine_tokens.top_steps import StepList
 from semtoken.engine_tokens.values import as_id, as_list, as_text, optional
 from semtoken.errors import InvalidInput
 from semtoken.payloads.segments import RawChoice
@@ -49,7 +49,7 @@ class Hidden:
     ids: bool = False
     """Token ids were asked for, too."""
     request: Reply = field(default_factory=dict)
-    """The client's request."""
+    """The request as the client sent it."""
 
 
 class Place(NamedTuple):

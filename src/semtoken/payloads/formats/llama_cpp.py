@@ -102,14 +102,14 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """Another content, without tokens."""
+        """Replace the content by a text, and take the tokens out."""
         yield Replace((*place.path, "content"), text)
         yield Replace((*place.path, "tokens"), [])
         yield from (Drop((*place.path, name)) for name in (STEPS, "probs"))
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:
-        """Content and probabilities."""
+        """Where an event brings more content, and the probabilities of its tokens."""
         known = {"index", "content", "stop", STEPS, *(path[0] for path in VARYING)}
         if any(value for name, value in event.items() if name not in known) or event.get("stop") is not False:
             return None

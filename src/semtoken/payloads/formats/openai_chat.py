@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.engine_tokens.top_steps import StepList
 from semtoken.engine_tokens.values import as_id, as_list, as_object, optional, text_or_empty
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (

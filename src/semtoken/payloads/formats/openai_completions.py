@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from semtoken.engine_tokens.records import StepList
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
+from semtoken.engine_tokens.top_steps import StepList
 from semtoken.engine_tokens.values import as_id, as_object, optional, text_or_empty
 from semtoken.payloads.align import joined, pieces_of
 from semtoken.payloads.formats.base import (
@@ -78,18 +78,18 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def requested(cls, body: Reply) -> int | None:
-        """`logprobs`, a number."""
+        """How many log-probabilities a token the client asked for itself: the number in `logprobs`."""
         return count_of(body.get("logprobs"), "logprobs")
 
     @classmethod
     def asking(cls, body: Reply, top: int, *, token_ids: bool = False) -> dict[str, Any]:
-        """The number."""
+        """The fields that ask for at least `top` log-probabilities a token."""
         ids = cls.token_id_fields(body) if token_ids else {}
         return {"logprobs": as_many(top, cls.requested(body)), **ids}
 
     @classmethod
     def obstacle(cls, body: Reply) -> str | None:
-        """A repeated prompt."""
+        """A repeated prompt keeps the reply from being scored."""
         if not body.get("echo"):
             return None
         return "With echo the reply repeats the prompt; ask without it to have the answer scored."
@@ -103,7 +103,7 @@ class OpenAICompletions(Choices):
 
     @classmethod
     def withholding(cls, reply: Any, place: Place, text: str) -> Iterator[Change]:
-        """Another text."""
+        """Replace the text of a choice, and take its numbers out."""
         yield Replace((*place.path, "text"), text)
         yield from (Replace((*place.path, name), None) for name in ("logprobs", "message", *ID_FIELDS))
 

@@ -10,7 +10,7 @@ Enter by `semtoken doctor` or `examine(base_url)`.
 
 from __future__ import annotations
 
+from semtoken.web.doctor.diagnosis import Diagnosis, Finding
 from semtoken.web.doctor.examination import examine
-from semtoken.web.doctor.records import Diagnosis, Finding
 
 __all__ = ["Diagnosis", "Finding", "examine"]

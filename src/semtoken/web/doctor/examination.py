@@ -14,7 +14,7 @@ from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor import probes
 from semtoken.web.doctor.connection import Connection
-from semtoken.web.doctor.records import Diagnosis, Page
+from semtoken.web.doctor.diagnosis import Diagnosis, Page
 from semtoken.web.doctor.requests import Asker
 from semtoken.web.doctor.verdicts import verdicts
 

@@ -14,7 +14,7 @@ from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.results import Distribution
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.doctor.records import Page, Streaming, Tokenizer, TokenNaming, Trial, Tried
+from semtoken.web.doctor.diagnosis import Page, Streaming, Tokenizer, TokenNaming, Trial, Tried
 from semtoken.web.doctor.requests import Asker, ProbeReply
 
 ALL = -1

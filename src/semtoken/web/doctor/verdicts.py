@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from semtoken.support.text import number
-from semtoken.web.doctor.records import Diagnosis, Finding, Level, Page
+from semtoken.web.doctor.diagnosis import Diagnosis, Finding, Level, Page
 
 FEW = 20  # log-probabilities a token below which intervals are wide
 WIDE = 0.2

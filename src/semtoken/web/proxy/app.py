@@ -40,11 +40,11 @@ class Everything(BaseRoute):
         self._app = app
 
     def matches(self, scope: Any) -> tuple[Match, Any]:
-        """Match every request."""
+        """Match every request, whatever its path."""
         return Match.FULL, {}
 
     async def handle(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Hand the request to the application that forwards it."""
         await self._app(scope, receive, send)
 
 

@@ -234,7 +234,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
     source = Unpacked(answer)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
-    held = Held(scoring)
+    held = HeldPieces(scoring)
     try:
         while reader.size <= scoring.limit:
             with anyio.move_on_after(held.seconds_left) as waiting:
@@ -257,7 +257,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.end()
 
 
-class Held:
+class HeldPieces:
     """The last piece of content, and what came after it, until more content comes or the answer ends."""
 
     def __init__(self, scoring: Scoring) -> None:

@@ -179,7 +179,7 @@ class _Row:
     number: int
     text: AnswerText
     methods: MethodScores
-    """Of the request."""
+    """The methods that the request asks for."""
 
     @property
     def order(self) -> Order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semtoken.choices import SegmentKind
-from semtoken.engine_tokens.records import TopStep
+from semtoken.engine_tokens.top_steps import TopStep
 from semtoken.results import Distribution
 
 
