@@ -1,0 +1,208 @@
+"""A number that was learned from labels: what it is made of, and how it is applied (numpy alone).
+
+It is the log-odds that an answer is wrong, linear in what one pass leaves: numbers of the answer, and the hidden state
+at the position that chose its last token. Standardising and rotating the states are linear too, so that a fitted one is
+a weight for each number and each dimension. `learning.py` fits it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from semtoken.calibration.labels import FloatArray
+from semtoken.errors import ArtifactError, CalibratorMismatch
+
+LEARNED = "learned"
+"""The name of the method, a key of `ScoredResponse.scores`."""
+DISTANCE = "state_distance"
+"""The name of the distance of an answer's state from those that the labels were learned on."""
+FAR = 0.99
+"""Share of the labelled answers whose states are nearer than what is called far."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What left the states and numbers that were labelled. None: not known."""
+
+    weights: str | None = None
+    """Hash of samples of the model's weights, which differs between models and precisions."""
+    vocabulary: str | None = None
+    """Fingerprint of the tokenizer's tokens."""
+    depth: float | None = None
+    """Of the layer whose states are read, in (0, 1]; None where none are."""
+    before: str | None = None
+    """What every labelled prompt begins with."""
+    after: str | None = None
+    """What every labelled prompt ends with."""
+
+    def require_model(self, other: Origin) -> None:
+        """Refuse states of another model.
+
+        Raises
+        ------
+        CalibratorMismatch
+            The weights or the tokens are known to be others.
+        """
+        for name, what in (("weights", "another model or precision"), ("vocabulary", "another tokenizer")):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine is not None and theirs is not None and mine != theirs:
+                raise CalibratorMismatch(
+                    f"This calibrator holds a number that was learned on {what} ({name} {mine:.12}, here "
+                    f"{theirs:.12}). What was learned on one model says nothing about another. Make a calibrator of "
+                    "this one with `semtoken calibrate --learn`."
+                )
+
+    def require_prompt(self, prompt: str) -> None:
+        """Refuse a prompt of another form than the labelled ones.
+
+        Raises
+        ------
+        CalibratorMismatch
+            It does not begin or end as all of them do.
+        """
+        parts = (("begins", self.before or "", prompt.startswith), ("ends", self.after or "", prompt.endswith))
+        for verb, part, holds in parts:
+            if not holds(part):
+                raise CalibratorMismatch(
+                    f"This calibrator holds a number that was learned on prompts each of which {verb} with "
+                    f"{_shortened(part, from_end=verb == 'begins')!r}; this one does not. What was learned on one "
+                    "kind of prompt says nothing about another. Ask in the same form, or make a calibrator of this "
+                    "form with `semtoken calibrate --learn`."
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """What is read of n answers."""
+
+    numbers: FloatArray
+    """[n, numbers]"""
+    states: FloatArray | None = None
+    """[n, H]"""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def part(self, places: Any) -> Readings:
+        """Those of some answers."""
+        return Readings(self.numbers[places], None if self.states is None else self.states[places])
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A fitted number. Fit one with `semtoken.calibration.learning.learn`."""
+
+    names: tuple[str, ...]
+    """The numbers that it reads; see `semtoken.calibration.reading`."""
+    weights: FloatArray
+    """[numbers]"""
+    intercept: float
+    state_weights: FloatArray
+    """[H]; [0] where no states are read."""
+    centre: FloatArray
+    """[H] mean of the labelled states."""
+    spread: FloatArray
+    """[H] their standard deviation; 1 where they do not differ."""
+    distances: FloatArray
+    """[n] distances of the labelled states, ascending; [0] where no states are read."""
+    origin: Origin = Origin()
+    """Where the labelled answers came from."""
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether it reads hidden states."""
+        return bool(self.state_weights.size)
+
+    def risk(self, readings: Readings) -> FloatArray:
+        """Log-odds that each answer is wrong, [n]; higher is riskier.
+
+        Raises
+        ------
+        CalibratorMismatch
+            States are missing, or have another number of dimensions.
+        """
+        found = readings.numbers @ self.weights + self.intercept
+        if self.reads_states:
+            found = found + self._states(readings) @ self.state_weights
+        return np.asarray(found, dtype=np.float64)
+
+    def distance(self, readings: Readings) -> FloatArray:
+        """How far each state lies from the centre of the labelled ones, [n], at least 0, about 1 for states alike.
+
+        Mean over the dimensions of the squared distance in standard deviations.
+        """
+        return distances(self._states(readings), self.centre, self.spread)
+
+    @property
+    def far(self) -> float:
+        """The distance that all but one in a hundred of the labelled states stay below."""
+        return float(np.quantile(self.distances, FAR)) if self.distances.size else math.inf
+
+    def _states(self, readings: Readings) -> FloatArray:
+        states = readings.states
+        if states is None or states.shape[1] != self.state_weights.size:
+            given = "none" if states is None else f"{states.shape[1]} dimensions"
+            raise CalibratorMismatch(
+                f"This calibrator reads hidden states of {self.state_weights.size} dimensions; there are {given}. "
+                "States come from a model of transformers in this process, the one that was labelled."
+            )
+        return states
+
+
+def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
+    """Mean squared distance from a centre in standard deviations, [n]."""
+    return np.asarray(np.square((states - centre) / spread).mean(axis=1))
+
+
+def learned_values(learned: Learned) -> dict[str, Any]:
+    """Plain values for a file."""
+    arrays = {
+        field.name: getattr(learned, field.name).tolist()
+        for field in fields(Learned)
+        if isinstance(getattr(learned, field.name), np.ndarray)
+    }
+    origin = {name: value for name, value in asdict(learned.origin).items() if value is not None}
+    return {"names": list(learned.names), "intercept": learned.intercept, **arrays, "origin": origin}
+
+
+def learned_from(values: Any) -> Learned:
+    """A learned number from the plain values of a file.
+
+    Raises
+    ------
+    ArtifactError
+        A field is missing or unknown, lengths do not fit, or a number is not finite.
+    """
+    try:
+        given: Mapping[str, Any] = dict(values)
+        names, origin = tuple(given["names"]), Origin(**given["origin"])
+        arrays = {
+            name: np.asarray(given[name], dtype=np.float64)
+            for name in ("weights", "state_weights", "centre", "spread", "distances")
+        }
+        found = Learned(names=names, intercept=float(given["intercept"]), origin=origin, **arrays)
+        known = set(given) == {field.name for field in fields(Learned)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError("The calibrator's learned number has missing or unknown fields.") from error
+    flat = all(one.ndim == 1 and bool(np.isfinite(one).all()) for one in arrays.values())
+    alike = found.centre.size == found.spread.size == found.state_weights.size and found.weights.size == len(names)
+    texts = all(isinstance(name, str) for name in names) and all(
+        value is None or isinstance(value, float if name == "depth" else str) for name, value in vars(origin).items()
+    )
+    if not (known and flat and alike and texts and math.isfinite(found.intercept) and bool((found.spread > 0).all())):
+        raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
+    if bool((np.diff(found.distances) < 0).any()) or (found.origin.depth is None) == found.reads_states:
+        raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
+    return found
+
+
+def _shortened(text: str, *, from_end: bool) -> str:
+    """The forty characters next to the question."""
+    if len(text) <= 40:
+        return text
+    return f"...{text[-40:]}" if from_end else f"{text[:40]}..."

@@ -1,0 +1,195 @@
+"""The learned number: what it finds where there is something, where there is nothing, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken.calibration.learned import Learned, Origin, Readings, learned_from, learned_values
+from semtoken.calibration.learning import cross_fitted, fit, learn
+from semtoken.errors import ArtifactError, CalibratorMismatch
+from semtoken.metrics import auroc
+from tests.calibration.state_worlds import draw
+
+pytest.importorskip("sklearn")
+
+
+def test_what_the_states_know_is_found_and_the_gate_opens() -> None:
+    """The best possible ranking is known: the learned one must come near it, on answers that nobody looked at."""
+    labelled, later = draw(np.random.default_rng(0), 400), draw(np.random.default_rng(1), 4000)
+    found = learn(["headline"], labelled.readings, labelled.headline, labelled.correct)
+    assert found.learned is not None and found.gain is not None and found.gain.low > 0
+    assert found.statement.startswith("uses the learned number")
+    learned, headline, best = (
+        auroc(risk, later.correct) for risk in (found.learned.risk(later.readings), later.headline, later.log_odds)
+    )
+    assert headline + 0.7 * (best - headline) < learned <= best + 0.01
+
+
+def test_the_gate_stays_shut_where_labels_are_shuffled() -> None:
+    """At its level: a one-sided 90 % interval may err in one of ten; 8 of 20 have a chance of 4 in 10,000 then."""
+    generator, opened = np.random.default_rng(2), 0
+    for _ in range(20):
+        world = draw(generator, 150, dimensions=24)
+        shuffled = generator.permutation(world.correct)
+        opened += learn(["headline"], world.readings, world.headline, shuffled).learned is not None
+    assert opened < 8
+
+
+def test_states_that_know_nothing_keep_the_headline() -> None:
+    world = draw(np.random.default_rng(3), 200, known=0.0)
+    found = learn(["headline"], world.readings, world.headline, world.correct)
+    assert found.learned is None
+    assert found.statement.startswith("kept the headline: your labels do not show a gain (")
+
+
+@pytest.mark.parametrize(
+    ("n", "right", "said"), [(149, 70, "you have 149, 70 right and 79 wrong"), (400, 29, "29 right and 371 wrong")]
+)
+def test_too_few_labels_are_not_learned_from(n: int, right: int, said: str) -> None:
+    world = draw(np.random.default_rng(4), n)
+    correct = np.repeat([1.0, 0.0], [right, n - right])
+    found = learn(["headline"], world.readings, world.headline, correct)
+    assert found.learned is None and found.gain is None and said in found.statement
+
+
+def test_weights_are_those_of_the_recipe_step_by_step() -> None:
+    """The collapsed weights give what scikit-learn's own pipeline gives."""
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    world, later = draw(np.random.default_rng(5), 160, dimensions=40), draw(np.random.default_rng(6), 30, dimensions=40)
+    states, wrong = world.readings.states, 1 - world.correct
+    assert states is not None and later.readings.states is not None
+
+    def probe(n: int) -> object:
+        rotate = PCA(min(64, n // 8), random_state=0)
+        return make_pipeline(StandardScaler(), rotate, StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
+
+    unseen = np.empty(160)
+    for rest, held in StratifiedKFold(5, shuffle=True, random_state=1).split(states, wrong):
+        unseen[held] = probe(rest.size).fit(states[rest], wrong[rest]).decision_function(states[held])  # type: ignore[attr-defined]
+    stack = LogisticRegression(C=1.0, max_iter=1000).fit(np.column_stack([unseen, world.headline]), wrong)
+    whole = probe(160).fit(states, wrong).decision_function(later.readings.states)  # type: ignore[attr-defined]
+    expected = stack.decision_function(np.column_stack([whole, later.headline]))
+    found = fit(["headline"], world.readings, world.correct).risk(later.readings)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_without_states_it_is_a_logistic_regression_of_standardised_numbers() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    generator = np.random.default_rng(7)
+    numbers = generator.normal(size=(200, 5)) * [1, 10, 0.1, 3, 2] + 4
+    correct = (generator.random(200) < 0.5).astype(float)
+    expected = (
+        make_pipeline(StandardScaler(), LogisticRegression()).fit(numbers, 1 - correct).decision_function(numbers)
+    )
+    found = fit([f"number {i}" for i in range(5)], Readings(numbers), correct)
+    np.testing.assert_allclose(found.risk(Readings(numbers)), expected, rtol=1e-6, atol=1e-6)
+    assert not found.reads_states
+
+
+def test_cross_fitted_risks_do_not_know_their_own_label() -> None:
+    """In pure noise with more dimensions than answers a fit separates its own answers; others stay a coin toss."""
+    generator = np.random.default_rng(8)
+    correct = np.repeat([1.0, 0.0], 80)
+    found = []
+    for _ in range(6):
+        readings = Readings(generator.normal(size=(160, 1)), generator.normal(size=(160, 400)))
+        found.append(auroc(cross_fitted(readings, correct), correct))
+    assert abs(np.mean(found) - 0.5) < 0.06
+
+
+def test_a_probe_that_only_misleads_is_left_out() -> None:
+    """Out of fold, noise ranks answers the wrong way round; turned round it would be no better."""
+    generator = np.random.default_rng(8)
+    readings = Readings(generator.normal(size=(160, 1)), generator.normal(size=(160, 400)))
+    found = fit(["headline"], readings, np.repeat([1.0, 0.0], 80))
+    assert found.reads_states and not found.state_weights.any()
+
+
+def test_the_distance_is_about_one_for_states_alike_and_grows_with_a_shift() -> None:
+    labelled, later = draw(np.random.default_rng(9), 200), draw(np.random.default_rng(10), 500)
+    found = fit(["headline"], labelled.readings, labelled.correct)
+    alike = found.distance(later.readings)
+    assert abs(alike.mean() - 1) < 0.1
+    assert abs(found.distances.mean() - alike.mean()) < 0.1
+    assert later.readings.states is not None
+    moved = Readings(later.readings.numbers, later.readings.states + 2 * found.spread)
+    np.testing.assert_allclose(found.distance(moved).mean() - alike.mean(), 4, atol=0.8)
+    assert (found.distance(moved) > found.far).mean() > 0.9
+
+
+def test_other_states_are_refused() -> None:
+    world = draw(np.random.default_rng(11), 160, dimensions=12)
+    found = fit(["headline"], world.readings, world.correct)
+    with pytest.raises(CalibratorMismatch, match="12 dimensions; there are 3 dimensions"):
+        found.risk(Readings(np.zeros((2, 1)), np.zeros((2, 3))))
+    with pytest.raises(CalibratorMismatch, match="there are none"):
+        found.risk(Readings(np.zeros((2, 1))))
+
+
+def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -> None:
+    mine = Origin("a1", "b2", 0.65, "Question:\n", "\nAnswer:\n")
+    mine.require_model(Origin("a1", "b2"))
+    mine.require_model(Origin())
+    mine.require_prompt("Question:\nwho?\nAnswer:\n")
+    with pytest.raises(CalibratorMismatch, match="another model or precision"):
+        mine.require_model(Origin("a2", "b2"))
+    with pytest.raises(CalibratorMismatch, match="another tokenizer"):
+        mine.require_model(Origin("a1", "b3"))
+    with pytest.raises(CalibratorMismatch, match="ends with"):
+        mine.require_prompt("Question:\nwho?")
+    with pytest.raises(CalibratorMismatch, match="begins with"):
+        mine.require_prompt("Q: who?\nAnswer:\n")
+
+
+@given(
+    st.integers(0, 6).flatmap(
+        lambda size: st.tuples(*[st.lists(st.floats(-9, 9), min_size=size, max_size=size) for _ in range(2)])
+    ),
+    st.lists(st.floats(0, 99), max_size=5),
+)
+@settings(max_examples=30, deadline=None)
+def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], far: list[float]) -> None:
+    weights, centre = (np.array(row, dtype=np.float64) for row in rows)
+    origin = Origin("w", None, 0.65 if weights.size else None, "before", "")
+    learned = Learned(("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin)
+    again = learned_from(json.loads(json.dumps(learned_values(learned))))
+    assert again.origin == origin and again.names == ("headline",) and again.intercept == -1.5
+    for name in ("weights", "state_weights", "centre", "spread", "distances"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(learned, name))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [1.0, 2.0]},
+        {"spread": [0.0, 1.0]},
+        {"state_weights": [float("nan"), 1.0]},
+        {"distances": [2.0, 1.0]},
+        {"centre": [1.0]},
+        {"names": [3]},
+        {"intercept": "many"},
+        {"origin": {"weights": 3, "depth": 0.65}},
+        {"origin": {}},
+        {"code": "import os"},
+    ],
+    ids=str,
+)
+def test_what_no_fit_can_hold_is_refused(change: dict[str, object]) -> None:
+    ones = np.ones(2)
+    values = learned_values(Learned(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, Origin(depth=0.65)))
+    learned_from(values)
+    with pytest.raises(ArtifactError):
+        learned_from(values | change)
