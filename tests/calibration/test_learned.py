@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.calibration.learned import Learned, Origin, Readings, learned_from, learned_values
+from semtoken.calibration.learned import Learned, LearnedFrom, Readings, learned_from, learned_values
 from semtoken.calibration.learning import cross_fitted, fit, learn
 from semtoken.errors import ArtifactError, CalibratorMismatch
 from semtoken.metrics import auroc
@@ -140,14 +140,14 @@ def test_other_states_are_refused() -> None:
 
 
 def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -> None:
-    mine = Origin("a1", "b2", 0.65, "Question:\n", "\nAnswer:\n")
-    mine.require_model(Origin("a1", "b2"))
-    mine.require_model(Origin())
+    mine = LearnedFrom("a1", "b2", 0.65, "Question:\n", "\nAnswer:\n")
+    mine.require_model(LearnedFrom("a1", "b2"))
+    mine.require_model(LearnedFrom())
     mine.require_prompt("Question:\nwho?\nAnswer:\n")
     with pytest.raises(CalibratorMismatch, match="another model or precision"):
-        mine.require_model(Origin("a2", "b2"))
+        mine.require_model(LearnedFrom("a2", "b2"))
     with pytest.raises(CalibratorMismatch, match="another tokenizer"):
-        mine.require_model(Origin("a1", "b3"))
+        mine.require_model(LearnedFrom("a1", "b3"))
     with pytest.raises(CalibratorMismatch, match="ends with"):
         mine.require_prompt("Question:\nwho?")
     with pytest.raises(CalibratorMismatch, match="begins with"):
@@ -163,7 +163,7 @@ def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -
 @settings(max_examples=30, deadline=None)
 def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], far: list[float]) -> None:
     weights, centre = (np.array(row, dtype=np.float64) for row in rows)
-    origin = Origin("w", None, 0.65 if weights.size else None, "before", "")
+    origin = LearnedFrom("w", None, 0.65 if weights.size else None, "before", "")
     learned = Learned(("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin)
     again = learned_from(json.loads(json.dumps(learned_values(learned))))
     assert again.origin == origin and again.names == ("headline",) and again.intercept == -1.5
@@ -189,7 +189,7 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
 )
 def test_what_no_fit_can_hold_is_refused(change: dict[str, object]) -> None:
     ones = np.ones(2)
-    values = learned_values(Learned(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, Origin(depth=0.65)))
+    values = learned_values(Learned(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, LearnedFrom(depth=0.65)))
     learned_from(values)
     with pytest.raises(ArtifactError):
         learned_from(values | change)

@@ -26,7 +26,7 @@ FAR = 0.99
 
 
 @dataclass(frozen=True)
-class Origin:
+class LearnedFrom:
     """What left the states and numbers that were labelled. None: not known."""
 
     weights: str | None = None
@@ -40,7 +40,7 @@ class Origin:
     after: str | None = None
     """What every labelled prompt ends with."""
 
-    def require_model(self, other: Origin) -> None:
+    def require_model(self, other: LearnedFrom) -> None:
         """Refuse states of another model.
 
         Raises
@@ -110,7 +110,7 @@ class Learned:
     """[H] their standard deviation; 1 where they do not differ."""
     distances: FloatArray
     """[n] distances of the labelled states, ascending; [0] where no states are read."""
-    origin: Origin = Origin()
+    origin: LearnedFrom = LearnedFrom()
     """Where the labelled answers came from."""
 
     @property
@@ -180,7 +180,7 @@ def learned_from(values: Any) -> Learned:
     """
     try:
         given: Mapping[str, Any] = dict(values)
-        names, origin = tuple(given["names"]), Origin(**given["origin"])
+        names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])
         arrays = {
             name: np.asarray(given[name], dtype=np.float64)
             for name in ("weights", "state_weights", "centre", "spread", "distances")

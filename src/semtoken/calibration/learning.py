@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.calibration.labels import FloatArray
-from semtoken.calibration.learned import Learned, Origin, Readings, distances
+from semtoken.calibration.learned import Learned, LearnedFrom, Readings, distances
 from semtoken.metrics.resampling import Difference, resample
 from semtoken.support.extras import require
 
@@ -54,7 +54,7 @@ def learn(
     readings: Readings,
     headline: FloatArray,
     correct: FloatArray,
-    origin: Origin = Origin(),  # noqa: B008  (it is frozen)
+    origin: LearnedFrom = LearnedFrom(),  # noqa: B008  (it is frozen)
     *,
     seed: int = 0,
 ) -> Learning:
@@ -109,7 +109,7 @@ def fit(
     names: Sequence[str],
     readings: Readings,
     correct: FloatArray,
-    origin: Origin = Origin(),  # noqa: B008  (it is frozen)
+    origin: LearnedFrom = LearnedFrom(),  # noqa: B008  (it is frozen)
     *,
     seed: int = 0,
 ) -> Learned:
