@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response, require_readings
 from semtoken.backends.load import load_backend
-from semtoken.backends.prompts import as_prompts, as_responses, question_of
+from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of
 from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
+from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
+from semtoken.calibration.reading import DEPTH, PEAK, with_learned
 from semtoken.choices import BackendName, FunctionWords, Preset, Reading
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.methods import METHODS
 from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
 from semtoken.scoring.token_sources import as_clusters
+from semtoken.support.inputs import real
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute
@@ -55,6 +59,9 @@ class STC:
         A `Calibrator`, or a directory that holds one: every answer gets its chance of being right.
     threshold
         A `Threshold`, instead of the calibrator's: every answer gets a decision.
+    states
+        Keep the hidden state at the end of every answer (`ScoredResponse.state`), to learn from: of the layer at .65 of
+        the depth, or at the depth given, in (0, 1]. Only transformers gives states.
     progress
         Called with the progress of clustering; see `semtoken.clustering`.
 
@@ -82,6 +89,7 @@ class STC:
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
+        states: bool | float = False,
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
@@ -90,8 +98,16 @@ class STC:
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         labelled_by = (one.fingerprint.method for one in (self.calibrator, self.threshold) if one is not None)
-        self.methods = require_one_pass([*methods, *(method for method in labelled_by if method is not None)])
-        require_readings(self.backend, [MethodScores(self.methods)])
+        known = (method for method in labelled_by if method is not None and method != LEARNED)
+        self.methods = require_one_pass([*methods, *known])
+        self._depth = None if states is False else DEPTH if states is True else real(states, "states")
+        if self._depth is not None and not 0 < self._depth <= 1:
+            raise InvalidInput(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
+        self.learned: Learned | None = None
+        """The number that was learned from labels, which every answer gets as its score by `learned`."""
+        require_readings(self.backend, [MethodScores(self.methods, self._depth)])
+        if self.calibrator is not None and self.calibrator.learned is not None:
+            self.use_learned(self.calibrator.learned)
         self._name: str | None = None
         self._given = clusters is not None
         self._shipped: Path | None = None
@@ -100,6 +116,36 @@ class STC:
         if clusters is not None:
             found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
             self._require_own(lambda origin: require_clusters(origin, found))
+
+    def use_learned(self, learned: Learned) -> None:
+        """From the next answer on, give each its score by a number that was learned from labels.
+
+        Raises
+        ------
+        BackendError
+            It reads hidden states, and this backend gives none.
+        CalibratorMismatch
+            It was learned on another model, precision or tokenizer.
+        """
+        names = (*self.methods, *(name for name in learned.names if name in METHODS and name == PEAK))
+        if learned.reads_states:
+            depth = learned.origin.depth
+            if self._depth not in (None, depth):
+                raise CalibratorMismatch(f"The calibrator reads states at {depth} of the depth, not at {self._depth}.")
+            require_readings(self.backend, [MethodScores((), depth)])
+            learned.origin.require_model(LearnedFrom(self._weights, self.backend.vocabulary.fingerprint))
+        self.methods, self.learned = require_one_pass(names), learned
+
+    @cached_property
+    def _weights(self) -> str | None:
+        """What tells this model from others, for states that are kept."""
+        found: str | None = getattr(self.backend, "weights", None)
+        return found
+
+    @property
+    def depth(self) -> float | None:
+        """Of the layer whose states are read, in (0, 1]; None where none are."""
+        return self._depth if self.learned is None or not self.learned.reads_states else self.learned.origin.depth
 
     def _require_own(self, check: Callable[[Fingerprint], None]) -> None:
         """Check where the calibrator and the threshold come from."""
@@ -125,6 +171,7 @@ class STC:
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
+        states: bool | float = False,
         progress: Callable[..., None] | None = None,
         **options: Any,
     ) -> STC:
@@ -140,7 +187,7 @@ class STC:
             A torch device ("cuda:0"). Default: the first CUDA device if there is one.
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
-        clusters, preset, function_words, clustering, prefix_matching, methods, calibrator, threshold, progress
+        clusters, preset, function_words, clustering, prefix_matching, methods, calibrator, threshold, states, progress
             As for `STC`.
         revision, trust_remote_code
             As in transformers.
@@ -176,6 +223,7 @@ class STC:
             methods=methods,
             calibrator=calibrator,
             threshold=threshold,
+            states=states,
             progress=progress,
         )
         made._name, made._shipped = str(model_or_path), resolve(model_or_path).clusters
@@ -269,7 +317,7 @@ class STC:
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
         scores = self.observer(stop_above)
         listed = as_prompts(prompts)
-        results = _InOrder(self, scores, on_result, [question_of(one) for one in listed for _ in range(decoding.n)])
+        results = _InOrder(self, scores, on_result, [one for one in listed for _ in range(decoding.n)])
         self.backend.generate(listed, decoding, [scores, results])
         return results.found
 
@@ -310,7 +358,7 @@ class STC:
         """
         listed = as_prompts(prompts)
         scores = self.observer()
-        results = _InOrder(self, scores, on_result, [question_of(prompt) for prompt in listed])
+        results = _InOrder(self, scores, on_result, listed)
         self.backend.read(
             listed, as_responses(responses, len(listed)), [scores, results], batch_size=batch_size, **reading_kwargs
         )
@@ -384,30 +432,65 @@ class STC:
     def observer(self, stop_above: float | None = None) -> AnswerScores:
         """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
         if stop_above is None:
-            return AnswerScores(self.scorer, self.methods)
-        return StoppingScores(self.scorer, stop_above, self.methods)
+            return AnswerScores(self.scorer, self.methods, self.depth)
+        return StoppingScores(self.scorer, stop_above, self.methods, self.depth)
 
-    def result(self, scores: AnswerScores, answer: int, completion: Completion, question: str = "") -> ScoredResponse:
+    def result(
+        self,
+        scores: AnswerScores,
+        answer: int,
+        completion: Completion,
+        question: str = "",
+        prompt: Prompt = "",
+    ) -> ScoredResponse:
         """The score of a complete answer, with its chance and its decision where there is a calibrator."""
-        return self.results(scores, {answer: completion}, {answer: question})[0]
+        return self.results(scores, {answer: completion}, {answer: question}, {answer: prompt})[0]
 
     def results(
         self,
         scores: AnswerScores,
         completions: Mapping[int, Completion],
         questions: Mapping[int, str] = MappingProxyType({}),
+        prompts: Mapping[int, Prompt] = MappingProxyType({}),
     ) -> list[ScoredResponse]:
-        """Those of several answers, by their numbers; what was asked by the same numbers."""
+        """Those of several answers, by their numbers; what was asked, and the whole prompts, by the same numbers."""
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
         found = [
             scores.methods.scored(answer, replace(result, truncated=completion.truncated), questions.get(answer, ""))
             for result, (answer, completion) in scored
         ]
+        if self.depth is not None or self.learned is not None:
+            whole = (
+                self._with_learned(one, prompts.get(answer, "")) for one, answer in zip(found, lengths, strict=True)
+            )
+            found = list(whole)
         if self.calibrator is None and self.threshold is None:
             return found
         origin = Fingerprint(**origin_of(self.model, self._name))
         return [decided(result, self.calibrator, self.threshold, origin) for result in found]
+
+    def _with_learned(self, answer: ScoredResponse, prompt: Prompt) -> ScoredResponse:
+        """An answer with its learned number, and with its state if that is to be kept."""
+        if answer.state is not None:
+            state = replace(
+                answer.state,
+                prompt=self._read_before(prompt),
+                weights=self._weights,
+                vocabulary=self.backend.vocabulary.fingerprint,
+                given=answer.truncated is None,
+            )
+            answer = replace(answer, state=state)
+        if self.learned is not None:
+            answer = with_learned(answer, self.learned)
+        return answer if self._depth is not None else replace(answer, state=None)
+
+    def _read_before(self, prompt: Prompt) -> str:
+        """What the model reads of a prompt, its template and special tokens included."""
+        if not prompt:
+            return ""
+        ids = prompt if is_ids(prompt) else encode_prompt(self.tokenizer, prompt, 0)
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 class _InOrder(Observer):
@@ -415,9 +498,9 @@ class _InOrder(Observer):
 
     reads = frozenset()
 
-    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None, questions: Sequence[str]) -> None:
+    def __init__(self, stc: STC, scores: AnswerScores, on_result: OnResult | None, prompts: Sequence[Prompt]) -> None:
         self.found = Answers()
-        self._questions = questions
+        self._prompts = prompts
         self._stc = stc
         self._scores = scores
         self._on_result = on_result
@@ -425,7 +508,8 @@ class _InOrder(Observer):
 
     def finish(self, answer: int, completion: Completion) -> None:
         """Report the answer, if those before it were."""
-        self._waiting[answer] = self._stc.result(self._scores, answer, completion, self._questions[answer])
+        prompt = self._prompts[answer]
+        self._waiting[answer] = self._stc.result(self._scores, answer, completion, question_of(prompt), prompt)
         while len(self.found) in self._waiting:
             result = self._waiting.pop(len(self.found))
             if self._on_result is not None:

@@ -21,11 +21,13 @@ class AnswerScores(Observer):
         Clusters and rules; see `semtoken.scoring.scorer_for`.
     methods
         Further methods of one pass, whose scores each answer gets (`ScoredResponse.scores`).
+    depth
+        Keep also the hidden state of every answer's end, of the layer at this depth (`ScoredResponse.state`).
     """
 
-    def __init__(self, scorer: Scorer, methods: Sequence[str] = ()) -> None:
+    def __init__(self, scorer: Scorer, methods: Sequence[str] = (), depth: float | None = None) -> None:
         self.scorer = scorer
-        self.methods = MethodScores(methods)
+        self.methods = MethodScores(methods, depth)
         self.reads = frozenset({ROW}) | self.methods.reads
         self._exact = AnswerBatch(scorer)
         self._top: dict[int, TopkAnswer] = {}
@@ -96,8 +98,8 @@ class StoppingScores(AnswerScores):
         In units of -log_score: an answer ends once its own can only be above.
     """
 
-    def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = ()) -> None:
-        super().__init__(scorer, methods)
+    def __init__(self, scorer: Scorer, limit: float, methods: Sequence[str] = (), depth: float | None = None) -> None:
+        super().__init__(scorer, methods, depth)
         self.limit = limit
         self.stopped: set[int] = set()
 

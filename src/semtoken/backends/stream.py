@@ -14,6 +14,7 @@ from typing import Any
 
 from semtoken.backends.base import Completion, Observer, Prompt, Step
 from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.prompts import question_of
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Running, ScoredResponse
@@ -123,7 +124,7 @@ def stream_generate(
     def generate() -> None:
         [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])
         if not state.cancelled.is_set():
-            state.result = stc.result(scores, 0, completion)
+            state.result = stc.result(scores, 0, completion, question_of(prompt), prompt)
 
     return AnswerStream(_tokens(generate, state), state)
 

@@ -4,10 +4,12 @@
     curves.py       maps from log_score to a chance (numpy alone), and how they are fitted
     promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
     calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
+    learned.py      a number that was learned from labels: its arrays, and how it is applied (numpy alone)
+    learning.py     how it is fitted, and the gate that it must pass (scikit-learn); reading.py what it reads of answers
     measures.py     Brier score, log loss, reliability; how far recent scores are from the labelled ones
     fingerprint.py  where the labelled answers came from, and what does not belong
 
-Fitting needs the extra `calibrate` (scipy); applying a saved calibrator needs numpy alone.
+Fitting needs the extra `calibrate` (scipy, for learning scikit-learn); applying a saved calibrator needs numpy alone.
 """
 
 from __future__ import annotations
@@ -15,7 +17,18 @@ from __future__ import annotations
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.measures import Drift, Report
+from semtoken.calibration.reading import LearnedAnswers, learn_from
 from semtoken.calibration.threshold import Threshold, select
 from semtoken.results import Decision
 
-__all__ = ["Calibrator", "Decision", "Drift", "Fingerprint", "Report", "Threshold", "select"]
+__all__ = [
+    "Calibrator",
+    "Decision",
+    "Drift",
+    "Fingerprint",
+    "LearnedAnswers",
+    "Report",
+    "Threshold",
+    "learn_from",
+    "select",
+]

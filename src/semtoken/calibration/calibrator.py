@@ -28,6 +28,7 @@ from semtoken.calibration.fingerprint import (
     require_clusters,
 )
 from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, labelled, log_scores, require_enough
+from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
@@ -69,6 +70,10 @@ class Calibrator:
     """What is decided with it."""
     created: str = ""
     """When it was fitted, UTC."""
+    learned: Learned | None = None
+    """The number that was learned from the labels, where it ranks better than the headline."""
+    learning: str = ""
+    """What came of learning, in one sentence; empty where nobody asked for it."""
 
     def __repr__(self) -> str:
         promise = "no threshold" if self.threshold is None else repr(self.threshold)
@@ -94,6 +99,7 @@ class Calibrator:
         clusters: TokenClusters | None = None,
         fingerprint: Fingerprint | None = None,
         by: str | None = None,
+        learn: bool = False,
     ) -> Calibrator:
         """Fit a calibrator on labelled answers.
 
@@ -113,6 +119,9 @@ class Calibrator:
             What you know of the scores' origin besides what they tell.
         by
             The method whose scores are calibrated, such as "mean_new_word"; default: the product over the tokens.
+        learn
+            Learn a number from the labels and what the answers left, and calibrate it if it ranks answers that it did
+            not see better than the headline; see `learn_from`, which also gives what a `Threshold` is fitted on.
 
         Raises
         ------
@@ -124,6 +133,15 @@ class Calibrator:
         """
         if not isinstance(method, str) or method not in get_args(CurveName):
             raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
+        if learn:
+            from semtoken.calibration.reading import learn_from
+
+            told = learn_from(scored, correct)
+            chosen = by if told.learning.learned is None else LEARNED
+            made = cls.fit(
+                told.answers, correct, method, prompts=prompts, clusters=clusters, fingerprint=fingerprint, by=chosen
+            )
+            return replace(made, learned=told.learning.learned, learning=told.learning.statement)
         answers = labelled(scored, correct, prompts, by)
         require_enough(answers)
         origin = replace(fingerprint_of(scored, fingerprint), method=None if by == PRODUCT else by)
@@ -215,6 +233,30 @@ class Calibrator:
         self.fingerprint.require_same(fingerprint_of(scores))
         recent = log_scores(scores, self.fingerprint.method)
         return drift(np.array(self.scores), recent[np.isfinite(recent)], seed=seed)
+
+    def compare_states(self, scored: Any, *, seed: int = 0) -> Drift:
+        """How far the hidden states of recent answers lie from those that a number was learned on; see `compare`.
+
+        Parameters
+        ----------
+        scored
+            Answers that this calibrator scored: they hold their distance (`scores["state_distance"]`).
+        seed
+            Of the bootstrap.
+
+        Raises
+        ------
+        InvalidInput
+            Nothing was learned on states, or no answer holds a distance.
+        """
+        if self.learned is None or not self.learned.reads_states:
+            raise InvalidInput("This calibrator holds no number that was learned on hidden states.")
+        recent = [float(found) for answer in scored if (found := answer.scores.get(DISTANCE)) is not None]
+        if not recent:
+            raise InvalidInput(
+                "No answer holds the distance of its hidden state. Score them with this calibrator (--calibrator)."
+            )
+        return drift(self.learned.distances, np.array(recent), seed=seed)
 
     def save(self, directory: str | Path, threshold: Threshold | None = None) -> Path:
         """Write `calibrator.json` into a directory, with the threshold if there is one.
@@ -337,6 +379,10 @@ def to_bytes(calibrator: Calibrator) -> bytes:
         "threshold": None if calibrator.threshold is None else threshold_values(calibrator.threshold),
         "scores": list(calibrator.scores),
     }
+    if calibrator.learning:
+        values["learning"] = calibrator.learning
+    if calibrator.learned is not None:
+        values["learned"] = learned_values(calibrator.learned)
     return _dumped({"sha256": _digest(values), **values})
 
 
@@ -376,7 +422,8 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         n, right, method, scores = values["n"], values["n_correct"], values["method"], values["scores"]
         fingerprint = fingerprint_from(values["fingerprint"])
         threshold = None if values["threshold"] is None else threshold_from(values["threshold"])
-        created = str(values["created"])
+        created, learning = str(values["created"]), str(values.get("learning", ""))
+        learned = None if "learned" not in values else learned_from(values["learned"])
         ascending = np.asarray(scores, dtype=np.float64)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ArtifactError):
@@ -387,7 +434,11 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
     known = method in get_args(CurveName) and (curve is None) == (method == "venn-abers")
     if not (counts and ordered and known and isinstance(venn_abers, VennAbers)):
         raise ArtifactError("It holds numbers outside their ranges.")
-    return Calibrator(method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created)
+    if (fingerprint.method == LEARNED) != (learned is not None):
+        raise ArtifactError("It was fitted on a learned number and holds none, or the other way round.")
+    return Calibrator(
+        method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, learned, learning
+    )
 
 
 def _dumped(values: Mapping[str, Any]) -> bytes:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows
-from semtoken.results import ScoredResponse
+from semtoken.results import HiddenState, ScoredResponse
+from semtoken.results.hidden_state import state_from
 from semtoken.support.arrays import real_numbers
 
 FloatArray = npt.NDArray[np.float64]
@@ -96,6 +97,9 @@ def _by_method(answer: Any, by: str) -> float | None:
         return found
     scores = answer.scores
     if by not in scores:
+        reasons = [flag.message for flag in getattr(answer, "flags", ()) if flag.code == f"{by}_refused"]
+        if reasons:
+            raise CalibratorMismatch(reasons[0])
         held = f"those by {', '.join(scores)}" if scores else "no other score than the product over its tokens"
         raise CalibratorMismatch(
             f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
@@ -230,6 +234,11 @@ class AnswerRecord:
         found = self.record.get("scores")
         told = dict(found) if isinstance(found, Mapping) else {}
         return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}
+
+    @property
+    def state(self) -> HiddenState | None:
+        """The hidden state at its end, as `semtoken score --states` writes it; None where the file has none."""
+        return state_from(self.record, self.where)
 
     @property
     def question(self) -> str:

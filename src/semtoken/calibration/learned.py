@@ -35,6 +35,8 @@ class LearnedFrom:
     """Fingerprint of the tokenizer's tokens."""
     depth: float | None = None
     """Of the layer whose states are read, in (0, 1]; None where none are."""
+    given: bool | None = None
+    """The answers were read from texts, which have no terminator, and not generated."""
     before: str | None = None
     """What every labelled prompt begins with."""
     after: str | None = None
@@ -56,6 +58,17 @@ class LearnedFrom:
                     f"{theirs:.12}). What was learned on one model says nothing about another. Make a calibrator of "
                     "this one with `semtoken calibrate --learn`."
                 )
+        if self.depth is not None and other.depth is not None and self.depth != other.depth:
+            raise CalibratorMismatch(
+                f"This calibrator reads the states of the layer at {self.depth} of the depth; these are those at "
+                f"{other.depth}."
+            )
+        if self.given is not None and other.given is not None and self.given != other.given:
+            kinds = {True: "read from a text, without its terminator", False: "generated"}
+            raise CalibratorMismatch(
+                f"This calibrator holds a number that was learned on answers that were {kinds[self.given]}; this one "
+                f"was {kinds[other.given]}. Their states stand at different tokens."
+            )
 
     def require_prompt(self, prompt: str) -> None:
         """Refuse a prompt of another form than the labelled ones.
@@ -192,7 +205,8 @@ def learned_from(values: Any) -> Learned:
     flat = all(one.ndim == 1 and bool(np.isfinite(one).all()) for one in arrays.values())
     alike = found.centre.size == found.spread.size == found.state_weights.size and found.weights.size == len(names)
     texts = all(isinstance(name, str) for name in names) and all(
-        value is None or isinstance(value, float if name == "depth" else str) for name, value in vars(origin).items()
+        value is None or isinstance(value, {"depth": float, "given": bool}.get(name, str))
+        for name, value in vars(origin).items()
     )
     if not (known and flat and alike and texts and math.isfinite(found.intercept) and bool((found.spread > 0).all())):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")

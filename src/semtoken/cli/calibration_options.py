@@ -40,7 +40,10 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import Applied
 
-    return Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
+    found = Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
+    if found.calibrator.learned is not None:
+        stc.use_learned(found.calibrator.learned)
+    return found
 
 
 def applied(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import ATTENTION, Step
+from semtoken.backends.base import ATTENTION, Completion, Observer, Step, states
 from semtoken.observers.table import Statistic, statistic
 from semtoken.results.generation import Layout
 from semtoken.support.arrays import FloatArray
@@ -34,3 +34,45 @@ class AttentionToPrevious(Statistic):
     def forget(self, answer: int) -> None:
         """Drop what was recorded of an answer."""
         self._found.pop(answer, None)
+
+
+MIDDLE = 0.5
+"""Depth of the middle layer."""
+
+
+class LastStates(Observer):
+    """The hidden state of every answer where its last token was chosen: at its last written token, if it has ended.
+
+    Parameters
+    ----------
+    depth
+        Of the layer, in (0, 1].
+    """
+
+    def __init__(self, depth: float = MIDDLE) -> None:
+        self.depth = depth
+        self.reads = frozenset({states(depth)})
+        self._rows: dict[int, tuple[Any, int]] = {}
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        for answer, row in zip(step.answers, step.rows, strict=True):
+            self._rows[answer] = (step.states[self.depth], row)
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Copy the state out of its batch."""
+        if answer in self._rows:
+            found, row = self._rows[answer]
+            self._rows[answer] = (found[row].clone()[None], 0)
+
+    def of(self, answer: int) -> FloatArray | None:
+        """[H] the state of an answer; None of one without tokens."""
+        if answer not in self._rows:
+            return None
+        found, row = self._rows[answer]
+        state: FloatArray = found[row].double().cpu().numpy()
+        return state
+
+    def forget(self, answer: int) -> None:
+        """Drop an answer."""
+        self._rows.pop(answer, None)

@@ -15,8 +15,9 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score
 from semtoken.methods.outside import is_outside, load_installed, load_method
 from semtoken.observers.answers import BOUNDED, OF_ANSWERS, PLAIN
+from semtoken.observers.inside import LastStates
 from semtoken.observers.table import STATISTICS, Statistic
-from semtoken.results import ScoredResponse
+from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import Generation
 from semtoken.support.inputs import shown
 
@@ -65,6 +66,8 @@ class MethodScores(Observer):
     ----------
     names
         Methods of one pass.
+    depth
+        Keep also the hidden state of every answer's end, of the layer at this depth, in (0, 1].
 
     Raises
     ------
@@ -72,22 +75,27 @@ class MethodScores(Observer):
         See `require_one_pass`.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], depth: float | None = None) -> None:
         self.names = require_one_pass(names)
         self.needs = frozenset(needed for name in self.names for needed in METHODS[name].needs)
         self.watches: dict[str, Statistic] = {
             one: STATISTICS[one]() for one in sorted(self.needs) if one in STATISTICS and one not in OF_ANSWERS
         }
-        self.reads = readings(list(self.watches.values()))
+        self.states = None if depth is None else LastStates(depth)
+        self._observers: list[Statistic | LastStates] = [
+            *self.watches.values(),
+            *([] if self.states is None else [self.states]),
+        ]
+        self.reads = readings(self._observers)
 
     def observe(self, step: Step) -> None:
         """Take in one step."""
-        for watch in self.watches.values():
+        for watch in self._observers:
             watch.observe(step)
 
     def forget(self, answer: int) -> None:
         """Drop an answer, so that another one can have its number."""
-        for watch in self.watches.values():
+        for watch in self._observers:
             watch.forget(answer)
 
     def scored(self, answer: int, response: ScoredResponse, question: str = "") -> ScoredResponse:
@@ -103,6 +111,8 @@ class MethodScores(Observer):
             What was asked: its words are no news.
         """
         response = replace(response, question=question)
+        if self.states is not None and (values := self.states.of(answer)) is not None:
+            response = replace(response, state=HiddenState(values, self.states.depth))
         if not self.names:
             return response
         if not response.n_tokens:  # nothing was written: the worst that a method can say

@@ -4,6 +4,7 @@ They know no model and no file format; in a notebook they show themselves.
 
 headlines.py    the number on top of an answer
 responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored)
+hidden_state.py what a model held inside at the end of an answer, to learn from
 cards.py        pieces of the card that an answer shows in a notebook
 generation.py   everything recorded of one answer for the methods
 """
@@ -11,6 +12,7 @@ generation.py   everything recorded of one answer for the methods
 from __future__ import annotations
 
 from semtoken.results.headlines import Headline
+from semtoken.results.hidden_state import HiddenState
 from semtoken.results.responses import (
     SLACK,
     Answers,
@@ -32,6 +34,7 @@ __all__ = [
     "Distribution",
     "Flag",
     "Headline",
+    "HiddenState",
     "Running",
     "ScoredResponse",
     "ScoredToken",

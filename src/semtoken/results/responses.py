@@ -16,6 +16,7 @@ from semtoken.parts.new_words import LONG, new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
 from semtoken.results.headlines import Headline, headline_of
+from semtoken.results.hidden_state import HiddenState
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of
@@ -143,6 +144,8 @@ class ScoredResponse:
     known."""
     question: str = field(default="", compare=False)
     """What was asked, where that is known: its words are not new in the answer."""
+    state: HiddenState | None = field(default=None, compare=False)
+    """The hidden state at its end, where it was asked for: `STC(..., states=True)`."""
 
     def __repr__(self) -> str:
         low, high = self.uncertainty_bounds

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Step, best, states
+from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Step, best
 from semtoken.errors import InvalidLogits
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
@@ -77,37 +74,6 @@ class BestTokens(Observer):
     def of(self, answer: int) -> list[tuple[IdArray, FloatArray]]:
         """Ids and log-probabilities of the best tokens of each step, best first."""
         return self._found.get(answer, [])
-
-
-MIDDLE = 0.5
-"""Depth of the middle layer."""
-
-
-class LastStates(Observer):
-    """Keeps the middle layer's state that predicted the last token of each answer."""
-
-    reads = frozenset({states(MIDDLE)})
-
-    def __init__(self) -> None:
-        self._states: Any = None
-        self._rows: dict[int, tuple[Any, int]] = {}
-
-    def observe(self, step: Step) -> None:
-        """Take in one step."""
-        for answer, row in zip(step.answers, step.rows, strict=True):
-            self._rows[answer] = (step.states[MIDDLE], row)
-
-    def finish(self, answer: int, completion: Completion) -> None:
-        """Copy the state out of its batch."""
-        if answer in self._rows:
-            states, row = self._rows[answer]
-            self._rows[answer] = (states[row].clone()[None], 0)
-
-    def of(self, answers: Sequence[int]) -> FloatArray | None:
-        """[answers, H] the states, if there are any."""
-        if not all(answer in self._rows for answer in answers):
-            return None
-        return np.stack([states[row].double().cpu().numpy() for states, row in (self._rows[a] for a in answers)])
 
 
 class Timed(Observer):

@@ -13,8 +13,9 @@ from semtoken.backends.base import Backend, Completion, Observer
 from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput
+from semtoken.observers.inside import LastStates
 from semtoken.results.generation import Generation
-from semtoken.statistics.decoding import BestTokens, LastStates, LogProbabilities, Timed, backend_of
+from semtoken.statistics.decoding import BestTokens, LogProbabilities, Timed, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
@@ -235,6 +236,12 @@ def record_samples(
             sample_texts=[backend.vocabulary.decode(one) for one in ids],
             sample_token_ids=ids,
             sample_log_probs=[likelihoods.of(answer) for answer in answers],
-            hidden_states=None if states is None else states.of(answers),
+            hidden_states=None if states is None else _together([states.of(answer) for answer in answers]),
         )
     return found
+
+
+def _together(states: Sequence[FloatArray | None]) -> FloatArray | None:
+    """[answers, H] the states of several answers; None unless all have one."""
+    found = [state for state in states if state is not None]
+    return np.stack(found) if len(found) == len(states) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -162,3 +163,23 @@ def plain_attention(model: Any) -> Iterator[None]:
         yield
     finally:
         inner.set_attn_implementation(before)
+
+
+SAMPLED = 64
+"""Numbers of each matrix that stand for it."""
+
+
+def weights_hash(model: Any) -> str | None:
+    """Sixteen hex digits of samples of all parameters: another model, tuning or precision has others.
+
+    None where parameters are not in memory.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            return None
+        flat = parameter.detach().reshape(-1)
+        sample = flat[:: max(1, flat.numel() // SAMPLED)][:SAMPLED].cpu().float().numpy()
+        digest.update(f"{name} {parameter.dtype} {tuple(parameter.shape)}".encode())
+        digest.update(sample.astype("<f4").tobytes())
+    return digest.hexdigest()[:16]

@@ -44,7 +44,7 @@ from semtoken.backends.transformers.cache import (
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
 from semtoken.backends.transformers.hooks import timed_passes
-from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of
+from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of, weights_hash
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.trees import PromptTree
@@ -133,6 +133,11 @@ class TransformersBackend:
         except ModelError:
             return frozenset(found)
         return frozenset(found | {"states"})
+
+    @cached_property
+    def weights(self) -> str | None:
+        """What tells this model, at this precision, from others; see `weights_hash`."""
+        return weights_hash(self.model)
 
     def default_clusters(self, progress: Callable[..., None] | None = None) -> TokenClusters:
         """The clusters cached for this model, or computed and cached."""

@@ -304,7 +304,8 @@ class _Rows(Observer):
         complete, self._complete = self._complete, {}
         wanted = {a: one for a, one in complete.items() if not self._rows[a].order.cancelled.is_set()}
         questions = {answer: self._rows[answer].order.work.question for answer in wanted}
-        results = self._stc.results(self._scores, wanted, questions)
+        prompts = {answer: self._rows[answer].prompt for answer in wanted}
+        results = self._stc.results(self._scores, wanted, questions, prompts)
         for (answer, completion), result in zip(wanted.items(), results, strict=True):
             row = self._rows[answer]
             if row.methods.names:

@@ -1,0 +1,241 @@
+"""From scored answers to what a learned number reads of them, and back: answers with their learned number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from semtoken.calibration.labels import AnswerRecord, labelled
+from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings
+from semtoken.calibration.learning import Learning, learn
+from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.tokens.scored import Flag
+
+DEPTH = 0.65
+"""Of the layer whose states are read: two thirds up. One choice for all models; it was made on one."""
+REFUSED = "learned_refused"
+"""Code of the flag that says why an answer has no learned number."""
+PEAK = "max_token_entropy"
+LARGEST = 1000.0
+
+NUMBERS: dict[str, Callable[[Any], float]] = {
+    "headline": lambda answer: min(headline_of(answer), LARGEST),
+    "probability": lambda answer: min(-float(_field(answer, "log_probability")), LARGEST),
+    "perplexity": lambda answer: min(-float(_field(answer, "log_probability")) / len(_tokens(answer)), LARGEST),
+    PEAK: lambda answer: float(_score(answer, PEAK)),
+    "first_token": lambda answer: min(-_log_probability(_tokens(answer)[0]), LARGEST),
+    "log_length": lambda answer: math.log(len(_tokens(answer))),
+}
+"""The numbers that a learned one can read of an answer, in nats; higher is riskier, but for the length."""
+WITH_STATES = ("headline",)
+CHEAP = tuple(name for name in NUMBERS if name != "headline")
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedAnswers:
+    """Labelled answers after a number was learned from them."""
+
+    learning: Learning
+    """What came of it."""
+    answers: list[Any]
+    """The answers, each with its score by `learned`, by a fit that did not see it; as they were if the headline stays.
+    Calibrators and thresholds are fitted on these."""
+
+
+def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> LearnedAnswers:
+    """Learn a number from labelled answers, or keep the headline.
+
+    With the hidden states of all answers (`STC(..., states=True)`, `semtoken score --states`) it reads these and the
+    headline; without any it reads five numbers that APIs give, too: probability, perplexity, the largest entropy
+    (`methods=["max_token_entropy"]`), the first token's surprise and the length.
+
+    Parameters
+    ----------
+    scored
+        Scored answers of different questions, or records of them (`read_answers`).
+    correct : [n] of true and false
+        Judged as future answers will be.
+    seed
+        Of the folds and the bootstrap.
+
+    Raises
+    ------
+    InvalidInput
+        Bare scores, answers some of which have states, or states of different models or layers.
+    """
+    answers = list(scored)
+    if not answers or not all(hasattr(answer, "log_score") for answer in answers):
+        raise InvalidInput("A number is learned from scored answers with what they leave, not from bare scores.")
+    labelled(answers, correct)  # checks lengths, labels, repeated answers
+    with_states = [_state(answer) is not None for answer in answers if not _blank(answer)]
+    if any(with_states) != all(with_states):
+        raise InvalidInput(
+            f"{sum(with_states)} of {len(with_states)} answers have a hidden state. Score all of them alike: with "
+            "--states (states=True), or all without."
+        )
+    names = WITH_STATES if any(with_states) else CHEAP
+    kept = [i for i, answer in enumerate(answers) if not _blank(answer)]
+    readings = readings_of([answers[i] for i in kept], names, states=any(with_states))
+    headline = np.array([NUMBERS["headline"](answers[i]) for i in kept])
+    labels = np.asarray([bool(correct[i]) for i in kept], dtype=np.float64)
+    origin = _origin([answers[i] for i in kept]) if any(with_states) else LearnedFrom()
+    found = learn(names, readings, headline, labels, origin, seed=seed)
+    if found.learned is None:
+        return LearnedAnswers(found, answers)
+    for i, risk in zip(kept, found.risk.tolist(), strict=True):
+        answers[i] = _with_scores(answers[i], {LEARNED: risk})
+    return LearnedAnswers(found, answers)
+
+
+def with_learned(answer: Any, learned: Learned) -> Any:
+    """A scored answer with its learned number, and how far its state lies from the labelled ones.
+
+    A blank answer stays as it is, and so does one that the number was not learned for: this one gets the flag
+    `learned_refused` with the reason.
+    """
+    if _blank(answer):
+        return answer
+    try:
+        if learned.reads_states:
+            origin = _origin_of(answer)
+            learned.origin.require_model(origin)
+            learned.origin.require_prompt(origin.before or "")
+        readings = readings_of([answer], learned.names, states=learned.reads_states)
+        found = {LEARNED: float(learned.risk(readings)[0])}
+        if learned.reads_states:
+            found[DISTANCE] = float(learned.distance(readings)[0])
+    except CalibratorMismatch as error:
+        if isinstance(answer, AnswerRecord):
+            raise
+        return replace(answer, flags=(*answer.flags, Flag(REFUSED, str(error))))
+    return _with_scores(answer, found)
+
+
+def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
+    """What a learned number reads of answers that are not blank.
+
+    Raises
+    ------
+    CalibratorMismatch
+        An answer lacks one of the numbers, or its state.
+    """
+    numbers = np.array([[NUMBERS[name](answer) for name in names] for answer in answers], dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise CalibratorMismatch("A number that the learned one reads is not finite in these answers.")
+    if not states:
+        return Readings(numbers)
+    rows = [_state(answer) for answer in answers]
+    if any(row is None for row in rows):
+        raise CalibratorMismatch(
+            "This calibrator reads hidden states, and the answer has none. They come from a model of transformers in "
+            "this process, the one that was labelled; APIs, vLLM and llama.cpp do not give them."
+        )
+    if len({row.values.size for row in rows}) > 1:
+        raise CalibratorMismatch("These answers have hidden states of different sizes: they are of different models.")
+    return Readings(numbers, np.stack([np.asarray(row.values, dtype=np.float64) for row in rows]))
+
+
+def headline_of(answer: Any) -> float:
+    """The uncertainty by the answer's headline in nats, without an upper end; higher is riskier."""
+    if isinstance(answer, AnswerRecord):
+        name, value = answer.record.get("headline_name", "stc"), answer.record.get("headline_value")
+    else:
+        name, value = answer.headline.name, answer.headline.value
+    if name == "stc" or value in (None, ""):
+        return -float(answer.log_score)
+    return float(value)
+
+
+def _origin(answers: Sequence[Any]) -> LearnedFrom:
+    """Where labelled answers come from, with what their prompts share."""
+    found = [_origin_of(answer) for answer in answers]
+    kinds = {replace(one, before=None, after=None) for one in found}
+    if len(kinds) > 1:
+        raise InvalidInput(
+            "These answers have hidden states of different models, layers or kinds (generated, and read from texts). "
+            "Score all of them alike."
+        )
+    prompts = [one.before or "" for one in found]
+    before, after = shared_ends(prompts)
+    return replace(found[0], before=before, after=after)
+
+
+def shared_ends(prompts: Sequence[str]) -> tuple[str, str]:
+    """What all prompts begin and end with: the form around the question, cut where the question may begin or end."""
+    before = _shared_start(prompts)
+    if len(set(prompts)) > 1:
+        before = before[: max(before.rfind(one) + 1 for one in " \n>]:")]
+    rest = [prompt[len(before) :][::-1] for prompt in prompts]
+    after = _shared_start(rest)[::-1]
+    return before, after[next((i for i, one in enumerate(after) if one in "\n<["), len(after)) :]
+
+
+def _shared_start(texts: Sequence[str]) -> str:
+    """What all texts begin with."""
+    first, last = min(texts), max(texts)
+    return first[: next((i for i, one in enumerate(first) if last[i : i + 1] != one), len(first))]
+
+
+def _origin_of(answer: Any) -> LearnedFrom:
+    state = _state(answer)
+    if state is None:
+        raise CalibratorMismatch(
+            "This calibrator reads hidden states, and the answer has none. They come from a model of transformers in "
+            "this process, the one that was labelled; APIs, vLLM and llama.cpp do not give them."
+        )
+    return LearnedFrom(
+        weights=state.weights, vocabulary=state.vocabulary, depth=state.depth, given=state.given, before=state.prompt
+    )
+
+
+def _with_scores(answer: Any, scores: dict[str, float]) -> Any:
+    if isinstance(answer, AnswerRecord):
+        told = {f"score_{name}": value for name, value in scores.items()}
+        return replace(answer, record={**answer.record, **told})
+    return replace(answer, scores={**answer.scores, **scores})
+
+
+def _blank(answer: Any) -> bool:
+    return answer.log_score is None or answer.log_score == -math.inf
+
+
+def _state(answer: Any) -> Any:
+    return answer.state
+
+
+def _field(answer: Any, name: str) -> Any:
+    value = answer.record.get(name) if isinstance(answer, AnswerRecord) else getattr(answer, name)
+    if value in (None, ""):
+        raise InvalidInput(f"{_where(answer)}: {name!r} is missing. Score the answers with `semtoken score`.")
+    return value
+
+
+def _tokens(answer: Any) -> Sequence[Any]:
+    tokens = answer.record.get("tokens") if isinstance(answer, AnswerRecord) else answer.tokens
+    if not tokens:
+        raise InvalidInput(
+            f"{_where(answer)}: learning without hidden states reads the tokens. Score the answers with --tokens and "
+            f"--methods {PEAK}, or with --states."
+        )
+    return tokens  # type: ignore[no-any-return]
+
+
+def _log_probability(token: Any) -> float:
+    return float(token["log_probability"] if isinstance(token, dict) else token.log_probability)
+
+
+def _score(answer: Any, name: str) -> float:
+    value = answer.scores.get(name)
+    if value is None:
+        raise CalibratorMismatch(
+            f"The learned number reads {name}, and the answer has no such score. Score it with --methods {name}."
+        )
+    return float(value)
+
+
+def _where(answer: Any) -> str:
+    return answer.where if isinstance(answer, AnswerRecord) else "An answer"
