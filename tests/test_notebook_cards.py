@@ -157,7 +157,7 @@ def test_phrases_are_marked_by_their_confidence() -> None:
 
 def test_a_card_says_what_the_number_is_not() -> None:
     seen = Seen(answer(("Paris", 0.4))._repr_html_())
-    assert "Uncertainty 0.600: a ranking, not a chance." in seen.text
+    assert "Confidence 40 %, a ranking, not a chance. The model's probability of an answer" in seen.text
 
 
 def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:

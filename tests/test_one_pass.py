@@ -329,6 +329,42 @@ def test_a_calibrator_of_one_method_refuses_another(tmp_path: Path) -> None:
         found.fingerprint.require_same(replace(product.fingerprint, method="rauq"))
 
 
+class Headed(Answer):
+    """An answer with a headline: a short one, or a sentence."""
+
+    empty = False
+    log_score_bounds = None
+    signature, distribution, scores = "s|preset:default", "raw", {}
+
+    def __init__(self, surprise: float, *, short: bool) -> None:
+        super().__init__([-0.1], log_score=-surprise if short else -50.0 - surprise)
+        name, value = ("stc", -math.expm1(-surprise)) if short else ("phrase_and_mean", surprise)
+        self.headline = types.SimpleNamespace(name=name, value=value, confidence_bounds=None)
+
+
+def test_calibrators_thresholds_and_choices_go_by_the_headline_unless_another_is_named(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    surprises = random.exponential(1.0, 400)
+    right = random.random(400) < np.exp(-surprises)
+    answers = [Headed(one, short=bool(i % 2)) for i, one in enumerate(surprises)]
+    fitted = semtoken.Calibrator.fit(answers, right)
+    threshold = semtoken.Threshold.fit(answers, right, alpha=0.4)
+    assert fitted.fingerprint.method == threshold.fingerprint.method == "headline"
+    fitted.save(tmp_path, threshold)
+    found = semtoken.Calibrator.load(tmp_path)
+    bare = semtoken.Calibrator.fit(-surprises, right)  # numbers have no headline
+    assert bare.fingerprint.method is None
+    for short in (True, False):  # a sentence counts by its headline, not by its product, which is near 0
+        assert found.chance(Headed(0.5, short=short)) == pytest.approx(bare.chance(-0.5))
+        assert found.decide(Headed(0.01, short=short)).action == "answer"
+        assert found.decide(Headed(30.0, short=short)).action == "abstain"
+    chosen = semtoken.select(answers, right, answers, alpha=0.4)
+    assert {bool(i % 2) for i in chosen} == {True, False} and max(surprises[chosen]) < np.median(surprises) * 3
+    assert semtoken.Calibrator.fit(answers, right, by="stc").fingerprint.method is None
+    with pytest.raises(CalibratorMismatch, match="scores by the method headline"):
+        found.chance(Scored("trace", 1.0))
+
+
 def test_a_payload_has_the_scores_of_its_lists(stc: Any) -> None:
     """Twenty listed tokens of a real answer: exact where the method reads no more, else around the exact value."""
     [exact] = stc.generate(PROMPTS[:1], 6)

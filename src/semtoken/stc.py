@@ -16,6 +16,7 @@ from semtoken.backends.scores import AnswerScores, StoppingScores
 from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
+from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
 from semtoken.calibration.reading import DEPTH, PEAK, with_learned
 from semtoken.choices import BackendName, FunctionWords, Preset, Reading
@@ -98,7 +99,7 @@ class STC:
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         labelled_by = (one.fingerprint.method for one in (self.calibrator, self.threshold) if one is not None)
-        known = (method for method in labelled_by if method is not None and method != LEARNED)
+        known = (one for one in labelled_by if one not in (None, HEADLINE, LEARNED))  # the headline is always there
         self.methods = require_one_pass([*methods, *known])
         self._depth = None if states is False else DEPTH if states is True else real(states, "states")
         if self._depth is not None and not 0 < self._depth <= 1:
@@ -293,8 +294,9 @@ class STC:
         stop_strings
             End an answer where one of these is complete. The token that completes it belongs to the answer.
         stop_above
-            End an answer once its -log_score can only end above this, such as `threshold.uncertainty`: it would be
-            rejected anyway. It carries the flag `stopped_early`. Engines that return whole answers ignore it.
+            End an answer once its -log_score can only end above this, such as the `uncertainty` of a threshold that
+            was fitted with `by="stc"`: it would be rejected anyway. It carries the flag `stopped_early`. Engines that
+            return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.
         **generation_kwargs

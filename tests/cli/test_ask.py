@@ -162,7 +162,11 @@ def test_rivals_are_named_on_request(semtoken: RunCommand) -> None:
     assert result.exit_code == 0, result.output
     dubai, mumbai = result.stdout.split("Mumbai lies in what country?")
     number, answer, rivals = (line.strip() for line in dubai.splitlines()[1:4])
-    assert number.startswith("uncertainty 0.") and answer.startswith("United Arab Emirates")
+    assert (
+        number.startswith("confidence ")
+        and " %: the model's probability of an answer" in number
+        and answer.startswith("United Arab Emirates")
+    )
     assert rivals.startswith("at “United Arab Emirates” the model also considered “ARE” (")
     assert "what else the model considered says the same" in mumbai  # IND, Bharat
     assert semtoken("ask", "--also", "--json", "What?").exit_code == 2

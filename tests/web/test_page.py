@@ -20,6 +20,7 @@ from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration.apply import Applied
 from semtoken.calibration.labels import AnswerRecord
+from semtoken.support.text import percentage
 from semtoken.web.page import static_page
 from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.app import serve_app
@@ -416,7 +417,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     )
     card = page.locator("article.card")
     assert expected.text.strip() in card.inner_text()
-    assert f"Uncertainty {expected.uncertainty:.3f}" in card.inner_text()
+    assert f"Confidence {percentage(expected.headline.confidence)}: the model's probability of" in card.inner_text()
     assert all(url.startswith(served) for url in asked)  # nothing from anywhere else
     assert complaints == []
     page.get_by_role("tab", name="Ask").focus()

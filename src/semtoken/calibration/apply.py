@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
+from semtoken.calibration.labels import log_score_ends
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
@@ -67,7 +68,7 @@ def decided(
 
 
 WIDE = 0.1
-"""Width of an interval of the uncertainty above which the chance is shown for both of its ends."""
+"""Width of an interval of the confidence above which the chance is shown for both of its ends."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,9 @@ class Applied:
             "chance_upper": _number(high),
             "n_labels": self.calibrator.n,
         }
-        if answer.log_score_bounds is not None and answer.uncertainty_width > WIDE:
-            found["chance_at_ends"] = [_number(c) for c in self._at_ends(answer.log_score_bounds)]
+        ends = log_score_ends(answer, self.calibrator.fingerprint.method)
+        if ends is not None and math.exp(ends[1]) - math.exp(ends[0]) > WIDE:
+            found["chance_at_ends"] = [float(c) for c in self.calibrator.chance(list(ends))]
         if self.calibrator.threshold is not None:
             decision = self.calibrator.threshold.decide(answer)
             found |= {"decision": decision.action, "reason": decision.reason, "promise": decision.statement}
@@ -172,9 +174,6 @@ class Applied:
         low, high = wilson(wrong, n)
         share = f"{wrong / n:.1%} [{low:.1%}, {high:.1%}]"
         return f"{told} It accepts {n:,} of {labels.size:,} answers; {wrong:,} of these are wrong, {share}."
-
-    def _at_ends(self, bounds: tuple[float, float]) -> list[float]:
-        return [float(c) for c in self.calibrator.chance(list(bounds))]
 
 
 def chance_sentence(block: dict[str, Any]) -> str:

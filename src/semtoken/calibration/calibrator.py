@@ -27,7 +27,7 @@ from semtoken.calibration.fingerprint import (
     known_values,
     require_clusters,
 )
-from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, labelled, log_scores, require_enough
+from semtoken.calibration.labels import FloatArray, Labelled, chosen_method, labelled, log_scores, require_enough
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
@@ -46,7 +46,7 @@ USING_VENN_ABERS = ("blend", "venn-abers")
 
 @dataclass(frozen=True, repr=False)
 class Calibrator:
-    """A map from `log_score` to the chance that an answer is right.
+    """A map from the score of an answer to the chance that it is right.
 
     Fit one with `Calibrator.fit`, load one with `Calibrator.load`. A chance is a statement about answers of the kind
     that was labelled, not about others.
@@ -118,7 +118,8 @@ class Calibrator:
         fingerprint
             What you know of the scores' origin besides what they tell.
         by
-            The method whose scores are calibrated, such as "mean_new_word"; default: the product over the tokens.
+            The method whose scores are calibrated, such as "mean_new_word"; default: the headline, or the product over
+            the tokens for numbers and for answers without one.
         learn
             Learn a number from the labels and what the answers left, and calibrate it if it ranks answers that it did
             not see better than the headline; see `learn_from`, which also gives what a `Threshold` is fitted on.
@@ -142,9 +143,10 @@ class Calibrator:
                 told.answers, correct, method, prompts=prompts, clusters=clusters, fingerprint=fingerprint, by=chosen
             )
             return replace(made, learned=told.learning.learned, learning=told.learning.statement)
-        answers = labelled(scored, correct, prompts, by)
+        method_of_scores = chosen_method(scored, by)
+        answers = labelled(scored, correct, prompts, method_of_scores)
         require_enough(answers)
-        origin = replace(fingerprint_of(scored, fingerprint), method=None if by == PRODUCT else by)
+        origin = replace(fingerprint_of(scored, fingerprint), method=method_of_scores)
         if clusters is not None:
             origin = replace(origin, clusters=clusters_hash(clusters))
         found = fitted(answers, method)

@@ -23,6 +23,10 @@ Scored: TypeAlias = "Sequence[ScoredResponse] | npt.ArrayLike"
 
 PRODUCT = "stc"
 """The method whose score is `ScoredResponse.log_score`."""
+HEADLINE = "headline"
+"""The method whose score every answer carries, `ScoredResponse.headline`; counts unless another is asked for."""
+_HEADLINES = (PRODUCT, "phrase_and_mean")
+"""The methods that head answers."""
 FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 """Below these a calibrator makes the chances worse than the score alone."""
 
@@ -54,6 +58,22 @@ class Labelled:
         return int(self.correct.sum())
 
 
+def chosen_method(scored: Any, by: str | None) -> str | None:
+    """The method whose scores count, as fingerprints name it: None for the product.
+
+    Parameters
+    ----------
+    scored
+        Scored answers, or numbers.
+    by
+        A method. None: the headline, or the product where answers have none or numbers are given.
+    """
+    if by is None:
+        items = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
+        by = HEADLINE if len(items) and all(getattr(item, "headline", None) for item in items) else PRODUCT
+    return None if by == PRODUCT else by
+
+
 def log_scores(scored: Any, by: str | None = None) -> FloatArray:
     """Log scores of scored answers, or of numbers that are log scores, [n]; -inf for a blank answer.
 
@@ -62,8 +82,8 @@ def log_scores(scored: Any, by: str | None = None) -> FloatArray:
     scored
         Scored answers, or numbers.
     by
-        The method whose scores count; None or `PRODUCT`: `log_score`. An uncertainty U of another method becomes
-        -ln(1 + e^U): below 0, and in the same order.
+        The method whose scores count; None or `PRODUCT`: `log_score`. `HEADLINE`: the logarithm of the headline's
+        confidence. An uncertainty U of another method becomes -ln(1 + e^U): below 0, and in the same order.
 
     Raises
     ------
@@ -95,6 +115,10 @@ def _by_method(answer: Any, by: str) -> float | None:
     if by == PRODUCT or answer.log_score is None or answer.log_score == -math.inf:
         found: float | None = answer.log_score
         return found
+    headline = getattr(answer, "headline", None)
+    if by == HEADLINE and headline is not None:
+        log: float = answer.log_score if headline.name == PRODUCT else -headline.value
+        return log
     scores = answer.scores
     if by not in scores:
         reasons = [flag.message for flag in getattr(answer, "flags", ()) if flag.code == f"{by}_refused"]
@@ -107,6 +131,22 @@ def _by_method(answer: Any, by: str) -> float | None:
         )
     value = math.inf if scores[by] is None else float(scores[by])
     return -float(np.logaddexp(0.0, value))
+
+
+def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:
+    """Between which log scores by a method the exact one of an answer lies; None where it is exact or not known."""
+    if by is None or (by == HEADLINE and answer.headline is not None and answer.headline.name == PRODUCT):
+        found: tuple[float, float] | None = answer.log_score_bounds
+        return found
+    if by == HEADLINE:
+        ends = getattr(answer.headline, "confidence_bounds", None)
+        return None if ends is None else (_log(ends[0]), _log(ends[1]))
+    low, high = getattr(answer, "score_bounds", {}).get(by, (None, None))
+    return None if low is None else (-float(np.logaddexp(0.0, high)), -float(np.logaddexp(0.0, low)))
+
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf
 
 
 def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: Any) -> tuple[Labelled, Labelled]:
@@ -208,6 +248,16 @@ def _keys(scored: Any, prompts: Sequence[Any] | None, n: int) -> list[Hashable]:
 
 
 @dataclass(frozen=True)
+class RecordedHeadline:
+    """The headline of a line of a file."""
+
+    name: str
+    """The method."""
+    value: float
+    """The uncertainty by it; infinite where the file has null."""
+
+
+@dataclass(frozen=True)
 class AnswerRecord:
     """One line of a file of answers. It stands in for a `ScoredResponse` wherever calibrators take one."""
 
@@ -239,6 +289,18 @@ class AnswerRecord:
     def state(self) -> HiddenState | None:
         """The hidden state at its end, as `semtoken score --states` writes it; None where the file has none."""
         return state_from(self.record, self.where)
+
+    @property
+    def headline(self) -> RecordedHeadline | None:
+        """The number on top, as `semtoken score` and `semtoken ask --json` write it; None where there is none."""
+        nested = self.record.get("headline")
+        found = nested if isinstance(nested, Mapping) else {"name": self.record.get("headline_name")}
+        value = found.get("value") if isinstance(nested, Mapping) else self.record.get("headline_value")
+        if found.get("name") not in _HEADLINES:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float | None) or (value is not None and value < 0):
+            raise InvalidInput(f"{self.where}: the headline's value must be a number from 0 on, got {value!r:.40}.")
+        return RecordedHeadline(str(found["name"]), math.inf if value is None else float(value))
 
     @property
     def question(self) -> str:

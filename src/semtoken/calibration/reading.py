@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration.labels import AnswerRecord, labelled
+from semtoken.calibration.labels import AnswerRecord, chosen_method, labelled, log_scores
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings
 from semtoken.calibration.learning import Learning, learn
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -141,13 +141,7 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
 
 def headline_of(answer: Any) -> float:
     """The uncertainty by the answer's headline in nats, without an upper end; higher is riskier."""
-    if isinstance(answer, AnswerRecord):
-        name, value = answer.record.get("headline_name", "stc"), answer.record.get("headline_value")
-    else:
-        name, value = answer.headline.name, answer.headline.value
-    if name == "stc" or value in (None, ""):
-        return -float(answer.log_score)
-    return float(value)
+    return float(-log_scores([answer], chosen_method([answer], None))[0])
 
 
 def _origin(answers: Sequence[Any]) -> LearnedFrom:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
-from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, labelled, log_scores
+from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, chosen_method, labelled, log_scores
 from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
@@ -34,8 +34,8 @@ class Threshold:
     """
 
     uncertainty: float | None
-    """In units of -log_score (by another method U: of ln(1 + e^U)), where an answer is still accepted (`strict`: just
-    not). None: nothing may be."""
+    """In nats: -log_score, minus the log of the headline's confidence, or ln(1 + e^U) of another method's U. There an
+    answer is still accepted (`strict`: just not). None: nothing may be."""
     promise: Promise
     """`selective`, `missed` or `joint`; see `fit`."""
     alpha: float
@@ -63,7 +63,8 @@ class Threshold:
     def _repr_html_(self) -> str:
         place = "No answer is accepted."
         if self.uncertainty is not None:
-            place = f"Accepted {'below' if self.strict else 'up to'} {self.uncertainty:.4g} of -log_score."
+            side, method = "below" if self.strict else "up to", self.fingerprint.method or PRODUCT
+            place = f"Accepted {side} {self.uncertainty:.4g} nats by {method}."
         source = f"From {self.n:,} labelled answers, {self.n_wrong:,} of them wrong."
         return card(heading(self.statement), note(place), note(source))
 
@@ -108,7 +109,7 @@ class Threshold:
         fingerprint
             What you know of the scores' origin besides what they tell.
         by
-            The method whose scores decide, such as "mean_new_word"; default: the product over the tokens.
+            The method whose scores decide, such as "mean_new_word"; default as in `Calibrator.fit`.
 
         Raises
         ------
@@ -119,12 +120,13 @@ class Threshold:
             raise InvalidInput(f"promise must be one of {', '.join(get_args(Promise))}. Got {promise!r} instead.")
         alpha = promises.check_level(alpha, "alpha")
         delta = promises.check_level(delta, "delta")
-        answers = labelled(scored, correct, prompts, by)
-        origin = replace(fingerprint_of(scored, fingerprint), method=None if by == PRODUCT else by)
+        method = chosen_method(scored, by)
+        answers = labelled(scored, correct, prompts, method)
+        origin = replace(fingerprint_of(scored, fingerprint), method=method)
         if promise == "selective":
             if unlabelled is not None:
                 origin.require_same(fingerprint_of(unlabelled))
-            placing = None if unlabelled is None else log_scores(unlabelled, by)
+            placing = None if unlabelled is None else log_scores(unlabelled, method)
             found = _selective(answers, alpha, delta, placing, start)
         else:
             found = _missed(answers, alpha) if promise == "missed" else _joint(answers, alpha)
@@ -182,7 +184,7 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *,
     alpha
         In (0, 1).
     by
-        The method whose scores choose, such as "mean_new_word"; default: the product over the tokens.
+        The method whose scores choose, such as "mean_new_word"; default as in `Calibrator.fit`.
 
     Returns
     -------
@@ -197,9 +199,10 @@ def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *,
         The labelled answers and the batch were scored in different ways.
     """
     alpha = promises.check_level(alpha, "alpha")
-    answers = labelled(labelled_answers, correct, by=by)
+    method = chosen_method(labelled_answers, by)
+    answers = labelled(labelled_answers, correct, by=method)
     fingerprint_of(labelled_answers).require_same(fingerprint_of(new))
-    uncertainty = -log_scores(new, by)
+    uncertainty = -log_scores(new, method)
     finite = np.flatnonzero(np.isfinite(uncertainty))
     _, chosen = promises.batch_selection(answers.uncertainty, answers.correct, uncertainty[finite], alpha)
     return [int(finite[i]) for i in chosen]

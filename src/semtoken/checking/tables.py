@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies
-from semtoken.checking.doubts import Doubt, doubts_of, percent
+from semtoken.checking.doubts import Doubt, doubts_of
 from semtoken.support.text import one_line
 
 MARKED = 12
@@ -84,5 +84,5 @@ def _mark(doubt: Doubt) -> dict[str, Any]:
 
 def _page_fields(one: CheckedAnswer) -> dict[str, Any]:
     headline = one.response.headline
-    shown = {"shown": f"{percent(headline.confidence)}: {headline.sentence}"}
+    shown = {"shown": f"{headline.shown}: {headline.sentence}"}
     return shown if one.calibration is None else shown | {"calibration": dict(one.calibration)}

@@ -169,19 +169,20 @@ def _print(
 
 
 def summary(result: ScoredResponse, question: str = "") -> str:
-    """The numbers of an answer in one line; of a long one first how sure the model was of a typical new word."""
+    """The numbers of an answer in one line, the headline first."""
     from semtoken.parts.new_words import LONG, new_words
     from semtoken.support.text import CUT_OFF, number
 
     notes = [
+        result.headline.line,
         f"uncertainty {number(result.uncertainty)}",
         f"probability of these very words {number(math.exp(result.log_probability))}",
     ]
     typical = result.new_word_confidence(question)
-    if typical is not None and len(result.tokens) >= LONG:
-        notes = [f"confidence of a typical new word {number(typical)}", f"of the whole: {notes[0]}"]
-    elif typical is not None and len(result.text.split()) > 2 + len(new_words(result, question)):
-        notes.insert(1, f"confidence of a typical new word {number(typical)}")  # a sentence around a short answer
+    if typical is not None and (
+        len(result.tokens) >= LONG or len(result.text.split()) > 2 + len(new_words(result, question))
+    ):
+        notes[2:] = [f"confidence of a typical new word {number(typical)}"]  # of a sentence, perhaps a short one
     if result.truncated:
         notes.append(CUT_OFF)
     if result.empty:

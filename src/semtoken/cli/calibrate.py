@@ -35,7 +35,7 @@ def calibrate(
         typer.Argument(
             metavar="LABELLED.jsonl",
             dir_okay=False,
-            help="Answers with `log_score` and `correct`, or with `answers` (accepted ones) to judge by, or questions "
+            help="Scored answers with `correct`, or with `answers` (accepted ones) to judge by, or questions "
             "with `answers` to be answered first. JSON lines or CSV. Or 'almanac-dev': the built-in model's questions.",
         ),
     ],
@@ -54,7 +54,7 @@ def calibrate(
         str | None,
         typer.Option(
             help="The method whose scores are calibrated, such as mean_new_word (see --methods of `semtoken score`). "
-            "Default: the product over the tokens."
+            "Default: the headline of each answer; 'stc' is the product over the tokens."
         ),
     ] = None,
     start: Annotated[
@@ -259,6 +259,9 @@ def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequen
 def _show(calibrator: Calibrator, report: Report) -> None:
     from rich.text import Text
 
+    from semtoken.calibration.labels import PRODUCT
+
+    out.print(f"Calibrated by {calibrator.fingerprint.method or PRODUCT}.")
     out.print(_reliability_table(report))
     gain = report.log_loss_gain
     verdict = "better than" if gain.high < 0 else "worse than" if gain.low > 0 else "not shown to be better than"
@@ -303,7 +306,7 @@ def drift(
     - `semtoken drift my-calibrator last-week.jsonl`
     """
     from semtoken.calibration import Calibrator
-    from semtoken.calibration.labels import read_answers
+    from semtoken.calibration.labels import PRODUCT, read_answers
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)
@@ -315,7 +318,7 @@ def drift(
         return
     out.print(
         f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
-        f"and the {found.n_fitted:,} that the calibrator was fitted on.",
+        f"and the {found.n_fitted:,} that the calibrator was fitted on, by {calibrator.fingerprint.method or PRODUCT}.",
         soft_wrap=True,
     )
     if found.low == 0:

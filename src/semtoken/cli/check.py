@@ -67,7 +67,6 @@ def check(
 
 
 def _print(one: CheckedAnswer) -> None:
-    from semtoken.checking.doubts import percent
     from semtoken.support.text import shortened
 
     head = f"{one.rank:>3}. {shortened(' '.join((one.question or one.id).split()), 100)}"
@@ -76,9 +75,7 @@ def _print(one: CheckedAnswer) -> None:
     out.print(untrusted(f"     {one.sentence}", style="yellow"), soft_wrap=True)
     headline = one.response.headline
     out.print(
-        untrusted(
-            f"     {percent(headline.confidence)}: {headline.sentence}{_decided(one)} · {one.where}", style="dim"
-        ),
+        untrusted(f"     {headline.shown}: {headline.sentence}{_decided(one)} · {one.where}", style="dim"),
         soft_wrap=True,
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from semtoken.cli.console import err, out, tell
+from semtoken.cli.options import ByOption
 from semtoken.errors import InvalidInput
 from semtoken.support.text import visible
 
@@ -28,12 +29,14 @@ def label(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop when this many answers have a label.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
+    by: ByOption = None,
 ) -> None:
     """Say which answers are right: y or n, s to skip, u to undo, q to stop.
 
     Every label is saved at once; the same command continues where you stopped. Answers come in an order that spreads
-    over their scores, so that a few labels say much and are a fair sample of all. The score is not shown, because it
-    would guide your judgement. The output holds all answers, with and without label; `semtoken calibrate` reads it.
+    over their scores (their headlines, or those of --by), so that a few labels say much and are a fair sample of all.
+    The score is not shown, because it would guide your judgement. The output holds all answers, with and without label;
+    `semtoken calibrate` reads it.
 
     For example:
 
@@ -41,7 +44,7 @@ def label(
     - `semtoken label answers.jsonl`
     - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
     """
-    from semtoken.calibration.labels import read_answers
+    from semtoken.calibration.labels import chosen_method, log_scores, read_answers
     from semtoken.calibration.promises import label_order
 
     target = output or source.with_suffix(".labelled.jsonl")
@@ -49,7 +52,8 @@ def label(
     if unscored := [answer for answer in answers if answer.log_score is None]:
         raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
     labels = _labels_so_far(answers, target)
-    order = [i for i in label_order([a.log_score or 0.0 for a in answers], seed) if answers[i].text.strip()]
+    scores = log_scores(answers, chosen_method(answers, by)).tolist()
+    order = [i for i in label_order(scores, seed) if answers[i].text.strip()]
     tell(_progress(labels, len(order)))
     _ask_all(answers, order, labels, target, limit)
     tell(f"{_progress(labels, len(order))} Saved in {target}.")

@@ -59,6 +59,13 @@ MethodsOption = Annotated[
         "or a function of your own: 'path/to/file.py:function'. 'all' gives all of them (docs/methods.md).",
     ),
 ]
+ByOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Order the answers by this method, whose scores the file has (`semtoken score --methods`). Default: by "
+        "the headline of each answer.",
+    ),
+]
 
 ScoresOption = Annotated[
     Path | None,

@@ -162,6 +162,7 @@ def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:
 
     low, high = result.uncertainty_bounds
     out.print(shaded_text(result))
+    out.print(Text(f"  {result.headline.line}", style="bold"), soft_wrap=True)
     facts = [f"uncertainty {number(result.uncertainty)}", f"between {number(low)} and {number(high)}", payload.format]
     facts.append(f"distribution {result.distribution}")
     if result.truncated:

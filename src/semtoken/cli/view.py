@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import tell
+from semtoken.cli.options import ByOption
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import STANDARD, read_rows, stored
 from semtoken.files.safe_files import replace_text
@@ -23,8 +25,11 @@ def view(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path("page.html"),
     calibrator: CalibratorOption = None,
+    by: ByOption = None,
 ) -> None:
     """Make one HTML page of scored answers: riskiest first, with a slider and keys for labels.
+
+    Answers are ranked by their headlines, by the method of --by, or by the method that the calibrator was fitted with.
 
     The page holds the answers and asks for nothing else, so you can send it to someone. Answers that were scored with
     --tokens show what else the model considered. A second file is shown beside the first.
@@ -45,8 +50,13 @@ def view(
             rows = [_checked(where, fields) for _, where, fields in read_rows(file)]
             if calibrator is not None and path == scored:
                 info = _calibrate(rows, file, calibrator)
+                by = by or info["calibrator"]["by"]
+            if by is not None:
+                _rank(rows, file, by)
         name = "standard input" if str(path) == STANDARD else path.name
         files[str(path) if name in files else name] = rows
+    if by is not None:
+        info["by"] = by
     html = static_page(files, info)
     replace_text(output, html)
     answers = sum(map(len, files.values()))
@@ -61,6 +71,16 @@ def _checked(where: str, fields: dict[str, Any]) -> dict[str, Any]:
             f"{where} has no uncertainty between 0 and 1. Score the file first: semtoken score FILE -o scored.jsonl"
         )
     return fields
+
+
+def _rank(rows: Rows, file: Path, by: str) -> None:
+    """Give each row its `risk` by a method."""
+    from semtoken.calibration.labels import chosen_method, log_scores, read_answers
+
+    answers = read_answers(file)
+    scores = -log_scores(answers, chosen_method(answers, by))
+    for row, risk in zip(rows, scores.tolist(), strict=True):
+        row["risk"] = min(risk, sys.float_info.max)  # JSON has no infinity
 
 
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:

@@ -45,7 +45,10 @@ _SUFFIXES = {".jsonl": LINES, ".ndjson": LINES, ".csv": CSV, ".parquet": PARQUET
 SUFFIXES = tuple(_SUFFIXES)
 """Endings that say how a file is written."""
 
-NUMBERS = ("uncertainty", "confidence", "log_score", "log_probability", "length_normalized_uncertainty", "line")
+NUMBERS = (
+    *("uncertainty", "confidence", "log_score", "log_probability", "length_normalized_uncertainty", "line"),
+    *("headline_value", "headline_confidence"),
+)
 FLAGS = ("neutral_only", "empty", "truncated")
 JSON_CELLS = ("answers", "messages", "tokens")
 """Fields that a cell of CSV holds as numbers, as true or false, and as JSON."""

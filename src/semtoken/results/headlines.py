@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from semtoken.parts.answers import AnswerWithTokens, log_product, tokens_touching
 from semtoken.parts.new_words import LONG
 from semtoken.parts.prose import phrases
+from semtoken.support.text import percentage
 
-SHORT_SAID = f"the model's probability of an answer that agrees with this one (answers of under {LONG} tokens)"
-LONG_SAID = f"probability of its weakest phrase times that of a typical token (answers of {LONG} tokens or more)"
+SHORT_SAID = f"The model's probability of an answer that agrees with this one (answers of under {LONG} tokens)."
+LONG_SAID = f"Probability of its weakest phrase times that of a typical token (answers of {LONG} tokens or more)."
 """What the confidence of a short answer is, and of a longer one."""
 PHRASE_AND_MEAN = "phrase_and_mean"
 
@@ -36,6 +37,18 @@ class Headline:
     confidence_bounds: tuple[float, float] | None = None
     """Around the exact confidence where only the best tokens of each step are known; None where it is exact."""
 
+    @property
+    def shown(self) -> str:
+        """The confidence in percent, with its bounds."""
+        low, high = self.confidence_bounds or (self.confidence, self.confidence)
+        bounds = "" if percentage(low) == percentage(high) else f" ({percentage(low)} to {percentage(high)})"
+        return percentage(self.confidence) + bounds
+
+    @property
+    def line(self) -> str:
+        """The confidence and what it is, for a line of text."""
+        return f"confidence {self.shown}: {self.sentence[0].lower()}{self.sentence[1:-1]}"
+
 
 def headline_of(
     answer: AnswerWithTokens, n_tokens: int, log_score: float, log_score_bounds: tuple[float, float] | None = None
@@ -53,11 +66,9 @@ def headline_of(
     """
     if n_tokens < LONG or log_score == -math.inf:
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
-        said = f"{SHORT_SAID[0].upper()}{SHORT_SAID[1:]}."
-        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), said, bounds)
+        return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), SHORT_SAID, bounds)
     mean = math.fsum(token.log_probability for token in answer.tokens) / n_tokens
     found = [log_product(tokens) for tokens in tokens_touching(answer, phrases(answer.text))]
     weakest, low, high = (min(logs) for logs in zip(*found, strict=True))
     bounds = None if low == high else (math.exp(low + mean), math.exp(high + mean))
-    said = f"{LONG_SAID[0].upper()}{LONG_SAID[1:]}."
-    return Headline(PHRASE_AND_MEAN, -(weakest + mean) + 0.0, math.exp(weakest + mean), said, bounds)
+    return Headline(PHRASE_AND_MEAN, -(weakest + mean) + 0.0, math.exp(weakest + mean), LONG_SAID, bounds)

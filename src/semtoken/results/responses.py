@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
-from semtoken.parts.new_words import LONG, new_word_confidence
+from semtoken.parts.new_words import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.results import cards
 from semtoken.results.headlines import Headline, headline_of
@@ -20,7 +20,7 @@ from semtoken.results.hidden_state import HiddenState
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of
-from semtoken.support.text import CUT_OFF, number, shortened, with_bounds
+from semtoken.support.text import CUT_OFF, shortened
 from semtoken.tokens.scored import Borrowed, Flag, ScoredToken, shared_out
 
 if TYPE_CHECKING:
@@ -161,18 +161,18 @@ class ScoredResponse:
         phrases = self._phrases()
         doubtful = [part for part in phrases or () if level_of(part.confidence)]
         text = joined([cards.plain(self.text)]) if phrases is None else cards.marked(self.text, doubtful)
-        typical = self.new_word_confidence() if self.n_tokens >= LONG else None
         notes = [f"{CUT_OFF.capitalize()}."] if self.truncated else []
         notes += [flag.message for flag in self.flags]
-        if typical is not None:
-            sentence = f"Confidence of a typical word: {number(typical)}. Long answers are uncertain by length alone."
-            notes.insert(0, sentence)
-        uncertainty = f"Uncertainty {with_bounds(self.uncertainty, self.uncertainty_bounds)}"
         promise = "" if self.decision is None else self.decision.statement
         return card(
             element("p", text, dir="auto", style="font-size:1.2em;margin:.2em 0;white-space:pre-wrap"),
             *cards.calibrated(self.chance, self.chance_bounds, self._verdict, promise),
-            element("p", element("b", uncertainty), f": {cards.RANKING}.", style="margin:.3em 0"),
+            element(
+                "p",
+                element("b", f"Confidence {self.headline.shown}"),
+                f", {cards.RANKING}. {self.headline.sentence}",
+                style="margin:.3em 0",
+            ),
             *map(note, notes),
             *cards.rivals(self.tokens, doubtful),
             cards.token_rows(self.tokens),
@@ -402,11 +402,11 @@ class Answers(list[ScoredResponse]):
 
     def _repr_html_(self) -> str:
         calibrated = any(answer.chance is not None or answer.decision is not None for answer in self)
-        header = ["answer", "uncertainty", "most doubtful phrase", "chance of being right", "verdict"]
+        header = ["answer", "confidence", "most doubtful phrase", "chance of being right", "verdict"]
         rows = [
             (
                 cards.plain(answer.text),
-                with_bounds(answer.uncertainty, answer.uncertainty_bounds),
+                answer.headline.shown,
                 answer._most_doubtful,
                 "" if answer.chance is None else f"{answer.chance:.0%}",
                 answer._verdict,
@@ -414,7 +414,7 @@ class Answers(list[ScoredResponse]):
             for answer in self
         ]
         shown = len(header) if calibrated else 3
-        title = f"{counted(len(rows), 'answer')}; the uncertainty is {cards.RANKING}"
+        title = f"{counted(len(rows), 'answer')}; the confidence is {cards.RANKING}"
         return card(table(header[:shown], [row[:shown] for row in rows], numbers=[1, 3], title=title))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 NEWLINE, END = "↵", "∎"
 """Signs for a newline at the end of an answer, and for a token without text."""
 CUT_OFF = "cut off by the token limit"
@@ -38,6 +40,20 @@ def number(value: float, digits: int = 3) -> str:
     if float(text) == 1.0 and value < 1.0:
         return f"> {1.0 - least:.{digits}f}"
     return text
+
+
+def percentage(share: float) -> str:
+    """A confidence for people, in percent with two digits that count: `37 %`, `0.33 %`, `99.6 %`.
+
+    Small ones are not rounded away: of long answers many are small, and they are not alike.
+    """
+    percent = 100.0 * share
+    if percent >= 99.0:
+        return "100 %" if percent == 100.0 else "> 99.9 %" if percent > 99.9 else f"{percent:.1f} %"
+    if 0.0 < percent < 1e-4:
+        return "< 0.0001 %"
+    digits = 0 if percent >= 10.0 or percent == 0.0 else 1 - math.floor(math.log10(percent))
+    return f"{percent:.{digits}f} %"
 
 
 def with_bounds(value: float, bounds: tuple[float, float]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.labels import AnswerRecord
+from semtoken.calibration.labels import PRODUCT, AnswerRecord
 from semtoken.scoring.scorer import Scorer
 
 POINTS = 41
@@ -67,6 +67,7 @@ def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:
         "n_labels": calibrator.n,
         "n_correct": calibrator.n_correct,
         "method": calibrator.method,
+        "by": calibrator.fingerprint.method or PRODUCT,
         "created": calibrator.created,
         "facts": {name: str(value) for name, value in known_values(calibrator.fingerprint).items()},
         "chances": _chances(calibrator),

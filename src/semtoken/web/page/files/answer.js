@@ -1,9 +1,8 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, chanceText, level, shown } from "./helpers.js";
+import { calibrationOf, chanceText, confidenceOf, level, shown } from "./helpers.js";
 
-const LONG = 12; // tokens: from here on the product says little but the length
 
 // Character ranges to mark: the parts that came with the answer, or else its words, each the product over its tokens.
 function partsOf(answer) {
@@ -86,12 +85,21 @@ function Text({ answer, numbers, all, open, setOpen, panel }) {
   </p>`;
 }
 
+// The number on top and what it is; the uncertainty where a file has nothing else.
+function Headline({ answer }) {
+  const confidence = confidenceOf(answer);
+  if (typeof confidence !== "number") return html`<p>${S.uncertain(shown(answer.uncertainty))}</p>`;
+  const said = answer.headline?.sentence ?? S.headlines[answer.headline_name] ?? answer.headline_name;
+  const [lead, rest] = S.headline(confidence, said);
+  return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
+}
+
 function Verdict({ answer, compared }) {
   const calibration = calibrationOf(answer);
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`<p class="note">${compared ? S.noChance : S.uncalibrated(shown(answer.uncertainty))}</p>
+    return html`${!compared && html`<${Headline} answer=${answer} />`}<p class="note">${compared ? S.noChance : S.uncalibrated}</p>
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
   const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
@@ -207,6 +215,7 @@ export function Card({ answer, question, title, compared }) {
       setCopied(S.notCopied);
     }
   };
+  const bounds = answer.headline?.confidence_bounds;
   const doubts = (answer.parts ?? []).filter((one) => one.form_only && level(one.confidence) !== "").length;
   return html`<article class="card" ref=${card} onKeyDown=${(event) => event.key === "Escape" && open !== null && close()}>
     ${title && html`<p class="dim">${title}</p>`}
@@ -214,10 +223,8 @@ export function Card({ answer, question, title, compared }) {
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
     ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
-    ${answer.new_word_confidence !== undefined && answer.new_word_confidence !== null && (answer.tokens?.length ?? 0) >= LONG &&
-    html`<p><strong>${S.typical(answer.new_word_confidence)}</strong></p>`}
     <${Verdict} answer=${answer} compared=${compared} />
-    ${!compared && answer.lower !== undefined && answer.upper - answer.lower > 0.001 && html`<p class="note">${S.bounds(shown(answer.lower), shown(answer.upper))}</p>`}
+    ${!compared && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
     ${(answer.flags ?? []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
     ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}

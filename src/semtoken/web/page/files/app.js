@@ -6,7 +6,7 @@ import { Calibration } from "./calibration.js";
 import { Compare } from "./compare.js";
 import { Fields, fieldsOf } from "./fields.js";
 import { File } from "./file.js";
-import { asRow, chanceText, shown } from "./helpers.js";
+import { asRow, chanceText, confidenceOf } from "./helpers.js";
 
 const embedded = () => {
   const element = document.getElementById("data");
@@ -39,7 +39,7 @@ function History({ items, clear }) {
       <thead><tr>${S.historyColumns.map((name, i) => html`<th scope="col" class=${i === 2 ? "number" : ""}>${name}</th>`)}</tr></thead>
       <tbody>${items.map(
         (item) => html`<tr><th scope="row" dir="auto">${item.question}</th><td dir="auto">${item.answer.text}</td>
-          <td class="number">${item.answer.chance === undefined ? S.uncertainty(shown(item.answer.uncertainty)) : chanceText(item.answer)}</td><td>${item.model}</td></tr>`,
+          <td class="number">${item.answer.chance === undefined ? S.confidence(item.answer.confidence ?? 1 - item.answer.uncertainty) : chanceText(item.answer)}</td><td>${item.model}</td></tr>`,
       )}</tbody>
     </table></div>
     <button onClick=${clear}>${S.clear}</button>`;
@@ -68,7 +68,7 @@ function App({ data }) {
   }, []);
   const remember = ({ question, answer, model }) => {
     const { text, uncertainty, chance, chance_lower, chance_upper, n_labels } = answer;
-    const kept = { text, uncertainty, ...(chance === undefined ? {} : { chance, chance_lower, chance_upper, n_labels }) };
+    const kept = { text, confidence: confidenceOf(answer) ?? 1 - uncertainty, ...(chance === undefined ? {} : { chance, chance_lower, chance_upper, n_labels }) };
     const items = [{ question, answer: kept, model }, ...history].slice(0, LONGEST_HISTORY);
     setHistory(items);
     store(items);
@@ -100,7 +100,7 @@ function App({ data }) {
       <div role="tabpanel" id="view" aria-labelledby=${`tab-${view}`}>
         ${gone && html`<p role="alert" class="card">${S.serverGone}</p>`}
         <div hidden=${view !== "ask"}>${!data && html`<${Ask} ...${{ info, server, setServer, remember }} />`}</div>
-        <div hidden=${view !== "file"}>${view === "file" && html`<${File} ...${{ rows, setRows, calibrator }} />`}</div>
+        <div hidden=${view !== "file"}>${view === "file" && html`<${File} ...${{ rows, setRows, calibrator, by: rows[0]?.risk === undefined ? null : info?.by }} />`}</div>
         <div hidden=${view !== "compare"}>${view === "compare" && html`<${Compare} ...${{ info, server, files, setFiles }} />`}</div>
         ${view === "fields" && html`<${Fields} rows=${rows} />`}
         ${view === "calibration" && html`<${Calibration} card=${calibrator} />`}

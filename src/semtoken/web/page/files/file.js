@@ -71,7 +71,7 @@ function Row({ row, chance, selected, select, detail }) {
     ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;
 }
 
-export function File({ rows, setRows, calibrator }) {
+export function File({ rows, setRows, calibrator, by }) {
   const [problem, setProblem] = useState("");
   const [check, setCheck] = useState(Math.min(FIRST_LOOK, rows.length));
   const [order, setOrder] = useState({ key: "place", down: false });
@@ -118,7 +118,7 @@ export function File({ rows, setRows, calibrator }) {
       label(visible[current], value);
     }
   };
-  const line = ({ place, marks, label: given, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
+  const line = ({ place, marks, risk, label: given, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";
@@ -137,7 +137,7 @@ export function File({ rows, setRows, calibrator }) {
       <div>
         <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file}>
           <table>
-            <caption>${S.rows(rows.length)}</caption>
+            <caption>${S.rows(rows.length, by)}</caption>
             <thead><tr>
               ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", S.columns.text)}
               <th scope="col">${S.columns.label}</th>

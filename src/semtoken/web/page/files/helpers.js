@@ -39,11 +39,14 @@ export const promptOf = (row) => {
   return typeof prompt === "string" ? prompt : (prompt.at?.(-1)?.content ?? JSON.stringify(prompt));
 };
 
-// Larger for riskier answers: by the headline, or else by the log of the score, which keeps the digits that scores of
-// long answers lose.
-const headlineOf = (row) => row.headline?.confidence ?? row.headline_confidence;
+// The number on top of an answer, in [0, 1], higher for surer ones; nothing in files that have none.
+export const confidenceOf = (row) => row.headline?.confidence ?? row.headline_confidence;
+
+// Larger for riskier answers: what the page was made to rank by, the headline, or else the log of the score, which keeps
+// the digits that scores of long answers lose.
 export const riskOf = (row) => {
-  const confidence = headlineOf(row);
+  if (typeof row.risk === "number") return row.risk;
+  const confidence = confidenceOf(row);
   if (confidence !== undefined && confidence !== null) return -confidence;
   return -(row.log_score ?? (row.uncertainty >= 1 ? -Infinity : Math.log1p(-row.uncertainty)));
 };

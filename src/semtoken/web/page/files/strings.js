@@ -1,5 +1,7 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
 const percent = (p) => `${Math.round(100 * p)} %`;
+// In percent with two digits that count: of long answers many are small, and they are not alike.
+const digits = (p) => (p > 0.999 && p < 1 ? "> 99.9 %" : p >= 0.99 ? `${p === 1 ? 100 : (100 * p).toFixed(1)} %` : p >= 0.1 || p === 0 ? percent(p) : p < 1e-6 ? "< 0.0001 %" : `${(100 * p).toFixed(1 - Math.floor(Math.log10(100 * p)))} %`);
 const count = (n) => n.toLocaleString("en");
 const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
@@ -44,11 +46,13 @@ export const S = {
     n < 100
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labelled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
-  uncalibrated: (u) => `Uncertainty ${u}: a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.`,
+  headline: (c, sentence) => [`Confidence ${digits(c)}`, `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`],
+  headlines: { stc: "The model's probability of an answer that agrees with this one (answers of under 12 tokens).", phrase_and_mean: "Probability of its weakest phrase times that of a typical token (answers of 12 tokens or more)." },
+  uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
+  uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
   unscored: (reason) => `This answer has no score: ${reason}`,
-  typical: (c) => `The model gave a typical word that it added about ${percent(c)}.`,
-  bounds: (low, high) => `between ${low} and ${high}, since only the best tokens of each step are known`,
+  bounds: (low, high) => `Confidence between ${digits(low)} and ${digits(high)}, since only the best tokens of each step are known`,
   truncated: "The answer was cut off by the token limit.",
   leftUnmarked: (n) => `${some(n, "phrase is", "phrases are")} not marked: the model hesitated about the wording only, and the other wordings say the same.`,
   at: (text) => `At “${text}” the model also considered`,
@@ -82,7 +86,7 @@ export const S = {
   badLine: (n) => `Line ${n} is not a scored answer, so the file was not opened.`,
   emptyFile: "The file holds no answers.",
   another: "Open another file",
-  rows: (n) => `${some(n, "answer")}, the most doubtful first`,
+  rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? ` by ${by}` : ""}`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => `Check the ${count(k)} most doubtful of ${count(n)}`,
   accepts: (k) => `The other ${count(k)} would be accepted unread`,
@@ -142,7 +146,7 @@ export const S = {
 
   clear: "Clear",
   history: "What you asked in this browser. It is kept here only.",
-  historyColumns: ["question", "answer", "chance or uncertainty", "model"],
-  uncertainty: (u) => `uncertainty ${u}`,
+  historyColumns: ["question", "answer", "chance or confidence", "model"],
+  confidence: (c) => `confidence ${digits(c)}`,
   noHistory: "The questions that you ask are kept in this browser only.",
 };
