@@ -59,6 +59,7 @@ def decided(
     """
     found: dict[str, Any] = {}
     if calibrator is not None:
+        answer = calibrator.with_learned(answer)
         found["flags"] = (*answer.flags, *calibrator.flags(answer, known))
         if not answer.empty:
             found |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
@@ -114,6 +115,7 @@ class Applied:
         CalibratorMismatch
             The answer was scored in another way than the labelled ones.
         """
+        answer = self.calibrator.with_learned(answer)
         flags = self.calibrator.flags(answer, self.known)
         chance = self.calibrator.chance(answer)
         low, high = self.calibrator.chance_bounds(answer)
@@ -140,7 +142,9 @@ class Applied:
     def shown(self, answer: ScoredResponse) -> str:
         """The text to show: the answer, unless it abstains and a text for that was asked for."""
         threshold = self.calibrator.threshold
-        if self.abstain_text is None or threshold is None or threshold.decide(answer).action == "answer":
+        if self.abstain_text is None or threshold is None:
+            return answer.text
+        if threshold.decide(self.calibrator.with_learned(answer)).action == "answer":
             return answer.text
         return self.abstain_text
 

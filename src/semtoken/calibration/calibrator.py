@@ -201,6 +201,7 @@ class Calibrator:
         """
         if self.threshold is None:
             raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
+        answer = self.with_learned(answer)
         return self.threshold.decide(answer, float(self.chance(answer)))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
@@ -296,8 +297,20 @@ class Calibrator:
             require_clusters(found.fingerprint, clusters)
         return found
 
+    def with_learned(self, answer: Any) -> Any:
+        """A scored answer with the number that was learned, where this calibrator holds one and the answer has none."""
+        if self.learned is None or not hasattr(answer, "scores") or LEARNED in answer.scores:
+            return answer
+        from semtoken.calibration.reading import with_learned
+
+        return with_learned(answer, self.learned)
+
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
         single = hasattr(answer, "log_score") or np.ndim(answer) == 0
+        if single:
+            answer = self.with_learned(answer)
+        elif isinstance(answer, Sequence):
+            answer = [self.with_learned(one) for one in answer]
         self.fingerprint.require_same(fingerprint_of(answer))
         return log_scores([answer] if single else answer, self.fingerprint.method), single
 

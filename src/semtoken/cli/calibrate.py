@@ -57,6 +57,14 @@ def calibrate(
             "Default: the headline of each answer; 'stc' is the product over the tokens."
         ),
     ] = None,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn",
+            help="Learn a number from the labels and what the answers left (`semtoken score --states`), and use it "
+            "if it ranks answers that it did not see better than the headline. At least 150 labels.",
+        ),
+    ] = False,
     start: Annotated[
         float | None,
         typer.Option(help="Share accepted by the strictest threshold tried; fix it before you see labels."),
@@ -95,9 +103,14 @@ def calibrate(
     from semtoken.calibration.labels import read_answers
     from semtoken.calibration.promises import forecast
 
+    if learn and by is not None:
+        raise InvalidInput("--learn reads the headline and what else the answers left; leave --by out.")
     _check_target(output, overwrite=overwrite)
     answers = read_answers(_embedded(source), label)
     further = [] if unlabelled is None else read_answers(unlabelled, label)
+    if learn and choice.backend != "transformers":
+        by_engine = ",".join(dict.fromkeys([*as_methods(choice.methods), "max_token_entropy"]))
+        choice = replace(choice, methods=by_engine)
     if by is not None and by not in as_methods(choice.methods):
         choice = replace(choice, methods=",".join([*as_methods(choice.methods), *as_methods(by)]))
     said = forecast(sum(_can_be_labelled(answer) for answer in answers), alpha, delta)
@@ -105,15 +118,16 @@ def calibrate(
         tell(said)
     known = Fingerprint(task=task)
     if any(answer.log_score is None for answer in answers):
-        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known)
+        answers, known = _answered(answers, choice, output, batch_size, max_new_tokens, known, learn=learn)
     answers, known = _judged(_first_of_each(answers), judge, known)
-    calibrator, report = _fitted(
+    calibrator, report, answers = _fitted(
         answers,
         further,
         known,
         method,
         by,
         {"promise": promise, "alpha": alpha, "delta": delta, "start": start},
+        learn=learn,
     )
     _write(output, calibrator, report, answers, said)
     _show(calibrator, report)
@@ -147,6 +161,8 @@ def _answered(
     batch_size: int,
     max_new_tokens: int,
     known: Fingerprint,
+    *,
+    learn: bool,
 ) -> tuple[list[AnswerRecord], Fingerprint]:
     """Answer the questions; what is done is kept in the directory, and an interrupted command goes on."""
     from semtoken.calibration.apply import origin_of
@@ -166,14 +182,16 @@ def _answered(
         for i, answer in enumerate(answers):
             record = {"id": answer.record.get("id", i), "question": answer.question, "answers": list(answer.references)}
             file.write(dump_json(record) + b"\n")
+    states = learn and choice.backend == "transformers"
     job = ScoringJob(
         source=asked,
         target=output / "answers.jsonl",
-        settings=choice.settings | {"max_new_tokens": max_new_tokens},
+        settings=choice.settings | {"max_new_tokens": max_new_tokens} | ({"states": True} if states else {}),
         batch_size=batch_size,
+        tokens=learn and not states,
     )
     found = job.check()
-    stc = choice.load()
+    stc = choice.load(states=states)
     generation = {"max_new_tokens": max_new_tokens, "stop_at_newline": False}
     with counting("answering", found.total, found.done) as progress:
         job.run(batch_scorer(stc, choice.model, generation), progress)
@@ -223,20 +241,32 @@ def _fitted(
     method: Any,
     by: str | None,
     settings: dict[str, Any],
-) -> tuple[Calibrator, Report]:
-    from semtoken.calibration import Calibrator, Threshold
+    *,
+    learn: bool,
+) -> tuple[Calibrator, Report, list[AnswerRecord]]:
+    """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
+    from semtoken.calibration import Calibrator, Threshold, learn_from
+    from semtoken.calibration.learned import LEARNED
+    from semtoken.calibration.reading import with_learned
     from semtoken.calibration.threshold import FEWEST_UNLABELLED
 
     labelled = [answer for answer in answers if answer.correct is not None]
     correct = [answer.correct for answer in labelled]
     rest = [answer for answer in answers if answer.correct is None] + list(further)
+    learned, learning = None, ""
+    if learn:
+        told = learn_from(labelled, correct)
+        learned, learning, labelled = told.learning.learned, told.learning.statement, told.answers
+        tell(f"{learning[0].upper()}{learning[1:]}.")
+    if learned is not None:
+        by, rest = LEARNED, [with_learned(answer, learned) for answer in rest]
     calibrator = Calibrator.fit(labelled, correct, method, fingerprint=known, by=by)
     enough = settings["promise"] == "selective" and len(rest) >= FEWEST_UNLABELLED
     threshold = Threshold.fit(
         labelled, correct, unlabelled=rest if enough else None, fingerprint=calibrator.fingerprint, by=by, **settings
     )
     report = calibrator.report(labelled, correct)
-    return replace(calibrator, threshold=threshold), report
+    return replace(calibrator, threshold=threshold, learned=learned, learning=learning), report, labelled
 
 
 def _write(output: Path, calibrator: Calibrator, report: Report, answers: Sequence[AnswerRecord], said: str) -> None:
@@ -295,7 +325,7 @@ def drift(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """How far are recent scores from those that the calibrator was fitted on?
+    """How far are recent scores, and hidden states, from those that the calibrator was fitted on?
 
     The command prints the Kolmogorov-Smirnov distance between the two, from 0 (alike) to 1, with a 95 % interval. It is
     a number, not an alarm: scores that moved show that the questions or the model changed, not how wrong the chances
@@ -310,11 +340,14 @@ def drift(
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)
+    states = None
+    if calibrator.learned is not None and calibrator.learned.reads_states:
+        states = calibrator.compare_states(answers)
     if unscored := [answer for answer in answers if answer.log_score is None]:
         raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
     found = calibrator.compare(answers)
     if as_json:
-        typer.echo(json.dumps(asdict(found)))
+        typer.echo(json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)})))
         return
     out.print(
         f"Distance {found.distance:.3f} [{found.low:.3f}, {found.high:.3f}] between {found.n_recent:,} recent scores "
@@ -323,3 +356,10 @@ def drift(
     )
     if found.low == 0:
         out.print("The interval holds 0: no difference is shown.")
+    if states is not None:
+        shown = "no difference is shown" if states.low == 0 else "what was learned may not hold for these answers"
+        out.print(
+            f"Hidden states: distance {states.distance:.3f} [{states.low:.3f}, {states.high:.3f}] between how far they "
+            f"lie from the centre of the labelled ones: {shown}.",
+            soft_wrap=True,
+        )

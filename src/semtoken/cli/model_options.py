@@ -87,8 +87,13 @@ class ModelChoice:
             "dtype": self.dtype,
         }
 
-    def load(self) -> STC:
+    def load(self, *, states: bool = False) -> STC:
         """The model with its tokenizer and clusters.
+
+        Parameters
+        ----------
+        states
+            Keep the hidden state at the end of every answer.
 
         Raises
         ------
@@ -114,6 +119,7 @@ class ModelChoice:
                     preset=self.preset,
                     function_words=self.function_words,
                     methods=as_methods(self.methods),
+                    states=states,
                     progress=progress,
                 )
                 _ = stc.scorer  # clusters are made here, where their progress is shown, if there have to be any

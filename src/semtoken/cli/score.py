@@ -64,6 +64,13 @@ def score(
     ] = False,
     tokens: Annotated[bool, typer.Option("--tokens", "-t", help="Also write the scores of every token.")] = False,
     parts: PartsOption = None,
+    states: Annotated[
+        bool,
+        typer.Option(
+            "--states",
+            help="Also write the hidden state at the end of every answer, to learn from: `semtoken calibrate --learn`.",
+        ),
+    ] = False,
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
@@ -100,21 +107,25 @@ def score(
         job = ScoringJob(
             source=readable,
             target=target,
-            settings=choice.settings | generation | {"questions": questions} | calibrator_settings(calibrator),
+            settings=choice.settings
+            | generation
+            | {"questions": questions}
+            | ({"states": True} if states else {})
+            | calibrator_settings(calibrator),
             batch_size=batch_size,
             tokens=tokens,
             parts=parts,
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )
-        scoring = _Scoring(choice, generation, questions, calibrator)
+        scoring = _Scoring(choice, generation, questions, calibrator, states)
         if executor == "ray":
             if STANDARD in (str(source), str(target)):
                 raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
             _run_in_shards(job, scoring, ray_executor(ray_workers, ray_gpus, ray_address))
         elif str(target) == STANDARD:
             job.check_input()
-            stc = choice.load()
+            stc = choice.load(states=states)
             job = replace(job, annotate=scoring.annotate(stc))
             job.stream(scoring.scorer(stc), lambda lines: typer.echo(lines, nl=False))
         else:
@@ -129,10 +140,11 @@ class _Scoring:
     generation: dict[str, Any]
     questions: bool
     calibrator: Path | None
+    states: bool = False
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
-        stc = self.choice.load()
+        stc = self.choice.load(states=self.states)
         return self.scorer(stc), self.annotate(stc)
 
     def annotate(self, stc: STC) -> Annotate | None:
@@ -160,7 +172,7 @@ def _run(job: ScoringJob, scoring: _Scoring) -> None:
     """Do what is left of a job, with a bar."""
     if (found := _left(job)) is None:
         return
-    stc = scoring.choice.load()
+    stc = scoring.choice.load(states=scoring.states)
     job = replace(job, annotate=scoring.annotate(stc), settings=dict(job.settings) | _facts(stc))
     with counting("scoring", found.total, found.done) as progress:
         reached = job.run(scoring.scorer(stc), progress)

@@ -320,6 +320,8 @@ class ScoringJob:
             record |= self.annotate(outcome)
         if self.tokens:
             record["tokens"] = scores["tokens"]
+        if outcome.state is not None:
+            record |= outcome.state.to_fields()
         if self.parts is not None and record["response"] == response:  # not of an answer that is held back
             try:
                 record["parts"] = [_part_record(part) for part in outcome.parts(self.parts)]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import Record, kind_of, read_records
+from semtoken.results.hidden_state import STATE_FIELDS
 
 Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"
@@ -41,7 +42,7 @@ PART_FIELDS = (
 """What is written of a part of an answer beside its flags; the names are those of `semtoken.parts.Part`."""
 REPLACED = frozenset(
     {*RESULT_FIELDS, *CALIBRATOR_FIELDS, *(f"headline_{name}" for name in HEADLINE_FIELDS)}
-    | {"tokens", "parts", "parts_refused", "error", "line"}
+    | {"tokens", "parts", "parts_refused", "error", "line", *STATE_FIELDS}
 )
 """What an earlier command wrote and this one writes again."""
 
