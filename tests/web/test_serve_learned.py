@@ -1,0 +1,50 @@
+"""`semtoken serve` with a number that was learned from labels."""
+
+from __future__ import annotations
+
+import httpx
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.almanac import load_questions
+from semtoken.almanac.questions import PROMPT
+from semtoken.calibration.apply import Applied
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.web.servers import running
+
+pytest.importorskip("sklearn")
+
+
+def made() -> st.Calibrator:
+    """From made-up labels that the states know."""
+    stc = st.STC.from_pretrained("almanac", states=True)
+    prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:160]]
+    answers = stc.generate(prompts, 16, batch_size=32, stop_at_newline=True)
+    states = np.stack([answer.state.values for answer in answers if answer.state is not None])
+    centred = (states - states.mean(axis=0)) / states.std(axis=0)
+    known = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    return st.Calibrator.fit(answers, list(known > np.median(known)), learn=True)
+
+
+def test_a_served_answer_has_its_learned_number_and_another_prompt_the_reason_why_not() -> None:
+    calibrator = made()
+    assert calibrator.learned is not None
+    stc = st.STC.from_pretrained("almanac")
+    stc.use_learned(calibrator.learned)
+    asked = load_questions("dev")[200].question
+    own = st.STC.from_pretrained("almanac", calibrator=calibrator)
+    [expected] = own.generate(PROMPT.replace("{question}", asked), 16, stop_at_newline=True)
+    offer = Offer("almanac", PROMPT, True, 5, Applied(calibrator))
+    with running(serve_app(Engine(stc), offer)) as url, httpx.Client(base_url=url, timeout=60) as client:
+        message = {"messages": [{"role": "user", "content": asked}], "max_tokens": 16}
+        block = client.post("/v1/chat/completions", json=message).json()["choices"][0]["semtoken"]
+        assert block["scores"]["learned"] == pytest.approx(expected.scores["learned"], abs=1e-3)
+        assert block["scores"]["state_distance"] == pytest.approx(expected.scores["state_distance"], rel=1e-3)
+        assert block["chance"] == pytest.approx(expected.chance, abs=1e-3) and block["n_labels"] == 160
+        other = {"prompt": "The capital of France is", "max_tokens": 4}
+        block = client.post("/v1/completions", json=other).json()["choices"][0]["semtoken"]
+        assert "learned on prompts each of which begins with" in block["calibrator_refused"]
+        assert "chance" not in block and "learned" not in block.get("scores", {})
