@@ -28,6 +28,7 @@ LAYERS = (
     "scoring methods",
     "payloads backends observers stc probing cascade decisions",
     "statistics executors",
+    "journal",
     "bench score_file checking",
     "web integrations",
     "cli",

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.calibrator import Calibrator, file_of, from_bytes, to_bytes
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
 from semtoken.calibration.labels import log_score_ends
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
-from semtoken.errors import InvalidInput
+from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import ScoredResponse
 
 
@@ -81,6 +83,18 @@ class Applied:
     """What is known of the model, the precision and the engine that answer."""
     abstain_text: str | None = None
     """What to say instead of an answer that is not accepted. None: answers are never hidden."""
+    saved: bytes | None = field(default=None, repr=False)
+    """The file that it was loaded from."""
+
+    @property
+    def file(self) -> bytes:
+        """The file of the calibrator, byte for byte."""
+        return to_bytes(self.calibrator) if self.saved is None else self.saved
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of the file, in hex digits: which calibrator this is."""
+        return hashlib.sha256(self.file).hexdigest()
 
     @classmethod
     def load(
@@ -102,10 +116,13 @@ class Applied:
             There is a text for answers that are not accepted, and no threshold to tell them.
         """
         calibrator = Calibrator.load(directory, clusters)
+        saved = file_of(Path(directory)).read_bytes()
+        if from_bytes(saved) != calibrator:
+            raise ArtifactError(f"The calibrator in {directory} was replaced while it was read. Try again.")
         calibrator.fingerprint.require_same(known)
         if abstain_text is not None and calibrator.threshold is None:
             raise InvalidInput(f"The calibrator in {directory} holds no threshold, so it cannot say when to abstain.")
-        return cls(calibrator, known, abstain_text)
+        return cls(calibrator, known, abstain_text, saved)
 
     def block(self, answer: ScoredResponse) -> dict[str, Any]:
         """Chance, bounds, number of labels, decision and promise of an answer, as plain values.

@@ -366,9 +366,14 @@ def _mean_chance(maps: Sequence[Curve], n: int, scores: FloatArray) -> FloatArra
     return chances
 
 
+def file_of(path: Path) -> Path:
+    """The file of a calibrator that is named by its directory or its file."""
+    return path / NAME if path.is_dir() else path
+
+
 def _read(path: Path) -> Calibrator:
     """A calibrator from its directory or its file, with errors that name it."""
-    path = path / NAME if path.is_dir() else path
+    path = file_of(path)
     try:
         with reading_errors(path):
             return from_bytes(path.read_bytes())

@@ -18,6 +18,7 @@ from semtoken.cli import (
     compare,
     demo,
     doctor,
+    journal,
     label,
     lm_eval,
     mcp,
@@ -96,6 +97,7 @@ app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
 app.command(cls=ShortHelp)(mcp.mcp)
 app.command(cls=ShortHelp)(serve.serve)
 app.command(cls=ShortHelp)(proxy.proxy)
+app.add_typer(journal.app, name="journal")
 app.command(cls=ShortHelp)(doctor.doctor)
 app.command(cls=ShortHelp)(demo.demo)
 app.command(cls=ShortHelp)(models.fetch)

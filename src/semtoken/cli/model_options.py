@@ -139,7 +139,26 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
     **defaults
         Defaults of this command that differ from those of `ModelChoice`.
     """
-    kinds = get_type_hints(ModelChoice, include_extras=True)
+    return option_group(ModelChoice, "choice", PANEL, **defaults)
+
+
+def option_group(
+    group: type, name: str, panel: str, **defaults: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the fields of a dataclass as options, in place of one of its parameters.
+
+    Parameters
+    ----------
+    group
+        A dataclass, whose fields are annotated with typer's options.
+    name
+        The parameter, which gets an instance of it.
+    panel
+        Heading of these options.
+    **defaults
+        Defaults of this command that differ from those of the dataclass.
+    """
+    kinds = get_type_hints(group, include_extras=True)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
@@ -148,19 +167,19 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=defaults.get(field.name, field.default),
-                annotation=_in_panel(kinds[field.name]),
+                annotation=_in_panel(kinds[field.name], panel),
             )
-            for field in fields(ModelChoice)
+            for field in fields(group)
             if field.name not in own  # an option of the command's own, such as the methods of `compare`
         ]
         parameters: list[inspect.Parameter] = []
         for parameter in own.values():
-            parameters += options if parameter.name == "choice" else [parameter]
+            parameters += options if parameter.name == name else [parameter]
 
         @functools.wraps(command)
         def expanded(**given: Any) -> None:
-            choice = ModelChoice(**{option.name: given.pop(option.name) for option in options})
-            command(**given, choice=choice)
+            chosen = group(**{option.name: given.pop(option.name) for option in options})
+            command(**given, **{name: chosen})
 
         expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
         expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -169,9 +188,9 @@ def model_options(**defaults: Any) -> Callable[[Callable[..., None]], Callable[.
     return decorate
 
 
-def _in_panel(annotation: Any) -> Any:
+def _in_panel(annotation: Any, panel: str) -> Any:
     """The option in a panel of its own, below what is special to the command."""
     kind, option = get_args(annotation)
     option = copy(option)
-    option.rich_help_panel = PANEL
+    option.rich_help_panel = panel
     return Annotated[kind, option]

@@ -10,6 +10,7 @@ import typer
 
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
 from semtoken.cli.console import tell
+from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.options import (
     ClustersOption,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MEBIBYTE = 2**20
 
 
+@journal_options()
 def proxy(
     upstream: Annotated[
         str, typer.Option(help="The server to forward to, such as http://127.0.0.1:8000 or https://api.openai.com.")
@@ -103,6 +105,8 @@ def proxy(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that share the work; limits on requests are those of each.")
     ] = 1,
+    *,
+    keeping: JournalChoice,
 ) -> None:
     """Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under `semtoken`.
 
@@ -167,6 +171,7 @@ def proxy(
         otel,
         otel_content,
         page,
+        keeping,
     )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
@@ -190,16 +195,24 @@ def _application(
     otel: bool,
     otel_content: bool,
     page: bool,
+    keeping: JournalChoice,
 ) -> Any:
     from semtoken.scoring.scorer import scorer_for
+    from semtoken.web.calibrators import CalibratorSlot
     from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.running import on_hangup
 
     tokens = load_tokens(*named, rules)
     reader = None if reading is None else _reader(*reading, named[1], rules)
     kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
     scorer = scorer_for(tokens, rules)
-    chances = applied(calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
-    app = proxy_app(settings, tokens, rules, chances, reader=reader, page=page and abstain_text is None)
+    load = partial(applied, calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
+    calibrators = CalibratorSlot(load(), load)
+    if calibrator is not None:
+        on_hangup(calibrators.reload_or_log)
+    recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
+    shown = page and abstain_text is None
+    app = proxy_app(settings, tokens, rules, calibrators, recorder=recorder, reader=reader, page=shown)
     return with_events(app, otel, otel_content)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import tell
+from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from semtoken.web.running import Address
 
 
+@journal_options()
 @model_options()
 def serve(
     *,
@@ -42,6 +45,7 @@ def serve(
         list[str] | None,
         typer.Option(help="A name under which clients reach the server, besides localhost; '*': any. Repeatable."),
     ] = None,
+    keeping: JournalChoice,
 ) -> None:
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
 
@@ -55,8 +59,9 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
+    from semtoken.web.calibrators import CalibratorSlot
     from semtoken.web.hosts import hosts_for
-    from semtoken.web.running import listen, run
+    from semtoken.web.running import listen, on_hangup, run
     from semtoken.web.serve.app import MEBIBYTE, ServeLimits, serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
@@ -64,12 +69,18 @@ def serve(
     listener = listen(host, port)
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    applied = applied_to(stc, calibrator, choice.model, abstain_text)
-    offer = Offer(name or _name_of(choice.model), template_of(asking), asking.stop_at_newline, max_logprobs, applied)
+    load = partial(applied_to, stc, calibrator, choice.model, abstain_text)
+    slot = CalibratorSlot(load(), load)
+    if calibrator is not None:
+        on_hangup(slot.reload_or_log)
+    known = stc.fingerprint(choice.model)
+    recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
+    offer = Offer(name or _name_of(choice.model), template_of(asking), asking.stop_at_newline, max_logprobs, slot)
     engine = Engine(stc)
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
-    app = serve_app(engine, offer, page=page, allowed_hosts=hosts_for(host, allow_host or ()), limits=limits)
+    hosts = hosts_for(host, allow_host or ())
+    app = serve_app(engine, offer, page=page, recorder=recorder, allowed_hosts=hosts, limits=limits)
     app = with_events(app, otel, otel_content)
     run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
 

@@ -208,6 +208,12 @@ def run_workers(
         _Workers(_Config(make, limits or ConnectionLimits(), grace, workers), [listener], ready).run()
 
 
+def on_hangup(action: Callable[[], None]) -> None:
+    """Do something when SIGHUP comes, in a thread of its own: what it loads must not keep requests waiting."""
+    if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=action, daemon=True).start())
+
+
 class _Workers(Multiprocess):
     """Uvicorn's processes, with a message once they take requests."""
 
@@ -220,6 +226,12 @@ class _Workers(Multiprocess):
         super().init_processes()
         if all(process.wait_until_ready(SECONDS_TO_START) for process in self.processes):
             self._ready(address_of(self.sockets[0]))
+
+    def handle_hup(self) -> None:
+        """Pass SIGHUP on: each process loads its calibrator again, and keeps the old one if it must."""
+        for process in self.processes:
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
 
 def _announcing(app: Any, ready: Callable[[], None]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -61,3 +62,9 @@ class ApiError(Exception):
 def event(value: Any) -> bytes:
     """A server-sent event that carries a JSON value."""
     return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def person_of(body: Mapping[str, Any]) -> str | None:
+    """The tag of a person that a request carries, as OpenAI's API has it: `safety_identifier`, or `user`."""
+    found = body.get("safety_identifier") or body.get("user")
+    return found if isinstance(found, str) else None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.calibration.apply import Applied
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
@@ -21,7 +22,6 @@ FEWEST_LABELS = 20
 
 def model_facts(
     scorer: Scorer,
-    calibrator: Calibrator | None = None,
     *,
     model: str | None = None,
     upstream: str | None = None,
@@ -33,8 +33,6 @@ def model_facts(
     ----------
     scorer
         What answers are scored with: its clusters, if it has any, are named.
-    calibrator
-        The one in use.
     model
         The model's name; None where the page has to ask the server behind for its models.
     upstream
@@ -50,9 +48,12 @@ def model_facts(
     }
     if upstream is not None:
         found["upstream"] = upstream
-    if calibrator is not None:
-        found["calibrator"] = calibrator_card(calibrator)
     return found
+
+
+def calibrator_facts(applied: Applied | None) -> dict[str, Any]:
+    """What `/semtoken/info` says of the calibrator that decides now; nothing where there is none."""
+    return {} if applied is None else {"calibrator": calibrator_card(applied.calibrator)}
 
 
 def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:

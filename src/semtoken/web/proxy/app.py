@@ -20,9 +20,10 @@ from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
+from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
 from semtoken.web.hosts import HostGuard  # noqa: E402
-from semtoken.web.page.facts import model_facts  # noqa: E402
+from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
@@ -30,6 +31,7 @@ from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
+from semtoken.web.recorder import Recorder, recording  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
 
 
@@ -52,8 +54,9 @@ def proxy_app(
     settings: ProxySettings,
     vocabulary: Tokens | None = None,
     rules: ScoringRules | None = None,
-    calibrator: Applied | None = None,
+    calibrator: Applied | CalibratorSlot | None = None,
     *,
+    recorder: Recorder | None = None,
     reader: Reader | None = None,
     page: bool = True,
 ) -> FastAPI:
@@ -68,7 +71,9 @@ def proxy_app(
     rules
         As for `score_logits`.
     calibrator
-        Adds the chance and the decision to every final block.
+        Adds the chance and the decision to every final block; in a slot it can be exchanged.
+    recorder
+        Keeps the answers in a journal.
     reader
         Scores answers that come without log-probabilities.
     page
@@ -78,13 +83,14 @@ def proxy_app(
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
     scorer = scorer_for(vocabulary, rules or ScoringRules())
-    scoring = AnswerScoring(scorer, settings, metrics, calibrator, reader)
+    calibrators = slot_of(calibrator)
+    scoring = AnswerScoring(scorer, settings, metrics, calibrators, reader, recorder)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        with few_collections():
+        with few_collections(), recording(recorder, calibrators, metrics.journal):
             yield
         await upstream.aclose()
 
@@ -98,6 +104,7 @@ def proxy_app(
             "status": "ok",
             "upstream": {"answers": status is not None, "status": status},
             "clusters": None if scorer.clusters is None else scorer.clusters.signature,
+            **({} if recorder is None else {"journal": recorder.health()}),
         }
 
     @app.get("/metrics")
@@ -105,9 +112,8 @@ def proxy_app(
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if page:
-        found = None if calibrator is None else calibrator.calibrator
-        facts = model_facts(scorer, found, upstream=settings.shown_upstream)
-        add_page(app, lambda: facts)
+        facts = model_facts(scorer, upstream=settings.shown_upstream)
+        add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

@@ -12,6 +12,7 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import Hidden, Shape
 from semtoken.payloads.splice import document, set_members, without
 from semtoken.web.block import KEY, BlockOptions, read_options
+from semtoken.web.wire import person_of
 
 LONGEST_FORM = 500
 _LIMIT = re.compile(
@@ -59,6 +60,20 @@ class AnswerRequest:
     def obstacle(self) -> str | None:
         """Why the answer cannot be scored whatever the upstream sends, or None."""
         return self.shape.obstacle(self.body)
+
+    def about(self, choice: int) -> dict[str, Any]:
+        """What a journal keeps of the request: the prompt of a choice, its last text, the model, the person's tag."""
+        try:
+            prompt = self.shape.prompt(self.body, choice)
+        except InvalidInput:
+            prompt = None
+        model = self.body.get("model")
+        return {
+            "prompt": prompt,
+            "question": self.question(choice) or None,
+            "model": model if isinstance(model, str) else None,
+            "person": person_of(self.body),
+        }
 
     def question(self, choice: int) -> str:
         """What a choice answers: the prompt, or the last message of a chat; "" where that is not known."""

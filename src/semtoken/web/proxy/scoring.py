@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.calibration.apply import Applied
 from semtoken.engine_tokens import TopStep, TopToken
@@ -21,11 +21,15 @@ from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.topk import new_answer
 from semtoken.scoring.topk_answer import TopkAnswer
 from semtoken.web.block import reason_block, running_block, score_block
+from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.editing import LocatedReply
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.reading import Reader, is_silent
 from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
+
+if TYPE_CHECKING:
+    from semtoken.web.recorder import Recorder
 
 logger = logging.getLogger("semtoken.proxy")
 
@@ -52,10 +56,17 @@ class AnswerScoring:
     scorer: Scorer
     settings: ProxySettings
     metrics: ProxyMetrics
-    calibrator: Applied | None = None
-    """Adds the chance and the decision to every final block."""
+    calibrators: CalibratorSlot = field(default_factory=lambda: CalibratorSlot(None))
+    """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
     """Scores answers that come without log-probabilities."""
+    recorder: Recorder | None = None
+    """Keeps the answers in a journal."""
+
+    @property
+    def calibrator(self) -> Applied | None:
+        """The calibrator that decides now."""
+        return self.calibrators.current
 
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
@@ -271,17 +282,17 @@ class ReplyScorer:
         self, choice: PayloadChoice, score: Callable[[], ScoredResponse], more: Mapping[str, Any] = NOTHING
     ) -> Block:
         """The block of a choice with its score, or with the reason why there is none."""
-        how, options = self._scoring, self._asked.options
+        how, options, applied = self._scoring, self._asked.options, self._scoring.calibrator
         try:
             result, refused = self._attempt(lambda: self._with_methods(score(), choice))
             left = self._seconds_left()
             block = self._attempt(
-                lambda: score_block(
-                    result, how.scorer, options, how.calibrator, scores_refused=refused, part_seconds=left
-                )
+                lambda: score_block(result, how.scorer, options, applied, scores_refused=refused, part_seconds=left)
             )
         except Unscored as failed:
             return self._unscored(failed)
+        if how.recorder is not None:
+            how.recorder.scored(result, block, applied, **self._asked.about(choice.index))
         how.metrics.scored.labels(self._asked.endpoint).inc()
         how.metrics.widths.observe(result.uncertainty_width)
         return {**block, **more}
@@ -323,4 +334,6 @@ class ReplyScorer:
 
     def _unscored(self, failed: Unscored) -> Block:
         self.give_up(failed.code)
+        if self._scoring.recorder is not None:
+            self._scoring.recorder.unscored(failed.reason, **self._asked.about(0))
         return reason_block(failed.reason)

@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from semtoken.support.extras import require
 
-for _module in ("fastapi", "pydantic"):
+for _module in ("fastapi", "prometheus_client", "pydantic"):
     require(_module, extra="serve")
 
 import anyio  # noqa: E402
 from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
+from semtoken.web.calibrators import slot_of  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
-from semtoken.web.page.facts import model_facts  # noqa: E402
+from semtoken.web.journal_figures import JournalFigures  # noqa: E402
+from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
+from semtoken.web.recorder import Recorder, recording  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
@@ -66,6 +70,7 @@ def serve_app(
     offer: Offer,
     *,
     page: bool = True,
+    recorder: Recorder | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     limits: ServeLimits | None = None,
 ) -> App:
@@ -79,6 +84,8 @@ def serve_app(
         Its name and what requests may ask for.
     page
         Show the page for people at `/`.
+    recorder
+        Keeps the answers in a journal.
     allowed_hosts
         Names under which clients may reach it; "*" for all. See `semtoken.web.hosts`.
     limits
@@ -86,12 +93,15 @@ def serve_app(
     """
     limits = limits or ServeLimits()
     worker = Worker(engine, limits.together)
-    service = Service(worker, offer)
+    calibrators = slot_of(offer.calibrator)
+    service = Service(worker, replace(offer, calibrator=calibrators), recorder)
+    registry = CollectorRegistry()
+    figures = JournalFigures(registry)
     answering = Answering(service, offer, limits)
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
-        with few_collections():
+        with few_collections(), recording(recorder, calibrators, figures):
             yield
         worker.close()
 
@@ -103,7 +113,18 @@ def serve_app(
     @app.get("/health")
     async def health() -> dict[str, Any]:
         clusters = engine.stc.scorer.clusters
-        return {"status": "ok", "model": offer.name, "clusters": None if clusters is None else clusters.signature}
+        return {
+            "status": "ok",
+            "model": offer.name,
+            "clusters": None if clusters is None else clusters.signature,
+            **({} if recorder is None else {"journal": recorder.health()}),
+        }
+
+    if recorder is not None:
+
+        @app.get("/metrics")
+        def shown_figures() -> Response:
+            return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -114,9 +135,8 @@ def serve_app(
         return JSONResponse(card) if name == offer.name else _unknown(name, offer).response()
 
     if page:
-        calibrator = None if offer.calibrator is None else offer.calibrator.calibrator
-        facts = model_facts(engine.stc.scorer, calibrator, model=offer.name, disputes=True)
-        add_page(app, lambda: facts)
+        facts = model_facts(engine.stc.scorer, model=offer.name, disputes=True)
+        add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
         "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, ValidationError
 from pydantic_core import from_json
 
 from semtoken.web.block import BlockOptions, read_options
-from semtoken.web.wire import ApiError
+from semtoken.web.wire import ApiError, person_of
 
 MOST_CHOICES = 16
 MOST_STOPS = 16
@@ -122,6 +122,13 @@ class GenerationRequest(BaseModel):
     return_token_ids: bool = False
     semtoken: Any = None
 
+    _person: str | None = PrivateAttr(None)
+
+    @property
+    def person(self) -> str | None:
+        """The tag of a person that it carries, for the journal."""
+        return self._person
+
     @property
     def question(self) -> str | None:
         """What was asked, where the form says so."""
@@ -214,6 +221,7 @@ def parse(form: type[Form], body: bytes) -> Form:
         request = form.model_validate({k: v for k, v in fields.items() if k not in IGNORED and k not in NEUTRAL})
     except ValidationError as error:
         raise _explained(error) from error
+    request._person = person_of(fields)
     _ = request.block  # read now, so that what is wrong with it is reported before anything is generated
     return request
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
@@ -17,11 +17,15 @@ from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block, score_block
+from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.serve.engine import Ended, GenerationBatch, RowToken
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenSpelling
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
+
+if TYPE_CHECKING:
+    from semtoken.web.recorder import Recorder
 
 CHAT_TOKENS = 256
 """Longest answer of a chat that names no length."""
@@ -43,8 +47,8 @@ class Offer:
     """Answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities a token that a request may ask for."""
-    calibrator: Applied | None = None
-    """Adds the chance and the decision to every block."""
+    calibrator: Applied | CalibratorSlot | None = None
+    """Adds the chance and the decision to every block; in a slot it can be exchanged."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,11 @@ class Job:
 class Service:
     """Answers requests with one model."""
 
-    def __init__(self, worker: Worker, offer: Offer) -> None:
+    def __init__(self, worker: Worker, offer: Offer, recorder: Recorder | None = None) -> None:
         self._worker = worker
         self._offer = offer
+        self._calibrators = slot_of(offer.calibrator)
+        self._recorder = recorder
         self._stc = worker.engine.stc
         vocabulary = self._stc.scorer.vocabulary
         nameless = [i for i in range(vocabulary.size) if not vocabulary.pieces[i]]
@@ -181,7 +187,8 @@ class Service:
     @property
     def _holds_answers(self) -> bool:
         """Whether an answer is shown only once it is decided, as another text may take its place."""
-        return self._offer.calibrator is not None and self._offer.calibrator.abstain_text is not None
+        calibrator = self._calibrators.current
+        return calibrator is not None and calibrator.abstain_text is not None
 
     async def whole(self, job: Job) -> dict[str, Any]:
         """The answer at once."""
@@ -243,20 +250,18 @@ class Service:
 
     def _shown(self, row: Row, block: Mapping[str, Any]) -> Row:
         """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
-        calibrator = self._offer.calibrator
+        calibrator = self._calibrators.current
         if calibrator is None or calibrator.abstain_text is None or not calibrator.withholds(block):
             return row
         return Row(row.index, text=calibrator.abstain_text, ended=row.ended)
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
-        return score_block(
-            ended.result,
-            self._stc.scorer,
-            job.request.block,
-            self._offer.calibrator,
-            job.request.question,
-            ended.told,
-        )
+        request, applied = job.request, self._calibrators.current
+        block = score_block(ended.result, self._stc.scorer, request.block, applied, request.question, ended.told)
+        if self._recorder is not None:
+            asked = {"prompt": job.work.prompts[ended.row], "question": request.question, "person": request.person}
+            self._recorder.scored(ended.result, block, applied, **asked)
+        return block
 
 
 def rows_of(job: Job) -> list[Row]:

@@ -1,0 +1,190 @@
+"""`semtoken journal`: look into a journal, take it out, delete from it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.console import json_line, out, tell, untrusted
+from semtoken.cli.help import ShortHelp
+from semtoken.cli.journal_options import VARIABLE
+from semtoken.cli.options import JsonOption
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.journal.store import Journal
+
+app = typer.Typer(no_args_is_help=True, help="Look into a journal of scored answers, take it out, delete from it.")
+
+UrlArgument = Annotated[
+    str,
+    typer.Argument(metavar="URL", envvar=VARIABLE, help="A file such as journal.db, or postgresql://user@host/name."),
+]
+UNITS = {"h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+
+
+def opened(url: str, spool: Path | None = None) -> Journal:
+    """A journal that exists, with what killed processes have left for it.
+
+    Raises
+    ------
+    InvalidInput
+        There is none.
+    JournalError
+        The database cannot be used.
+    """
+    from semtoken.support.extras import require
+
+    require("sqlalchemy", extra="journal")
+    from semtoken.journal.database import database_errors
+    from semtoken.journal.store import Journal
+    from semtoken.journal.writer import adopt_left_behind
+
+    journal = Journal.open(url, create=False)
+    with database_errors(journal.engine.url):
+        if n := adopt_left_behind(journal, spool):
+            tell(f"{n:,} entries of a process that ended early are in the journal now.")
+    return journal
+
+
+@app.command(cls=ShortHelp)
+def show(
+    url: UrlArgument,
+    n: Annotated[int, typer.Option("--last", "-n", min=1, help="How many of the newest entries.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """The newest entries: when, which model, how sure, what was decided.
+
+    For example:
+
+    - `semtoken journal show journal.db`
+    - `semtoken journal show journal.db -n 3 --json`
+    """
+    from semtoken.journal.export import record_of, when
+    from semtoken.journal.labels import labels_of
+
+    journal = opened(url)
+    rows = list(journal.entries(newest_first=True, limit=n))
+    given = labels_of(journal, rows[-1]["n"], rows[0]["n"]) if rows else {}
+    if as_json:
+        for row in rows:
+            typer.echo(json_line(record_of(row, given.get(row["n"], {}))))
+        return
+    if not rows:
+        tell("The journal is empty.")
+    for row in rows:
+        out.print(untrusted(f"{when(row['at'])[:19].replace('T', ' ')}  {_told(row)}"), soft_wrap=True)
+        if row["answer"] is not None:
+            said = f"{row['question'] or ''} -> {row['answer']}"
+            out.print(untrusted(f"    {' '.join(said.split())[:300]}", style="dim"), soft_wrap=True)
+
+
+def _told(row: dict[str, Any]) -> str:
+    parts = [row["source"], row["model"] or "", "sample" if row["sampled"] else ""]
+    if row["unscored"] is not None:
+        parts.append(f"no score: {row['unscored']}")
+    elif row["confidence"] is not None:
+        parts.append(f"{row['headline']} {100 * row['confidence']:.0f} %")
+    if row["chance"] is not None:
+        parts.append(f"chance {100 * row['chance']:.0f} %")
+    parts += [row["decision"] or "", ", ".join(row["flags"] or ())]
+    return " · ".join(filter(None, parts))
+
+
+@app.command(cls=ShortHelp)
+def export(
+    url: UrlArgument,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", dir_okay=False, allow_dash=True, help="A .jsonl, .parquet or .csv file.")
+    ] = Path("-"),
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="Only answers of the random sample that people have labelled.")
+    ] = False,
+) -> None:
+    """All entries with their labels, oldest first. `semtoken calibrate` and `semtoken label` read the file.
+
+    For example:
+
+    - `semtoken journal export journal.db -o answers.parquet`
+    - `semtoken journal export journal.db --labelled -o labelled.jsonl`
+    """
+    import sqlalchemy as sa
+
+    journal = opened(url)
+    from semtoken.files.record_files import STANDARD, write_records
+    from semtoken.journal.export import records
+    from semtoken.journal.tables import entries, labels
+
+    conditions = []
+    if labelled:
+        said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None)).exists()
+        conditions = [entries.c.sampled, said]
+    write_records(output, records(journal, *conditions))
+    if str(output) != STANDARD:
+        tell(f"The entries are in {output}.")
+
+
+@app.command(cls=ShortHelp)
+def delete(
+    url: UrlArgument,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Entries older than 12h, 90d, 8w or 2y.")
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option("--person", help="Entries of requests with this tag (`user` or `safety_identifier`).")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete entries with their labels, by age or by the person who asked; with both, only what is both.
+
+    For example:
+
+    - `semtoken journal delete journal.db --older-than 90d`
+    - `semtoken journal delete journal.db --person user-1234`
+    """
+    if older_than is None and person is None:
+        raise InvalidInput("Say which entries to delete: --older-than 90d, or --person TAG.")
+    before = None if older_than is None else time.time() - seconds_of(older_than)
+    journal = opened(url)
+    if not yes:
+        typer.confirm(f"Delete these entries of {journal.name} for good?", abort=True)
+    tell(f"{journal.delete(before=before, person=person):,} entries deleted.")
+
+
+def seconds_of(age: str) -> float:
+    """Seconds of an age such as 90d.
+
+    Raises
+    ------
+    InvalidInput
+        It is none.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdwy])", age)
+    if found is None:
+        raise InvalidInput(f"An age is a number with h, d, w or y, such as 90d; got {age!r}.")
+    return float(found[1]) * UNITS[found[2]]
+
+
+@app.command(cls=ShortHelp)
+def size(url: UrlArgument, as_json: JsonOption = False) -> None:
+    """How many entries and labels there are, and how much room they take."""
+    from semtoken.journal.export import when
+
+    journal = opened(url)
+    found = journal.size()
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+        return
+    out.print(
+        f"{found.entries:,} entries, {found.sampled:,} of them in the random sample; {found.labels:,} labels by "
+        f"{found.reviewers} people; {found.bytes / 2**20:,.1f} MiB.",
+        soft_wrap=True,
+    )
+    if found.first is not None and found.last is not None:
+        out.print(f"From {when(found.first)[:16]} to {when(found.last)[:16]} UTC.")

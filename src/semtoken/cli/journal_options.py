@@ -1,0 +1,122 @@
+"""The options `--journal...` of the commands that score answers, and what they open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semtoken.cli.model_options import option_group
+from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.journal.entries import Recording
+    from semtoken.journal.store import Journal
+    from semtoken.web.recorder import Recorder
+
+PANEL = "Journal"
+VARIABLE = "SEMTOKEN_JOURNAL"
+
+
+@dataclass(frozen=True)
+class JournalChoice:
+    """Which journal, and what is kept in it."""
+
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal",
+            metavar="URL",
+            envvar=VARIABLE,
+            help="Keep every scored answer in a database: a file such as journal.db, or postgresql://user@host/name.",
+        ),
+    ] = None
+    journal_texts: Annotated[
+        bool,
+        typer.Option("--journal-texts", help="Keep questions and answers, too. People need them to label answers."),
+    ] = False
+    journal_withhold: Annotated[
+        list[str] | None,
+        typer.Option("--journal-withhold", help="A regular expression; what it matches is not kept. Repeatable."),
+    ] = None
+    journal_withhold_with: Annotated[
+        str | None,
+        typer.Option(
+            "--journal-withhold-with",
+            metavar="MODULE:FUNCTION",
+            help="A function of yours that takes a text and returns what may be kept of it.",
+        ),
+    ] = None
+    journal_sample: Annotated[
+        float | None,
+        typer.Option(
+            "--journal-sample",
+            min=0,
+            max=1,
+            help="Share of answers in the random sample, from now on. Default: as before; 0.05 in a new journal.",
+        ),
+    ] = None
+    journal_seed: Annotated[
+        str | None, typer.Option("--journal-seed", help="Seed of the random sample. Default: as before; else any.")
+    ] = None
+    journal_spool: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal-spool",
+            file_okay=False,
+            help="Folder for entries that the database does not have yet. Default: beside the SQLite file, or in your "
+            "state folder.",
+        ),
+    ] = None
+
+    def open(self, source: str, **about: Any) -> tuple[Journal, Recording] | None:
+        """The journal, and how answers of a command become its entries; None without one.
+
+        Parameters
+        ----------
+        source
+            The command's name.
+        **about
+            Fields of `Origin` that are the same for all its answers.
+
+        Raises
+        ------
+        InvalidInput
+            Options that make no sense, or an address that is none.
+        JournalError
+            The database cannot be used.
+        """
+        from semtoken.support.extras import require
+
+        if self.journal is None:
+            if self.journal_texts or self.journal_sample is not None or self.journal_withhold:
+                raise InvalidInput("--journal-texts, --journal-sample and their like need --journal.")
+            return None
+        require("sqlalchemy", extra="journal")
+        from semtoken.journal.entries import Origin, Recording
+        from semtoken.journal.store import Journal
+        from semtoken.journal.texts import text_rule
+
+        texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
+        journal = Journal.open(self.journal)
+        rule, salt = journal.sampling(self.journal_sample, self.journal_seed)
+        return journal, Recording(Origin(source, **about), rule, salt, texts)
+
+    def recorder(self, source: str, **about: Any) -> Recorder | None:
+        """What keeps the answers of a server; None without a journal. Raises as `open`."""
+        found = self.open(source, **about)
+        if found is None:
+            return None
+        from semtoken.journal.writer import JournalWriter
+        from semtoken.web.recorder import Recorder
+
+        journal, recording = found
+        return Recorder(recording, JournalWriter(journal, self.journal_spool))
+
+
+def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of `JournalChoice`, in place of its parameter `keeping`."""
+    return option_group(JournalChoice, "keeping", PANEL)

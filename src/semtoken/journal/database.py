@@ -1,0 +1,151 @@
+"""Databases by URL: SQLite with a write-ahead log, and PostgreSQL; their tables in the newest form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+
+from semtoken.errors import InvalidInput, MissingExtra, SemtokenError
+from semtoken.support.extras import require
+
+NEWEST = "0001"
+"""The version of the tables that this release reads and writes."""
+UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
+SECONDS_FOR_LOCKS = 30
+
+
+class JournalError(SemtokenError):
+    """The journal's database cannot be used: it is not there, is full, or belongs to another release."""
+
+
+def url_of(given: str) -> sa.URL:
+    """The database that a user names: a URL of SQLAlchemy's, or the path of an SQLite file.
+
+    Raises
+    ------
+    InvalidInput
+        It is neither SQLite nor PostgreSQL.
+    """
+    if "://" not in given:
+        return sa.URL.create("sqlite", database=given)
+    try:
+        url = sa.make_url(given)
+    except (ArgumentError, ValueError) as error:
+        raise InvalidInput(f"The journal's address is no URL: {shown(given)}.") from error
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise InvalidInput(
+            f"The journal can be in SQLite or PostgreSQL, got {url.drivername!r}. Write sqlite:///journal.db or "
+            "postgresql://user@host/database."
+        )
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise InvalidInput("The journal must be a file, so that it outlives the command: sqlite:///journal.db.")
+    return url
+
+
+def shown(given: str | sa.URL) -> str:
+    """An address for people: without its password."""
+    try:
+        url = sa.make_url(given) if isinstance(given, str) and "://" in given else given
+    except (ArgumentError, ValueError):
+        return "(an address that cannot be read)"
+    return url if isinstance(url, str) else url.render_as_string(hide_password=True)
+
+
+def connected(url: sa.URL) -> sa.Engine:
+    """An engine for a database; nothing is opened yet.
+
+    Raises
+    ------
+    MissingExtra
+        The driver is not installed.
+    """
+    try:
+        if url.get_backend_name() == "postgresql":
+            return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10}, hide_parameters=True)
+        engine = sa.create_engine(url, connect_args={"timeout": SECONDS_FOR_LOCKS}, hide_parameters=True)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise MissingExtra(
+            "PostgreSQL needs the package 'psycopg', which is not installed. Install it with: pip install "
+            "'semtoken[postgresql]'"
+        ) from error
+    sa.event.listen(engine, "connect", _as_we_want_sqlite)
+    return engine
+
+
+def _as_we_want_sqlite(connection: Any, _: Any) -> None:
+    """Readers beside a writer, commits that outlast a power cut, deleted texts overwritten."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+@contextmanager
+def database_errors(url: sa.URL) -> Iterator[None]:
+    """Turn what the database says into an error for people."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise JournalError(f"The journal {shown(url)} cannot be used: {cause(error)}") from error
+
+
+def cause(error: Exception) -> str:
+    """What a driver said, on one line, without the statement and its values."""
+    told = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return " ".join(str(told).split())[:300]
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """Bring the tables to their newest form; make them where there are none.
+
+    Raises
+    ------
+    JournalError
+        A later release made them.
+    """
+    with engine.connect() as connection:
+        found = _version(connection)
+    if found == NEWEST:
+        return
+    from filelock import FileLock
+
+    if engine.dialect.name == "sqlite":
+        with FileLock(f"{engine.url.database}.lock", timeout=SECONDS_FOR_LOCKS):
+            _run_migrations(engine)
+    else:
+        _run_migrations(engine)
+
+
+def _run_migrations(engine: sa.Engine) -> None:
+    require("alembic", extra="journal")
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util.exc import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(str(files("semtoken.journal.migrations")))).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})"))
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise JournalError(
+                f"A later release of semtoken made the journal {shown(engine.url)}. Use that release."
+            ) from error
+
+
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

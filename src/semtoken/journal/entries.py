@@ -1,0 +1,304 @@
+"""Entries of the journal: what is kept of a scored answer, as plain values under the names of the table's columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from semtoken.calibration.apply import Applied
+from semtoken.journal.texts import TextRule, storable
+from semtoken.results import ScoredResponse
+
+MOST_DOUBTS = 5
+"""Parts in doubt that are kept of an answer."""
+DOUBTFUL = 0.5
+"""Confidence below which a token is one of them."""
+LONGEST_NAME = 200
+"""Characters that are kept of a name that others choose, such as the model's or the person's."""
+SEEN_TWICE = 0.2
+"""Share of the random sample that two people are asked about, so that their agreement can be told."""
+
+
+@dataclass(frozen=True)
+class SamplingRule:
+    """Which entries belong to the random sample: fixed before the answers come, and the same for all who look."""
+
+    seed: str
+    """Any text."""
+    rate: float
+    """Share of entries, in [0, 1]."""
+
+    def takes(self, entry: str) -> bool:
+        """Whether an entry of this identifier is in the sample."""
+        return self._place(entry, "sample") < self.rate
+
+    def takes_twice(self, entry: str) -> bool:
+        """Whether two people are asked about it, if it is."""
+        return self._place(entry, "twice") < SEEN_TWICE
+
+    def _place(self, entry: str, use: str) -> float:
+        """A number in [0, 1) that looks random and follows from seed and identifier."""
+        digest = hashlib.sha256(f"{use}:{self.seed}:{entry}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where answers come from; the same for all answers of a command."""
+
+    source: str
+    """The command: `serve`, `proxy`, `score`, `check`."""
+    model: str | None = None
+    engine: str | None = None
+    k: int | None = None
+    """Best tokens that were asked for at each step, where only these were known."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One answer. Everything that is not known is None."""
+
+    id: str
+    at: float
+    """Seconds since 1970, UTC."""
+    source: str
+    sampled: bool = False
+    """In the random sample."""
+    seen_twice: bool = False
+    """Two people are to be asked about it."""
+    model: str | None = None
+    engine: str | None = None
+    prompt: str | None = None
+    """Sixteen hex digits that stand for the prompt: equal for equal prompts of one journal."""
+    person: str | None = None
+    """A tag that the request carried, by which entries can be deleted."""
+    unscored: str | None = None
+    """Why there is no score."""
+    log_score: float | None = None
+    """None for a blank answer, whose log score is minus infinity, and where there is no score."""
+    log_score_low: float | None = None
+    log_score_high: float | None = None
+    method: str | None = None
+    """`exact` or `top-k`."""
+    k: int | None = None
+    preset: str | None = None
+    distribution: str | None = None
+    signature: str | None = None
+    headline: str | None = None
+    """Name of the number on top."""
+    headline_value: float | None = None
+    headline_low: float | None = None
+    headline_high: float | None = None
+    confidence: float | None = None
+    """The headline where higher is surer, in [0, 1]."""
+    uncertainty: float | None = None
+    uncertainty_low: float | None = None
+    uncertainty_high: float | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    """Scores by further methods, with the bounds of those that have some: name -> [value, low, high]."""
+    n_tokens: int | None = None
+    truncated: bool | None = None
+    flags: tuple[str, ...] = ()
+    """Codes; their messages may quote the answer."""
+    doubts: tuple[Mapping[str, Any], ...] = ()
+    """Parts in doubt: `start`, `end`, `confidence`, and `text` where texts are kept."""
+    chance: float | None = None
+    chance_low: float | None = None
+    chance_high: float | None = None
+    decision: str | None = None
+    """`answer` or `abstain`."""
+    reason: str | None = None
+    calibrator: str | None = None
+    """SHA-256 of the file of the calibrator that decided."""
+    question: str | None = None
+    answer: str | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Plain values, without NaN and infinities."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+COLUMNS = tuple(one.name for one in fields(Entry))
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How answers become entries: the same for all answers of a command."""
+
+    origin: Origin
+    sampling: SamplingRule
+    salt: bytes
+    """Secret of the journal, so that a fingerprint does not give a short prompt away to who reads the table alone."""
+    texts: TextRule = field(default_factory=TextRule)
+
+    def entry(
+        self,
+        result: ScoredResponse,
+        block: Mapping[str, Any],
+        *,
+        applied: Applied | None = None,
+        prompt: Any = None,
+        question: str | None = None,
+        person: str | None = None,
+        model: str | None = None,
+        identifier: str | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """The entry of a scored answer.
+
+        Parameters
+        ----------
+        result
+            The answer.
+        block
+            What was said of it: `chance`, `decision` and so on, as `Applied.block` gives them.
+        applied
+            The calibrator that decided.
+        prompt
+            All that was asked, as plain values.
+        question
+            The text of what was asked.
+        person
+            Tag of the request.
+        model
+            The model, where requests name it.
+        identifier
+            By which the same answer is not written twice; a new one where it is None.
+        more
+            Further fields.
+        """
+        low, high = result.log_score_bounds or (result.log_score, result.log_score)
+        uncertainty = result.uncertainty_bounds
+        headline = result.headline
+        at_headline = uncertainty if headline.name == "stc" else result.score_bounds.get(headline.name, (None, None))
+        return self._made(
+            identifier,
+            prompt,
+            person,
+            model,
+            question,
+            result.text,
+            {
+                "log_score": result.log_score,
+                "log_score_low": low,
+                "log_score_high": high,
+                "method": "exact" if result.log_score_bounds is None else "top-k",
+                "k": None if result.log_score_bounds is None else self.origin.k,
+                "preset": result.preset,
+                "distribution": result.distribution,
+                "signature": result.signature,
+                "headline": headline.name,
+                "headline_value": headline.value,
+                "headline_low": at_headline[0],
+                "headline_high": at_headline[1],
+                "confidence": headline.confidence,
+                "uncertainty": result.uncertainty,
+                "uncertainty_low": uncertainty[0],
+                "uncertainty_high": uncertainty[1],
+                "numbers": _numbers(result),
+                "n_tokens": result.n_tokens,
+                "truncated": result.truncated,
+                "flags": _codes(result, block),
+                "doubts": self._doubts(result),
+                "chance": block.get("chance"),
+                "chance_low": block.get("chance_lower"),
+                "chance_high": block.get("chance_upper"),
+                "decision": block.get("decision"),
+                "reason": block.get("reason"),
+                "calibrator": None if applied is None or "chance" not in block else applied.checksum,
+                **(more or {}),
+            },
+        )
+
+    def unscored(
+        self,
+        reason: str,
+        *,
+        prompt: Any = None,
+        question: str | None = None,
+        person: str | None = None,
+        model: str | None = None,
+    ) -> Entry:
+        """The entry of an answer without a score."""
+        return self._made(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
+
+    def _made(
+        self,
+        identifier: str | None,
+        prompt: Any,
+        person: str | None,
+        model: str | None,
+        question: str | None,
+        answer: str | None,
+        found: Mapping[str, Any],
+    ) -> Entry:
+        name = identifier or uuid.uuid4().hex
+        sampled = "unscored" not in found and self.sampling.takes(name)
+        origin = self.origin
+        values = {
+            "id": name,
+            "at": time.time(),
+            "source": origin.source,
+            "sampled": sampled,
+            "seen_twice": sampled and self.sampling.takes_twice(name),
+            "model": _name(origin.model if model is None else model),
+            "engine": _name(origin.engine),
+            "prompt": None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
+            "person": _name(person),
+            "question": self.texts.kept(question),
+            "answer": self.texts.kept(answer),
+        }
+        return Entry(**{**values, **found})
+
+    def _doubts(self, result: ScoredResponse) -> tuple[Mapping[str, Any], ...]:
+        """The tokens that the model was least sure of, in the order of the answer."""
+        weak = [
+            (token.log_agreeing_probability, token)
+            for token in result.tokens
+            if token.end > token.start and token.log_agreeing_probability < math.log(DOUBTFUL)
+        ]
+        chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
+        found = []
+        for log, token in sorted(chosen, key=lambda one: one[1].start):
+            text = self.texts.kept(result.text[token.start : token.end])
+            place = {"start": token.start, "end": token.end, "confidence": math.exp(log)}
+            found.append(place if text is None else {**place, "text": text})
+        return tuple(found)
+
+
+def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
+    """Sixteen hex digits that stand for a prompt in one journal."""
+    told = json.dumps(prompt, sort_keys=True, ensure_ascii=True, default=str).encode()
+    return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
+
+
+def _numbers(result: ScoredResponse) -> dict[str, Any]:
+    bounds = result.score_bounds
+    return {name: [value, *bounds.get(name, (None, None))] for name, value in result.scores.items()}
+
+
+def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
+    codes = [flag.code for flag in result.flags]
+    if result.neutral_only:
+        codes.append("neutral_only")
+    return (*codes, *(name for name in ("calibrated_elsewhere", "calibrator_refused") if name in block))
+
+
+def _name(value: Any) -> str | None:
+    return storable(value)[:LONGEST_NAME] if isinstance(value, str) and value else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value

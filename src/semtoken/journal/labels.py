@@ -1,0 +1,226 @@
+"""People's labels: which answer a person is asked about next, what they said, and how far they agree."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import sqlalchemy as sa
+
+from semtoken.calibration.measures import wilson
+from semtoken.errors import InvalidInput
+from semtoken.journal.database import database_errors
+from semtoken.journal.store import Journal
+from semtoken.journal.tables import entries, labels
+
+QueueName: TypeAlias = Literal["sample", "doubtful", "disagreement"]
+"""`sample`: the random sample, which alone tells whether a promise is kept; `doubtful`: the least sure of the last
+answers; `disagreement`: those of the last answers on which models disagree, or the last two calibrators."""
+RECENT = 2_000
+"""Answers among which doubtful ones and disagreements are looked for."""
+MOST_IN_QUEUE = 200
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far people agree who labelled the same answers."""
+
+    twice: int
+    """Answers that two people or more labelled right or wrong."""
+    disagreed: int
+    """Of them, those on which they disagree."""
+
+    @property
+    def sentence(self) -> str:
+        """What to tell people, with what disagreement does to the promise."""
+        if not self.twice:
+            return "No answer has labels of two people yet, so nobody knows how far they agree."
+        low, high = wilson(self.disagreed, self.twice)
+        told = (
+            f"People disagree on {self.disagreed} of {self.twice} answers that two of them labelled "
+            f"({100 * self.disagreed / self.twice:.0f} %; 95 % interval {100 * low:.0f} to {100 * high:.0f} %)."
+        )
+        if not self.disagreed:
+            return told
+        return (
+            f"{told} Such an answer counts as wrong. A promise stays on the safe side by that, but fewer answers can "
+            "be accepted: with 5 % of wrong labels a promise of 10 % accepts as if it were one of 6 %, and with 10 % "
+            "it accepts none. Agree on what is right before you label more."
+        )
+
+
+def verdict(given: Iterable[bool | None]) -> bool | None:
+    """What labels of several people say together: false where anybody says so; None where nobody can tell."""
+    told = [one for one in given if one is not None]
+    return all(told) if told else None
+
+
+def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
+    """Keep what a person says of an answer; a second time replaces the first.
+
+    Parameters
+    ----------
+    journal
+        Where it is kept.
+    entry
+        Identifier of the entry.
+    reviewer
+        The person who labels.
+    correct
+        None: the person cannot tell.
+
+    Raises
+    ------
+    InvalidInput
+        There is no such entry, or the person has no name.
+    """
+    name = checked_name(reviewer)
+    with database_errors(journal.engine.url), journal.engine.begin() as connection:
+        n = connection.execute(sa.select(entries.c.n).where(entries.c.id == entry)).scalar()
+        if n is None:
+            raise InvalidInput("There is no such answer in the journal; perhaps it was deleted.")
+        connection.execute(sa.delete(labels).where(labels.c.entry == n, labels.c.reviewer == name))
+        connection.execute(sa.insert(labels).values(entry=n, reviewer=name, correct=correct, at=time.time()))
+
+
+def undo(journal: Journal, reviewer: str) -> str | None:
+    """Take back the last label of a person; the identifier of its entry, None where there is no label."""
+    last = sa.select(labels.c.n, entries.c.id).join(entries, entries.c.n == labels.c.entry)
+    last = last.where(labels.c.reviewer == checked_name(reviewer)).order_by(labels.c.n.desc()).limit(1)
+    with database_errors(journal.engine.url), journal.engine.begin() as connection:
+        found = connection.execute(last).first()
+        if found is None:
+            return None
+        connection.execute(sa.delete(labels).where(labels.c.n == found.n))
+        return str(found.id)
+
+
+def checked_name(reviewer: str) -> str:
+    """The name of a person who labels, without blanks around it."""
+    name = " ".join(reviewer.split())
+    if not 0 < len(name) <= 100 or not name.isprintable():
+        raise InvalidInput("Say who labels: a name of up to 100 characters.")
+    return name
+
+
+def queue(journal: Journal, reviewer: str, name: QueueName = "sample", *, limit: int = 20) -> list[dict[str, Any]]:
+    """Answers for a person to label next: none that the person has labelled, none without its texts.
+
+    Of the random sample each answer is for one person, and a fifth of it, fixed beforehand, for two. Doubtful answers
+    and disagreements are never of the random sample, so that their labels cannot enter a promise.
+    """
+    if name not in get_args(QueueName):
+        raise InvalidInput(f"There is no queue {name!r}; there are {', '.join(get_args(QueueName))}.")
+    person = checked_name(reviewer)
+    said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n)
+    open_to_me = [entries.c.answer.is_not(None), ~said.where(labels.c.reviewer == person).exists()]
+    if name == "sample":
+        others = sa.select(sa.func.count()).where(labels.c.entry == entries.c.n).scalar_subquery()
+        wanted = sa.or_(others == 0, sa.and_(entries.c.seen_twice, others < 2))
+        return list(journal.entries(entries.c.sampled, *open_to_me, wanted, limit=min(limit, MOST_IN_QUEUE)))
+    newest = _newest(journal)
+    recent = [entries.c.n > newest - RECENT, ~entries.c.sampled, *open_to_me, ~said.exists()]
+    if name == "disagreement":
+        recent.append(entries.c.n.in_(_disagreements(journal, newest - RECENT)))
+    found = sorted(journal.entries(*recent), key=_doubt)
+    return found[: min(limit, MOST_IN_QUEUE)]
+
+
+def _newest(journal: Journal) -> int:
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        return connection.execute(sa.select(sa.func.max(entries.c.n))).scalar() or 0
+
+
+def _doubt(row: Mapping[str, Any]) -> tuple[float, int]:
+    """The least sure first: by the chance, or else the headline's confidence."""
+    sure = row["chance"] if row["chance"] is not None else row["confidence"]
+    return (-1.0 if sure is None else sure, row["n"])
+
+
+def _disagreements(journal: Journal, after: int) -> list[int]:
+    """Recent entries that the calibrator before the newest would have decided otherwise, or another model did."""
+    used = journal.in_use()[:2]
+    columns = ("log_score", "signature", "distribution", "method", "prompt", "model", "decision")
+    rows = list(journal.entries(entries.c.n > after, entries.c.decision.is_not(None), columns=columns))
+    found: set[int] = set()
+    if len(used) == 2 and all(one.calibrator.threshold is not None for one in used):
+        scores = [row["log_score"] if row["log_score"] is not None else -float("inf") for row in rows]
+        now, before = (one.calibrator.threshold.accepts(scores) for one in used if one.calibrator.threshold)
+        found |= {row["n"] for row, a, b in zip(rows, now, before, strict=True) if a != b}
+    by_prompt: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        if row["prompt"] is not None:
+            by_prompt[row["prompt"]].append(row)
+    for same in by_prompt.values():
+        if len({row["model"] for row in same}) > 1 and len({row["decision"] for row in same}) > 1:
+            found |= {row["n"] for row in same}
+    return sorted(found)
+
+
+def labels_of(journal: Journal, first: int, last: int) -> dict[int, dict[str, bool | None]]:
+    """Labels by entry and reviewer, of the entries numbered from first to last."""
+    query = sa.select(labels.c.entry, labels.c.reviewer, labels.c.correct)
+    query = query.where(labels.c.entry.between(first, last)).order_by(labels.c.n)
+    found: dict[int, dict[str, bool | None]] = defaultdict(dict)
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        for entry, reviewer, correct in connection.execute(query):
+            found[entry][reviewer] = correct
+    return found
+
+
+@dataclass(frozen=True)
+class LabelledEntry:
+    """An answer of the random sample that people have labelled."""
+
+    row: Mapping[str, Any]
+    given: dict[str, bool | None]
+    """Labels by reviewer."""
+
+    @property
+    def correct(self) -> bool | None:
+        """False where anybody says so; None where nobody can tell."""
+        return verdict(self.given.values())
+
+
+def labelled_sample(
+    journal: Journal, calibrator: str | None = None, columns: Sequence[str] = ()
+) -> list[LabelledEntry]:
+    """The labelled answers of the random sample, in the order of their first labels.
+
+    Parameters
+    ----------
+    journal
+        Where they are kept.
+    calibrator
+        Checksum of the one that decided; None: any.
+    columns
+        Of the entries, those that are wanted besides `n` and `at`; all if none is named.
+    """
+    wanted = [entries.c[name] for name in ("n", "at", *columns)] if columns else [entries]
+    query = sa.select(*wanted, labels.c.reviewer.label("by"), labels.c.correct.label("said"))
+    query = query.join(labels, labels.c.entry == entries.c.n).where(entries.c.sampled).order_by(labels.c.n)
+    if calibrator is not None:
+        query = query.where(entries.c.calibrator == calibrator)
+    found: dict[int, LabelledEntry] = {}
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        for row in connection.execute(query).mappings():
+            one = found.setdefault(row["n"], LabelledEntry(dict(row), {}))
+            one.given[row["by"]] = row["said"]
+    return list(found.values())
+
+
+def agreement(journal: Journal) -> Agreement:
+    """How far people agree, over all answers with labels of two people or more."""
+    told = sa.case((labels.c.correct, 1), else_=0)
+    each = sa.select(sa.func.min(told).label("low"), sa.func.max(told).label("high"))
+    each = each.where(labels.c.correct.is_not(None)).group_by(labels.c.entry).having(sa.func.count() > 1)
+    both = each.subquery()
+    query = sa.select(
+        sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((both.c.low != both.c.high, 1), else_=0)), 0)
+    )
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        twice, disagreed = connection.execute(query.select_from(both)).one()
+    return Agreement(int(twice), int(disagreed))

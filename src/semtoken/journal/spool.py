@@ -1,0 +1,138 @@
+"""Files that hold entries until the database has them: a process that is killed loses none that it has acknowledged.
+
+A spool is a folder of one process, with files of JSON lines. The process holds a lock beside the folder for as long as
+it lives; whoever finds a folder whose lock is free takes its entries over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+SUFFIX = ".jsonl"
+PRIVATE = 0o600
+
+
+class Spool:
+    """The spool of this process.
+
+    Parameters
+    ----------
+    folder
+        Holds the spools of all processes of one journal.
+    most_bytes
+        That may wait; what comes beyond is refused.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        self._lock = Lock()
+        self._most_bytes = most_bytes
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path = folder / uuid.uuid4().hex
+        self._owner = FileLock(_lock_of(self.path), timeout=10)
+        self._owner.acquire()  # before the folder is there, so that nobody takes it for one that was left
+        self.path.mkdir(mode=0o700)
+        self._number = 0
+        self._waiting = 0
+        self._size = 0
+        self._file = self._opened()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that the database does not have yet."""
+        return self._waiting
+
+    def append(self, line: bytes) -> str | None:
+        """Add an entry; it is safe from the end of this process when this returns. A reason where it was refused."""
+        with self._lock:
+            if self._waiting + len(line) > self._most_bytes:
+                return "full"
+            try:
+                if os.write(self._file, line) == len(line):
+                    self._waiting += len(line)
+                    self._size += len(line)
+                    return None
+            except OSError:
+                pass
+            with suppress(OSError):  # what was written of it; else the next line would begin in its midst
+                os.ftruncate(self._file, self._size)
+            return "disk"
+
+    def take(self) -> list[Path]:
+        """The files with all entries so far, the oldest first; what comes later goes into another one."""
+        with self._lock:
+            if self._size:
+                try:
+                    following = self._opened()
+                except OSError:
+                    return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
+                os.close(self._file)
+                self._file, self._size = following, 0
+            return sorted(self.path.glob(f"*{SUFFIX}"))[:-1]
+
+    def done(self, file: Path) -> None:
+        """The database has the entries of a file."""
+        size = file.stat().st_size
+        file.unlink()
+        with self._lock:
+            self._waiting -= size
+
+    def close(self) -> None:
+        """Leave it; what waits stays for the next process that opens the journal."""
+        with self._lock:
+            os.close(self._file)
+            for file in self.path.glob(f"*{SUFFIX}"):
+                if file.stat().st_size == 0:
+                    file.unlink()
+            with suppress(OSError):
+                self.path.rmdir()
+            self._owner.release()
+            if not self.path.exists():
+                Path(self._owner.lock_file).unlink(missing_ok=True)
+
+    def _opened(self) -> int:
+        self._number += 1
+        name = self.path / f"{self._number:012d}{SUFFIX}"
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, PRIVATE)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+@contextmanager
+def left_behind(folder: Path) -> Iterator[list[Path]]:
+    """The files of processes that are no more, the oldest first; those that are gone afterwards were taken over."""
+    held: list[tuple[Path, FileLock]] = []
+    try:
+        for path in sorted(one for one in folder.glob("*") if one.is_dir()):
+            lock = FileLock(_lock_of(path), timeout=0)
+            with suppress(Timeout, OSError):
+                lock.acquire()
+                held.append((path, lock))
+        yield [file for path, _ in held for file in sorted(path.glob(f"*{SUFFIX}"))]
+    finally:
+        for path, lock in held:
+            with suppress(OSError):
+                path.rmdir()  # only if nothing is left in it
+            lock.release()
+            if not path.exists():
+                Path(lock.lock_file).unlink(missing_ok=True)
+
+
+def lines_of(file: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a file. A line that was cut off was never acknowledged."""
+    with file.open("rb") as lines:
+        for line in lines:
+            with suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict) and line.endswith(b"\n"):
+                    yield found

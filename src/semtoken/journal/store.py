@@ -1,0 +1,233 @@
+"""`Journal`: entries in a database, by URL."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from semtoken.calibration.calibrator import Calibrator, from_bytes
+from semtoken.errors import InvalidInput
+from semtoken.journal.database import connected, database_errors, shown, upgrade, url_of
+from semtoken.journal.entries import COLUMNS, SamplingRule
+from semtoken.journal.tables import calibrators, entries, labels, settings
+
+Row: TypeAlias = dict[str, Any]
+AT_ONCE = 5_000
+"""Rows that are read or deleted at one time."""
+DEFAULT_RATE = 0.05
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a journal holds."""
+
+    entries: int
+    sampled: int
+    labels: int
+    reviewers: int
+    bytes: int
+    """On disk, with indexes."""
+    first: float | None
+    """Seconds since 1970 of the oldest entry."""
+    last: float | None
+
+
+@dataclass(frozen=True)
+class InUse:
+    """A calibrator, and since when it decides."""
+
+    checksum: str
+    since: float
+    calibrator: Calibrator
+
+
+class Journal:
+    """A journal in SQLite or PostgreSQL. Make one with `Journal.open`; several processes may use it at one time."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, given: str, *, create: bool = True) -> Journal:
+        """Open a journal, and bring its tables to their newest form.
+
+        Parameters
+        ----------
+        given
+            `sqlite:///journal.db`, the path of a file, or `postgresql://user@host/database`.
+        create
+            Make one where there is none. PostgreSQL's database itself must exist.
+
+        Raises
+        ------
+        InvalidInput
+            The address is none of these, or there is no such file and none is to be made.
+        JournalError
+            The database does not answer, or a later release made its tables.
+        """
+        url = url_of(given)
+        if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).is_file():
+            raise InvalidInput(
+                f"There is no journal {url.database}. `--journal` of serve, proxy, score or check makes one."
+            )
+        engine = connected(url)
+        with database_errors(url):
+            upgrade(engine)
+        return cls(engine)
+
+    def close(self) -> None:
+        """Give its connections back."""
+        self.engine.dispose()
+
+    @property
+    def name(self) -> str:
+        """Its address without a password."""
+        return shown(self.engine.url)
+
+    # ---- entries ----------------------------------------------------------------------------------------------------
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write entries in one transaction; those whose `id` is there already are left as they are.
+
+        Raises
+        ------
+        SQLAlchemyError
+            Nothing was written.
+        """
+        if not rows:
+            return
+        known = [{name: row.get(name) for name in COLUMNS} for row in rows]
+        insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
+        with self.engine.begin() as connection:
+            connection.execute(insert(entries).on_conflict_do_nothing(index_elements=["id"]), known)
+
+    def entries(
+        self, *conditions: Any, newest_first: bool = False, limit: int | None = None, columns: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """Entries in the order in which they were written, a few thousand in memory at one time.
+
+        Parameters
+        ----------
+        *conditions
+            SQLAlchemy's, on `semtoken.journal.tables.entries`.
+        newest_first, limit
+            Which of them.
+        columns
+            Those that are wanted besides `n`; all if none is named.
+        """
+        wanted = [entries.c.n, *(entries.c[name] for name in columns)] if columns else [entries]
+        last, left = None, limit
+        while left is None or left > 0:
+            query = sa.select(*wanted).where(*conditions)
+            if last is not None:
+                query = query.where(entries.c.n < last if newest_first else entries.c.n > last)
+            ordered = query.order_by(entries.c.n.desc() if newest_first else entries.c.n)
+            with database_errors(self.engine.url), self.engine.connect() as connection:
+                rows = connection.execute(ordered.limit(min(AT_ONCE, left or AT_ONCE))).mappings().all()
+            yield from map(dict, rows)
+            if not rows or (left is None and len(rows) < AT_ONCE):
+                return
+            last, left = rows[-1]["n"], None if left is None else left - len(rows)
+
+    def delete(self, *, before: float | None = None, person: str | None = None) -> int:
+        """Delete entries with their labels: older ones, or those with a person's tag. Returns how many they were.
+
+        Parameters
+        ----------
+        before
+            Seconds since 1970.
+        person
+            The tag that requests carried.
+        """
+        conditions = [] if before is None else [entries.c.at < before]
+        conditions += [] if person is None else [entries.c.person == person]
+        if not conditions:
+            raise InvalidInput("Say which entries to delete: by age, or by person.")
+        deleted = 0
+        with database_errors(self.engine.url):
+            while True:
+                some = sa.select(entries.c.n).where(*conditions).limit(AT_ONCE)
+                with self.engine.begin() as connection:
+                    found = connection.execute(sa.delete(entries).where(entries.c.n.in_(some))).rowcount
+                deleted += found
+                if found == 0:
+                    break
+            if self.engine.dialect.name == "sqlite":  # else the write-ahead log would still hold them
+                with self.engine.connect() as connection:
+                    connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
+        return deleted
+
+    def size(self) -> Size:
+        """How much it holds."""
+        count, times = sa.func.count(), (sa.func.min(entries.c.at), sa.func.max(entries.c.at))
+        with database_errors(self.engine.url), self.engine.connect() as connection:
+            if self.engine.dialect.name == "sqlite":
+                pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
+                stored = pages * connection.execute(sa.text("PRAGMA page_size")).scalar_one()
+            else:
+                names = ", ".join(f"pg_total_relation_size('{table}')" for table in ("entries", "labels"))
+                stored = sum(connection.execute(sa.text(f"SELECT {names}")).one())
+            first, last = (connection.execute(sa.select(one)).scalar() for one in times)
+            return Size(
+                entries=connection.execute(sa.select(count).select_from(entries)).scalar_one(),
+                sampled=connection.execute(sa.select(count).select_from(entries).where(entries.c.sampled)).scalar_one(),
+                labels=connection.execute(sa.select(count).select_from(labels)).scalar_one(),
+                reviewers=connection.execute(sa.select(sa.func.count(labels.c.reviewer.distinct()))).scalar_one(),
+                bytes=int(stored),
+                first=first,
+                last=last,
+            )
+
+    # ---- what is fixed beforehand -----------------------------------------------------------------------------------
+
+    def sampling(self, rate: float | None = None, seed: str | None = None) -> tuple[SamplingRule, bytes]:
+        """The rule of the random sample, and the journal's salt. A rule that changes counts from now on only.
+
+        Parameters
+        ----------
+        rate, seed
+            None: as they are, or 5 % and a random seed where there are none yet.
+        """
+        if rate is not None and not 0 <= rate <= 1:
+            raise InvalidInput(f"The share of the random sample must be from 0 to 1, got {rate}.")
+        newest = sa.select(settings).order_by(settings.c.n.desc()).limit(1)
+        with database_errors(self.engine.url), self.engine.begin() as connection:
+            there = connection.execute(newest).mappings().first()
+            salt = secrets.token_bytes(16) if there is None else bytes(there["salt"])
+            before = None if there is None else SamplingRule(there["seed"], there["rate"])
+            default = before or SamplingRule(secrets.token_hex(8), DEFAULT_RATE)
+            rule = SamplingRule(seed or default.seed, default.rate if rate is None else rate)
+            if rule != before:
+                values = {"since": time.time(), "salt": salt, "seed": rule.seed, "rate": rule.rate}
+                connection.execute(sa.insert(settings).values(values))
+        return rule, salt
+
+    def use(self, file: bytes, checksum: str) -> None:
+        """Keep the calibrator that decides from now on, unless it is the one that does already."""
+        newest = sa.select(calibrators.c.checksum).order_by(calibrators.c.n.desc()).limit(1)
+        with database_errors(self.engine.url), self.engine.begin() as connection:
+            if connection.execute(newest).scalar() != checksum:
+                connection.execute(sa.insert(calibrators).values(checksum=checksum, since=time.time(), file=file))
+
+    def in_use(self) -> list[InUse]:
+        """The calibrators that have decided, the newest first; each once, since it last came into use."""
+        query = sa.select(calibrators).order_by(calibrators.c.n.desc())
+        with database_errors(self.engine.url), self.engine.connect() as connection:
+            rows = connection.execute(query).mappings().all()
+        found: dict[str, InUse] = {}
+        for row in rows:
+            if row["checksum"] not in found:
+                found[row["checksum"]] = InUse(row["checksum"], row["since"], from_bytes(bytes(row["file"])))
+        return list(found.values())
+
+
+def rows_of(values: Iterable[Any]) -> list[Mapping[str, Any]]:
+    """Entries as rows for `Journal.add`."""
+    return [one.values() for one in values]

@@ -1,0 +1,88 @@
+"""Texts in the journal: none unless they are asked for, and then without what a rule of the user's withholds."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from semtoken.errors import InvalidInput
+
+Withhold: TypeAlias = Callable[[str], str]
+"""Takes a text and returns what may be kept of it."""
+
+WITHHELD = "[withheld]"
+FAILED = "[withheld: the rule failed]"
+
+
+@dataclass(frozen=True)
+class TextRule:
+    """What the journal keeps of questions and answers. Without arguments: nothing."""
+
+    keep: bool = False
+    patterns: tuple[re.Pattern[str], ...] = ()
+    """What they match becomes `[withheld]`."""
+    function: Withhold | None = None
+    """Applied before the patterns."""
+
+    def kept(self, text: str | None) -> str | None:
+        """What is kept of a text; all of it is withheld where the user's function fails."""
+        if not self.keep or text is None:
+            return None
+        if self.function is not None:
+            try:
+                text = str(self.function(text))
+            except Exception:  # whatever it raises, the text must not get through
+                return FAILED
+        for pattern in self.patterns:
+            text = pattern.sub(WITHHELD, text)
+        return storable(text)
+
+
+def text_rule(keep: bool, patterns: Sequence[str] = (), function: str | None = None) -> TextRule:
+    """The rule of the command line's options.
+
+    Parameters
+    ----------
+    keep
+        Keep texts at all.
+    patterns
+        Regular expressions; what they match is withheld.
+    function
+        `module:name` of a function that takes a text and returns what may be kept.
+
+    Raises
+    ------
+    InvalidInput
+        A pattern or function that cannot be used, or a rule without texts to apply it to.
+    """
+    if not keep and (patterns or function):
+        raise InvalidInput("--journal-withhold says what to leave out of texts; give --journal-texts as well.")
+    return TextRule(keep, tuple(map(_compiled, patterns)), None if function is None else _imported(function))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InvalidInput(f"--journal-withhold: {pattern!r} is no regular expression: {error}.") from error
+
+
+def _imported(name: str) -> Withhold:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(
+            f"--journal-withhold-with: there is no function {name!r} ({error}). Write it as module:function."
+        ) from error
+    if not callable(found):
+        raise InvalidInput(f"--journal-withhold-with: {name!r} is no function.")
+    return found  # type: ignore[no-any-return]
+
+
+def storable(text: str) -> str:
+    """A text that every database takes: no half characters, and none of code 0."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,0 +1,236 @@
+"""`JournalWriter`: takes entries at once, and brings them into the database in a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+from platformdirs import user_state_path
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+
+from semtoken.journal.database import cause
+from semtoken.journal.entries import Entry
+from semtoken.journal.spool import Spool, left_behind, lines_of
+from semtoken.journal.store import Journal
+
+logger = logging.getLogger("semtoken.journal")
+
+MEBIBYTE = 2**20
+MOST_WAITING = 256 * MEBIBYTE
+TOGETHER = 2_000
+"""Entries of one transaction."""
+PAUSE = 0.2
+"""Seconds between two looks for new entries."""
+LONGEST_PAUSE = 5.0
+"""Seconds between two attempts while the database is away."""
+GRACE = 5.0
+"""Seconds that closing may take; what waits then stays in the spool."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What has become of the entries of this process."""
+
+    acknowledged: int
+    written: int
+    dropped: int
+    """Refused since too many wait, the disk is full, or the database does not take them."""
+    waiting_bytes: int
+    problem: str | None
+    """Why entries wait, if the last attempt failed."""
+
+
+class JournalWriter:
+    """Takes entries without delay; a thread writes them into the database.
+
+    `put` writes to a local file and returns: from then on an entry is acknowledged, and the end of the process, a
+    database that is away and a full disk do not lose it. A file is not forced to the disk, so a power cut may lose
+    what came within the last moments. `start` it before use, `close` it at the end.
+
+    Parameters
+    ----------
+    journal
+        Where the entries go.
+    folder
+        For the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
+    most_waiting
+        Bytes that may wait for the database; what comes beyond is dropped and counted.
+    """
+
+    def __init__(self, journal: Journal, folder: Path | None = None, most_waiting: int = MOST_WAITING) -> None:
+        self.journal = journal
+        self._folder = folder or spool_folder(journal)
+        self._most_waiting = most_waiting
+        self._spool: Spool | None = None
+        self._stop, self._thread = Event(), Thread(target=self._run, name="journal", daemon=True)
+        self._counting = Lock()
+        self._adopted = False
+        self._acknowledged = self._written = self._dropped = 0
+        self._problem: str | None = None
+        self.on_change: Callable[[str, int], None] = lambda what, n: None
+        """Called with `acknowledged`, `written` or `dropped` and a number, for figures."""
+
+    def start(self) -> None:
+        """Open the spool and begin to write."""
+        self._spool = Spool(self._folder, self._most_waiting)
+        self._thread.start()
+
+    def put(self, entry: Entry) -> bool:
+        """Take an entry; False if it was dropped. Never waits for the database, and never raises."""
+        try:
+            line = json.dumps(entry.values(), separators=(",", ":")).encode() + b"\n"
+            refused = "closed" if self._spool is None else self._spool.append(line)
+        except Exception:
+            logger.exception("An entry could not be kept")
+            refused = "failed"
+        if refused is None:
+            with self._counting:
+                self._acknowledged += 1
+            self.on_change("acknowledged", 1)
+            return True
+        self._drop(1, refused)
+        return False
+
+    @property
+    def figures(self) -> Figures:
+        """What has become of the entries so far."""
+        waiting = 0 if self._spool is None else self._spool.waiting_bytes
+        return Figures(self._acknowledged, self._written, self._dropped, waiting, self._problem)
+
+    def flush(self, seconds: float = GRACE) -> bool:
+        """Wait until the database has everything, or the time is over; whether it has."""
+        end = monotonic() + seconds
+        while self.figures.waiting_bytes and monotonic() < end:
+            self._stop.wait(0.01)
+        return not self.figures.waiting_bytes
+
+    def close(self) -> None:
+        """Write what waits if the database takes it; what it does not take stays in the spool."""
+        if self._spool is None:
+            return
+        self._stop.set()
+        self._thread.join(GRACE)
+        if not self._thread.is_alive():
+            self._spool.close()
+        self._spool = None
+
+    def _drop(self, n: int, why: str) -> None:
+        if self._dropped == 0:
+            logger.warning("The journal drops entries: %s", why)
+        with self._counting:
+            self._dropped += n
+        self.on_change("dropped", n)
+
+    def _run(self) -> None:
+        pause = PAUSE
+        while True:
+            stopping = self._stop.is_set()
+            try:
+                self._adopt()
+                self._drain(stopping)
+                pause, self._problem = PAUSE, None
+            except (SQLAlchemyError, OSError) as error:
+                told = cause(error)
+                if told != self._problem:
+                    logger.warning("The journal cannot be written, entries wait: %s", told)
+                pause, self._problem = min(2 * pause, LONGEST_PAUSE), told
+            if stopping:
+                return
+            self._stop.wait(pause)
+
+    def _adopt(self) -> None:
+        if self._adopted:
+            return
+        self._written_now(adopt_left_behind(self.journal, self._folder, self._refused))
+        self._adopted = True
+
+    def _drain(self, stopping: bool) -> None:
+        assert self._spool is not None
+        begun = monotonic()
+        for file in self._spool.take():
+            n = write_file(self.journal, file, self._refused)
+            self._spool.done(file)
+            self._written_now(n)
+            if stopping and monotonic() - begun > GRACE:
+                return
+
+    def _written_now(self, n: int) -> None:
+        self._written += n
+        self.on_change("written", n)
+
+    def _refused(self, why: str) -> None:
+        self._drop(1, why)
+
+
+def spool_folder(journal: Journal) -> Path:
+    """Where the spools of a journal are unless another folder is named."""
+    url = journal.engine.url
+    if url.get_backend_name() == "sqlite":
+        return Path(f"{url.database}.spool")
+    name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
+    return user_state_path("semtoken") / "journal" / name
+
+
+def adopt_left_behind(
+    journal: Journal, folder: Path | None = None, refused: Callable[[str], None] = lambda why: None
+) -> int:
+    """Write the entries of processes that ended before they could; how many there were.
+
+    Raises
+    ------
+    SQLAlchemyError
+        The database does not take them now; they stay where they are.
+    """
+    folder, n = folder or spool_folder(journal), 0
+    if not folder.is_dir():
+        return 0
+    with left_behind(folder) as files:
+        for file in files:
+            n += write_file(journal, file, refused)
+            file.unlink()
+    return n
+
+
+def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
+    """Write the entries of a file of a spool, each once; how many there were.
+
+    Raises
+    ------
+    SQLAlchemyError
+        The database is away or full. Those that were written are left out at the next attempt.
+    """
+    n = 0
+    for rows in _together(lines_of(file)):
+        try:
+            journal.add(rows)
+            n += len(rows)
+        except (OperationalError, InterfaceError):
+            raise
+        except (DBAPIError, SQLAlchemyError, ValueError, TypeError):  # one of them is not to its taste
+            for row in rows:
+                n += _written_alone(journal, row, refused)
+    return n
+
+
+def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[str], None]) -> int:
+    try:
+        journal.add([row])
+    except (OperationalError, InterfaceError):
+        raise
+    except (SQLAlchemyError, ValueError, TypeError) as error:
+        refused(cause(error))
+        return 0
+    return 1
+
+
+def _together(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while some := list(islice(rows, TOGETHER)):
+        yield some

@@ -1,0 +1,94 @@
+"""What a server keeps of its answers in a journal, and the figures of that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from semtoken.calibration.apply import Applied
+from semtoken.results import ScoredResponse
+from semtoken.web.calibrators import CalibratorSlot
+
+if TYPE_CHECKING:
+    from semtoken.journal.entries import Entry, Recording
+    from semtoken.journal.writer import JournalWriter
+    from semtoken.web.journal_figures import JournalFigures
+
+logger = logging.getLogger("semtoken.journal")
+
+
+class Recorder:
+    """Puts answers into a journal; nothing that goes wrong here reaches the client.
+
+    Parameters
+    ----------
+    recording
+        How answers become entries.
+    writer
+        Takes the entries.
+    """
+
+    def __init__(self, recording: Recording, writer: JournalWriter) -> None:
+        self.recording = recording
+        self.writer = writer
+
+    def scored(self, result: ScoredResponse, block: Mapping[str, Any], applied: Applied | None, **about: Any) -> None:
+        """Keep a scored answer; see `Recording.entry`."""
+        self._put(lambda: self.recording.entry(result, block, applied=applied, **about))
+
+    def unscored(self, reason: str, **about: Any) -> None:
+        """Keep that an answer has no score; see `Recording.unscored`."""
+        self._put(lambda: self.recording.unscored(reason, **about))
+
+    def uses(self, applied: Applied | None) -> None:
+        """Keep the calibrator that decides from now on.
+
+        Raises
+        ------
+        JournalError
+            The database does not answer.
+        """
+        if applied is not None:
+            self.writer.journal.use(applied.file, applied.checksum)
+
+    def health(self) -> dict[str, Any]:
+        """For `/health`: what has become of the entries of this process."""
+        return vars(self.writer.figures)
+
+    def _put(self, made: Callable[[], Entry]) -> None:
+        try:
+            entry = made()
+        except Exception:
+            logger.exception("An answer could not be made an entry of the journal")
+            return
+        self.writer.put(entry)
+
+
+@contextmanager
+def recording(recorder: Recorder | None, calibrators: CalibratorSlot, figures: JournalFigures) -> Iterator[None]:
+    """Keep answers for as long as a server runs.
+
+    Parameters
+    ----------
+    recorder
+        None: there is no journal.
+    calibrators
+        Whatever comes into use there is kept, too.
+    figures
+        Where its entries are counted.
+    """
+    if recorder is None:
+        yield
+        return
+    writer = recorder.writer
+    writer.on_change = lambda outcome, n: figures.count(outcome, n, writer.figures.waiting_bytes)
+    figures.begin()
+    writer.start()
+    calibrators.on_change = recorder.uses
+    recorder.uses(calibrators.current)
+    try:
+        yield
+    finally:
+        writer.close()

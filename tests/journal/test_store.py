@@ -1,0 +1,140 @@
+"""The journal in SQLite and in PostgreSQL: what goes in comes out, twice is once, deleted is gone."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
+from semtoken.journal.database import JournalError, shown, url_of
+from semtoken.journal.entries import COLUMNS, SamplingRule
+from semtoken.journal.labels import add_label
+from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.tables import entries, metadata
+from tests.journal.made_up import RULE, entry
+
+
+def test_entries_come_out_as_they_went_in(journal: Journal) -> None:
+    made = [entry(i, flags=("a", "b"), doubts=({"start": 1, "end": 2, "confidence": 0.25},)) for i in range(20)]
+    journal.add(rows_of(made))
+    journal.add(rows_of(made))  # again: each once
+    found = list(journal.entries())
+    assert [{name: row[name] for name in COLUMNS} for row in found] == [one.values() for one in made]
+    assert [row["id"] for row in journal.entries(newest_first=True, limit=3)] == ["entry-19", "entry-18", "entry-17"]
+
+
+def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semtoken.journal.store.AT_ONCE", 7)
+    journal.add(rows_of(entry(i) for i in range(50)))
+    names = [f"entry-{i}" for i in range(50)]
+    assert [row["id"] for row in journal.entries()] == names
+    assert [row["id"] for row in journal.entries(newest_first=True, limit=20)] == names[:29:-1]
+    assert [row["id"] for row in journal.entries(entries.c.sampled)] == [name for name in names if RULE.takes(name)]
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(journal: Journal) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with journal.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection, opts={"compare_type": False}), metadata)
+    assert differences == []
+
+
+def test_a_journal_of_a_later_release_is_refused(journal: Journal, url: str) -> None:
+    with journal.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(JournalError, match="later release"):
+        Journal.open(url)
+
+
+def test_deleting_by_age_and_by_person_takes_the_labels_along(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, person="ann" if i % 2 else "bob") for i in range(30)))
+    for i in range(30):
+        add_label(journal, f"entry-{i}", "me", True)
+    assert journal.delete(person="ann") == 15
+    assert journal.delete(before=1.7e9 + 10) == 5
+    size = journal.size()
+    assert (size.entries, size.labels) == (10, 10)
+    with pytest.raises(InvalidInput):
+        journal.delete()
+
+
+def test_deleted_texts_are_not_in_the_files(tmp_path: Path) -> None:
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    journal.add(rows_of([entry(1, person="ann", answer="a very secret answer")]))
+    journal.delete(person="ann")
+    journal.close()
+    assert all(b"secret" not in file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+
+
+def test_the_rule_of_the_sample_stays_until_it_is_changed(journal: Journal) -> None:
+    rule, salt = journal.sampling(0.1, "x")
+    assert (rule, salt) == (SamplingRule("x", 0.1), salt)
+    assert journal.sampling() == (rule, salt)
+    assert journal.sampling(0.2) == (SamplingRule("x", 0.2), salt)
+
+
+def test_the_sample_is_a_share_of_the_entries_that_anybody_can_recompute() -> None:
+    taken = sum(SamplingRule("seed", 0.05).takes(f"{i:032x}") for i in range(20_000))
+    assert abs(taken - 1000) < 4 * (20_000 * 0.05 * 0.95) ** 0.5
+    assert not SamplingRule("seed", 0.0).takes("x") and SamplingRule("seed", 1.0).takes("x")
+
+
+@pytest.mark.parametrize("address", ["mysql://host/db", "sqlite://", "sqlite:///:memory:", "a://b::c"])
+def test_other_databases_are_refused(address: str) -> None:
+    with pytest.raises(InvalidInput):
+        url_of(address)
+
+
+def test_no_password_is_shown() -> None:
+    assert "secret" not in shown(url_of("postgresql://me:secret@host/db"))
+    assert "secret" not in shown("postgresql://me:secret@host:bad/db")
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["journal", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_exports_hold_everything_and_no_formula(journal: Journal, url: str, tmp_path: Path) -> None:
+    journal.add(rows_of([entry(1, answer="=cmd|' /C calc'!A0", numbers={}), entry(2, method="top-k")]))
+    add_label(journal, "entry-1", "me", False)
+    targets = [tmp_path / f"e.{kind}" for kind in ("jsonl", "parquet", "csv")]
+    for target in targets:
+        run("export", url, "-o", str(target))
+    lines = [json.loads(line) for line in targets[0].read_text().splitlines()]
+    assert [line["answer"] for line in lines] == ["=cmd|' /C calc'!A0", "answer 2"]
+    assert lines[0]["correct"] is False and lines[0]["labels"] == [{"reviewer": "me", "correct": False}]
+    assert lines[1]["log_score_bounds"] == [-0.02, -0.02] and lines[1]["score_perplexity"] == 1.5
+    assert pyarrow.parquet.read_table(targets[1])["id"].to_pylist() == ["entry-1", "entry-2"]
+    with targets[2].open(newline="") as file:
+        assert next(csv.DictReader(file))["answer"].startswith("'=cmd")
+
+
+def test_the_command_shows_sizes_and_deletes(journal: Journal, url: str) -> None:
+    journal.add(rows_of(entry(i, person="ann") for i in range(5)))
+    assert "answer 4" in run("show", url, "-n", "2")
+    assert json.loads(run("size", url, "--json"))["entries"] == 5
+    assert "5 entries deleted" in run("delete", url, "--older-than", "1d", "--yes")
+    assert json.loads(run("size", url, "--json"))["entries"] == 0
+
+
+def test_a_journal_that_is_not_there_is_not_made_by_looking(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["journal", "show", str(tmp_path / "none.db")])
+    assert done.exit_code == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_sqlite_has_a_write_ahead_log(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    Journal.open(str(path)).close()
+    assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("wal",)
