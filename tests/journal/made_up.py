@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from semtoken.journal.entries import Entry, SamplingRule
+from semtoken.journal.entries import JournalEntry, SamplingRule
 
 RULE = SamplingRule("seed", 0.3)
 
 
-def entry(number: int, **about: Any) -> Entry:
+def entry(number: int, **about: Any) -> JournalEntry:
     name = f"entry-{number}"
     values = {
         "id": name,
@@ -32,4 +32,4 @@ def entry(number: int, **about: Any) -> Entry:
         "flags": ("wide",),
         "numbers": {"perplexity": [1.5, 1.0, 2.0]},
     }
-    return Entry(**{**values, **about})
+    return JournalEntry(**{**values, **about})

@@ -15,7 +15,7 @@ from semtoken.errors import InvalidInput
 if TYPE_CHECKING:
     from semtoken.journal.entries import Recording
     from semtoken.journal.store import Journal
-    from semtoken.web.recorder import Recorder
+    from semtoken.web.recorder import AnswerRecorder
 
 PANEL = "Journal"
 VARIABLE = "SEMTOKEN_JOURNAL"
@@ -80,7 +80,7 @@ class JournalChoice:
         source
             The command's name.
         **about
-            Fields of `Origin` that are the same for all its answers.
+            Fields of `AnswerOrigin` that are the same for all its answers.
 
         Raises
         ------
@@ -96,25 +96,25 @@ class JournalChoice:
                 raise InvalidInput("--journal-texts, --journal-sample and their like need --journal.")
             return None
         require("sqlalchemy", extra="journal")
-        from semtoken.journal.entries import Origin, Recording
+        from semtoken.journal.entries import AnswerOrigin, Recording
         from semtoken.journal.store import Journal
         from semtoken.journal.texts import text_rule
 
         texts = text_rule(self.journal_texts, self.journal_withhold or (), self.journal_withhold_with)
         journal = Journal.open(self.journal)
         rule, salt = journal.sampling(self.journal_sample, self.journal_seed)
-        return journal, Recording(Origin(source, **about), rule, salt, texts)
+        return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
 
-    def recorder(self, source: str, **about: Any) -> Recorder | None:
+    def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:
         """What keeps the answers of a server; None without a journal. Raises as `open`."""
         found = self.open(source, **about)
         if found is None:
             return None
         from semtoken.journal.writer import JournalWriter
-        from semtoken.web.recorder import Recorder
+        from semtoken.web.recorder import AnswerRecorder
 
         journal, recording = found
-        return Recorder(recording, JournalWriter(journal, self.journal_spool))
+        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool))
 
 
 def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:

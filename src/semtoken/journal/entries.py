@@ -49,7 +49,7 @@ class SamplingRule:
 
 
 @dataclass(frozen=True)
-class Origin:
+class AnswerOrigin:
     """Where answers come from; the same for all answers of a command."""
 
     source: str
@@ -61,7 +61,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One answer. Everything that is not known is None."""
 
     id: str
@@ -124,14 +124,14 @@ class Entry:
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
-COLUMNS = tuple(one.name for one in fields(Entry))
+COLUMNS = tuple(one.name for one in fields(JournalEntry))
 
 
 @dataclass(frozen=True)
 class Recording:
     """How answers become entries: the same for all answers of a command."""
 
-    origin: Origin
+    origin: AnswerOrigin
     sampling: SamplingRule
     salt: bytes
     """Secret of the journal, so that a fingerprint does not give a short prompt away to who reads the table alone."""
@@ -149,7 +149,7 @@ class Recording:
         model: str | None = None,
         identifier: str | None = None,
         more: Mapping[str, Any] | None = None,
-    ) -> Entry:
+    ) -> JournalEntry:
         """The entry of a scored answer.
 
         Parameters
@@ -224,7 +224,7 @@ class Recording:
         question: str | None = None,
         person: str | None = None,
         model: str | None = None,
-    ) -> Entry:
+    ) -> JournalEntry:
         """The entry of an answer without a score."""
         return self._made(None, prompt, person, model, question, None, {"unscored": storable(reason)[:500]})
 
@@ -237,7 +237,7 @@ class Recording:
         question: str | None,
         answer: str | None,
         found: Mapping[str, Any],
-    ) -> Entry:
+    ) -> JournalEntry:
         name = identifier or uuid.uuid4().hex
         sampled = "unscored" not in found and self.sampling.takes(name)
         origin = self.origin
@@ -254,7 +254,7 @@ class Recording:
             "question": self.texts.kept(question),
             "answer": self.texts.kept(answer),
         }
-        return Entry(**{**values, **found})
+        return JournalEntry(**{**values, **found})
 
     def _doubts(self, result: ScoredResponse) -> tuple[Mapping[str, Any], ...]:
         """The tokens that the model was least sure of, in the order of the answer."""

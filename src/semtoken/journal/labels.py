@@ -25,7 +25,7 @@ MOST_IN_QUEUE = 200
 
 
 @dataclass(frozen=True)
-class Agreement:
+class LabelAgreement:
     """How far people agree who labelled the same answers."""
 
     twice: int
@@ -212,7 +212,7 @@ def labelled_sample(
     return list(found.values())
 
 
-def agreement(journal: Journal) -> Agreement:
+def agreement(journal: Journal) -> LabelAgreement:
     """How far people agree, over all answers with labels of two people or more."""
     told = sa.case((labels.c.correct, 1), else_=0)
     each = sa.select(sa.func.min(told).label("low"), sa.func.max(told).label("high"))
@@ -223,4 +223,4 @@ def agreement(journal: Journal) -> Agreement:
     )
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         twice, disagreed = connection.execute(query.select_from(both)).one()
-    return Agreement(int(twice), int(disagreed))
+    return LabelAgreement(int(twice), int(disagreed))

@@ -17,7 +17,7 @@ from platformdirs import user_state_path
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 from semtoken.journal.database import cause
-from semtoken.journal.entries import Entry
+from semtoken.journal.entries import JournalEntry
 from semtoken.journal.spool import Spool, left_behind, lines_of
 from semtoken.journal.store import Journal
 
@@ -83,7 +83,7 @@ class JournalWriter:
         self._spool = Spool(self._folder, self._most_waiting)
         self._thread.start()
 
-    def put(self, entry: Entry) -> bool:
+    def put(self, entry: JournalEntry) -> bool:
         """Take an entry; False if it was dropped. Never waits for the database, and never raises."""
         try:
             line = json.dumps(entry.values(), separators=(",", ":")).encode() + b"\n"

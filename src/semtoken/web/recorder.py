@@ -12,14 +12,14 @@ from semtoken.results import ScoredResponse
 from semtoken.web.calibrators import CalibratorSlot
 
 if TYPE_CHECKING:
-    from semtoken.journal.entries import Entry, Recording
+    from semtoken.journal.entries import JournalEntry, Recording
     from semtoken.journal.writer import JournalWriter
     from semtoken.web.journal_figures import JournalFigures
 
 logger = logging.getLogger("semtoken.journal")
 
 
-class Recorder:
+class AnswerRecorder:
     """Puts answers into a journal; nothing that goes wrong here reaches the client.
 
     Parameters
@@ -57,7 +57,7 @@ class Recorder:
         """For `/health`: what has become of the entries of this process."""
         return vars(self.writer.figures)
 
-    def _put(self, made: Callable[[], Entry]) -> None:
+    def _put(self, made: Callable[[], JournalEntry]) -> None:
         try:
             entry = made()
         except Exception:
@@ -67,7 +67,7 @@ class Recorder:
 
 
 @contextmanager
-def recording(recorder: Recorder | None, calibrators: CalibratorSlot, figures: JournalFigures) -> Iterator[None]:
+def recording(recorder: AnswerRecorder | None, calibrators: CalibratorSlot, figures: JournalFigures) -> Iterator[None]:
     """Keep answers for as long as a server runs.
 
     Parameters

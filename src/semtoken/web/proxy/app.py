@@ -31,7 +31,7 @@ from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
-from semtoken.web.recorder import Recorder, recording  # noqa: E402
+from semtoken.web.recorder import AnswerRecorder, recording  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
 
 
@@ -56,7 +56,7 @@ def proxy_app(
     rules: ScoringRules | None = None,
     calibrator: Applied | CalibratorSlot | None = None,
     *,
-    recorder: Recorder | None = None,
+    recorder: AnswerRecorder | None = None,
     reader: Reader | None = None,
     page: bool = True,
 ) -> FastAPI:

@@ -29,7 +29,7 @@ from semtoken.web.proxy.rewriting import AnswerRequest
 from semtoken.web.proxy.settings import ProxySettings
 
 if TYPE_CHECKING:
-    from semtoken.web.recorder import Recorder
+    from semtoken.web.recorder import AnswerRecorder
 
 logger = logging.getLogger("semtoken.proxy")
 
@@ -60,7 +60,7 @@ class AnswerScoring:
     """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
     """Scores answers that come without log-probabilities."""
-    recorder: Recorder | None = None
+    recorder: AnswerRecorder | None = None
     """Keeps the answers in a journal."""
 
     @property

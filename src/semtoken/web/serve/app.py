@@ -27,7 +27,7 @@ from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
 from semtoken.web.journal_figures import JournalFigures  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
-from semtoken.web.recorder import Recorder, recording  # noqa: E402
+from semtoken.web.recorder import AnswerRecorder, recording  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
@@ -70,7 +70,7 @@ def serve_app(
     offer: Offer,
     *,
     page: bool = True,
-    recorder: Recorder | None = None,
+    recorder: AnswerRecorder | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     limits: ServeLimits | None = None,
 ) -> App:

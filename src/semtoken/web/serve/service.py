@@ -25,7 +25,7 @@ from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
 
 if TYPE_CHECKING:
-    from semtoken.web.recorder import Recorder
+    from semtoken.web.recorder import AnswerRecorder
 
 CHAT_TOKENS = 256
 """Longest answer of a chat that names no length."""
@@ -63,7 +63,7 @@ class Job:
 class Service:
     """Answers requests with one model."""
 
-    def __init__(self, worker: Worker, offer: Offer, recorder: Recorder | None = None) -> None:
+    def __init__(self, worker: Worker, offer: Offer, recorder: AnswerRecorder | None = None) -> None:
         self._worker = worker
         self._offer = offer
         self._calibrators = slot_of(offer.calibrator)
