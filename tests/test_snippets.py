@@ -133,6 +133,14 @@ assert CliRunner().invoke(app, arguments.split()).exit_code == 0
         slow=True,
     ),
     "docs/calibration.md": Page(LABELLED),
+    "docs/learn.md": Page(
+        """
+from semtoken.almanac import load_questions
+from semtoken.almanac.questions import PROMPT
+prompts = [PROMPT.replace("{question}", one.question) for one in load_questions("dev")[:150]]
+correct = [place % 2 == 0 for place in range(150)]
+"""
+    ),
     "docs/check-an-extraction.md": Page(
         setup=f"""{MODEL}
 import math

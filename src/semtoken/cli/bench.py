@@ -48,6 +48,12 @@ def report(
         typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
     ] = True,
     scores: ScoresOption = None,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn", help="Add the method `learned`: what the run's own labels add to its numbers, cross-fitted."
+        ),
+    ] = False,
     calibrator: CalibratorOption = None,
 ) -> None:
     """Make tables and figures of a run: how well each method tells wrong answers from right ones, and what it costs.
@@ -79,6 +85,10 @@ def report(
     results = collect(run)
     if scores is not None:
         results = with_scores(results, scores)
+    if learn:
+        from semtoken.bench.learned import with_learned
+
+        results = with_learned(results, judge)
     with quiet_metrics(), ExitStack() as stack:
         shown: list[Callable[[int], None]] = []
 

@@ -1,0 +1,45 @@
+"""The method `learned` of a run: cross-fitted on the run's own labels, or a note that says why not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from semtoken.bench.learned import with_learned
+from semtoken.bench.report.content import build_report
+from semtoken.errors import InvalidInput
+from semtoken.metrics import auroc
+from tests.bench.report_runs import cell, results
+
+pytest.importorskip("sklearn")
+
+
+def test_two_numbers_that_know_more_together_become_one() -> None:
+    generator = np.random.default_rng(0)
+    product, peak = generator.gamma(1.0, 1.0, 400), generator.gamma(2.0, 1.0, 400)
+    correct = (generator.random(400) < 1 / (1 + np.exp(2 * (product - peak)))).astype(float)
+    correct[:3] = np.nan
+    scores = {"sequence_probability": -np.expm1(-product), "max_token_entropy": peak}
+    made = cell(
+        question_ids=tuple(map(str, range(400))), uncertainty=scores, judgements={"exact": correct}, variants={}
+    )
+    with_column = with_learned(results(made))
+    [found] = with_column.cells
+    judged = ~np.isnan(correct)
+    assert np.isnan(found.uncertainty["learned"][:3]).all()
+    assert auroc(found.uncertainty["learned"][judged], correct[judged]) > auroc(product[judged], correct[judged]) + 0.05
+    assert "uses the learned number" in with_column.notes[-1]
+    with pytest.raises(InvalidInput, match="leave --learn out"):
+        with_learned(with_column)
+
+
+def test_too_few_labels_give_a_note_and_no_column() -> None:
+    found = with_learned(results(cell(n=120, methods=["perplexity"])))
+    assert "learned" not in found.cells[0].uncertainty
+    assert "learning takes at least 150 labels" in found.notes[-1]
+
+
+def test_a_report_has_it_beside_the_other_methods() -> None:
+    made = with_learned(results(cell(n=200, methods=["stc", "sequence_probability", "perplexity"])))
+    report = build_report(made, n_resamples=20)
+    assert "learned" in report._repr_html_() and any("learned" in text for text in report.csv.values())
