@@ -310,10 +310,11 @@ def test_fields_are_listed_worst_first_with_their_choices(
 ) -> None:
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="Fields").click()
-    lines = [row.inner_text() for row in page.locator("tbody tr").all()]
-    assert lines[0].startswith("/open") and "20 %" in lines[0] and "false 80 %, true 20 %" in lines[0]
-    assert lines[1].startswith("/city") and "ends here: 50 %" in lines[1]
-    assert "1 of 2 fields; in 0 of 60 answers" in page.get_by_role("status").inner_text()
+    assert [cells[1].split("\n") for cells in rows(page)] == [["/open of 1", "true"], ["/city of 1", "Lima"]]
+    first = page.locator(".detail").inner_text()
+    assert "Confidence 20 %" in first and "false 80 %, true 20 %" in first
+    page.locator("tbody tr").nth(1).click()
+    assert "ends here: 50 %" in page.locator(".detail").inner_text()
 
 
 def test_a_doubt_of_form_is_not_marked(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:

@@ -314,7 +314,9 @@ class AnswerRecord:
     @property
     def text(self) -> str:
         """The answer, under whichever name the file has it."""
-        return next((v for n in ("response", "text", "answer") if isinstance(v := self.record.get(n), str)), "")
+        return next(
+            (v for n in ("response", "text", "answer", "value") if isinstance(v := self.record.get(n), str)), ""
+        )
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -356,11 +358,21 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
 
 
 def _answer(where: str, record: Mapping[str, Any], label: str) -> AnswerRecord:
-    bounds = record.get("log_score_bounds")
-    if isinstance(bounds, list) and len(bounds) == 2:
-        ends = tuple(-math.inf if end is None else float(end) for end in bounds)
-        return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), (ends[0], ends[1]))
-    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)))
+    return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
+
+
+def _bounds(where: str, record: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The interval of a log score, as one field or as two; None where the score is exact."""
+    ends = record.get("log_score_bounds")
+    if not (isinstance(ends, list) and len(ends) == 2):
+        ends = [record.get("log_score_lower"), record.get("log_score_upper")]
+        if ends == [None, None]:
+            return None
+    try:
+        low, high = (-math.inf if end is None else float(end) for end in ends)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: the bounds of 'log_score' must be numbers, got {ends!r:.40}.") from error
+    return low, high
 
 
 def _score(where: str, record: Mapping[str, Any]) -> float | None:

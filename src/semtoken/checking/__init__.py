@@ -4,6 +4,7 @@ replies.py     files, folders, globs, standard input -> replies, with the reques
 questions.py   which question belongs to which reply
 answers.py     replies -> scored answers, ranked by the number that ranks them best
 doubts.py      the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it
+fields.py      fields of JSON answers: value, confidence, what else was likely, whether to look
 tables.py      ranked answers as rows for CSV, Markdown and the page
 
 Enter by `check_replies`.

@@ -9,6 +9,7 @@ from typing import Any
 
 from semtoken.calibration.apply import Applied
 from semtoken.checking.doubts import Doubt, doubt_of, sentence_of
+from semtoken.checking.fields import field_records
 from semtoken.checking.questions import read_questions, with_questions
 from semtoken.checking.replies import SavedReply, saved_replies
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
@@ -36,6 +37,8 @@ class CheckedAnswer:
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None
     """Chance, decision and promise, as `Applied.block` gives them; None without a calibrator."""
+    fields: tuple[Mapping[str, Any], ...] = ()
+    """Its JSON fields as `semtoken.checking.fields.field_records` gives them, where a schema was given."""
     rank: int = 0
     """1 is the most doubtful of the answers at hand."""
 
@@ -66,6 +69,7 @@ def check_replies(
     questions: Path | None = None,
     format: str | None = None,
     calibrator: Applied | None = None,
+    schema: Mapping[str, Any] | None = None,
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
 
@@ -80,7 +84,9 @@ def check_replies(
     format
         Shape of the replies; recognised by their fields by default.
     calibrator
-        Adds a chance and a decision to each answer.
+        Adds a chance and a decision to each answer; with a schema, to each field.
+    schema
+        A JSON Schema that the answers follow: their fields are scored, too.
 
     Raises
     ------
@@ -96,7 +102,7 @@ def check_replies(
     refused: list[Refused] = []
     for reply in replies:
         try:
-            answers += _answers(reply, format, calibrator)
+            answers += _answers(reply, format, calibrator, schema)
         except CalibratorMismatch:
             raise
         except SemtokenError as error:
@@ -106,16 +112,20 @@ def check_replies(
     return CheckedReplies(_ranked(answers), tuple(refused), joined)
 
 
-def _answers(reply: SavedReply, format: str | None, calibrator: Applied | None) -> list[CheckedAnswer]:
+def _answers(
+    reply: SavedReply, format: str | None, calibrator: Applied | None, schema: Mapping[str, Any] | None
+) -> list[CheckedAnswer]:
     payload = read_payload(reply.reply, format)
     scored = score_payload(payload, question=reply.question or "")
     found = []
     for choice, response in zip(payload.choices, scored, strict=True):
         result = replace(response, truncated=_cut_off(choice.finish_reason))
-        block = None if calibrator is None else calibrator.block(result)
+        block = None if calibrator is None or schema is not None else calibrator.block(result)
+        fields = () if schema is None else tuple(field_records(result, schema, calibrator))
         doubt = doubt_of(result)
         name = reply.id if len(scored) == 1 else f"{reply.id}/{choice.index}"
-        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubt, sentence_of(result, doubt), block))
+        said = sentence_of(result, doubt)
+        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubt, said, block, fields))
     return found
 
 

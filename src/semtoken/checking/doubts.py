@@ -52,7 +52,7 @@ def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None)
     known = [part for part in found if part.confidence is not None and part.end > part.start]
     known.sort(key=lambda part: (part.confidence or 0.0, part.start))
     return [
-        Doubt(part.text, part.start, part.end, part.confidence or 0.0, _rivals(response, part), part.path)
+        Doubt(part.text, part.start, part.end, part.confidence or 0.0, rivals_of(response, part), part.path)
         for part in known
     ]
 
@@ -92,7 +92,8 @@ def _between_blanks(text: str) -> list[tuple[int, int]]:
     return [(found.start(), found.end()) for found in re.finditer(r"\S+", text)]
 
 
-def _rivals(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], ...]:
+def rivals_of(response: ScoredResponse, part: Part) -> tuple[tuple[str, float], ...]:
+    """What else was likely at the least certain token of a part, with probabilities; see `Doubt.rivals`."""
     if part.weakest_token is None:
         return ()
     token = response.tokens[part.weakest_token]

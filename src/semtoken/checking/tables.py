@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies
 from semtoken.checking.doubts import Doubt, doubts_of
+from semtoken.checking.fields import field_rows, sentence_of_field
 from semtoken.support.text import one_line
 
 MARKED = 12
@@ -21,6 +23,7 @@ def rows_of(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
 def _row(one: CheckedAnswer) -> dict[str, Any]:
     response = one.response
     low, high = response.uncertainty_bounds
+    logs = response.log_score_bounds or (None, None)
     row: dict[str, Any] = {
         "rank": one.rank,
         "id": one.id,
@@ -33,6 +36,10 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "uncertainty_lower": low,
         "uncertainty_upper": high,
         "log_score": None if response.empty else response.log_score,
+        "log_score_lower": _finite(logs[0]),
+        "log_score_upper": _finite(logs[1]),
+        "signature": response.signature,
+        "distribution": response.distribution,
         "truncated": response.truncated,
         "flags": " ".join(flag.code for flag in response.flags),
         "where": one.where,
@@ -41,6 +48,25 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         if one.calibration is not None and name in one.calibration:
             row[name] = one.calibration[name]
     return row
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def field_table(checked: CheckedReplies) -> list[dict[str, Any]]:
+    """A row of plain values for each field of all answers, the most doubtful first."""
+    return field_rows((one.id, one.question, one.where, one.fields) for one in checked.answers)
+
+
+def markdown_of_fields(rows: Sequence[Mapping[str, Any]], shown: int) -> str:
+    """A page of Markdown: a table of the most doubtful fields."""
+    lines = [f"# The {shown:,} most doubtful of {len(rows):,} fields", "", NOTE, ""]
+    lines += ["| | document | field | value | decision | what is doubtful |", "| --- | --- | --- | --- | --- | --- |"]
+    for row in rows[:shown]:
+        told = (str(row["rank"]), row["document"], row["path"], row["value"], row["decision"], sentence_of_field(row))
+        lines.append(f"| {' | '.join(map(_cell, told))} |")
+    return "\n".join(lines) + "\n"
 
 
 def markdown(checked: CheckedReplies, shown: Sequence[CheckedAnswer]) -> str:
@@ -68,7 +94,26 @@ def _cell(text: str) -> str:
 
 def page_rows(answers: Sequence[CheckedAnswer]) -> list[dict[str, Any]]:
     """Small rows for the page: the answer, its doubtful stretches with their rivals, and no tokens."""
-    return [_row(one) | _page_fields(one) | {"marks": _marks(one)} for one in answers]
+    return [_slim(_row(one) | _page_fields(one) | _stretches(one)) for one in answers]
+
+
+def _stretches(one: CheckedAnswer) -> dict[str, Any]:
+    if not one.fields:
+        return {"marks": _marks(one)}
+    return {"parts": [_slim({k: v for k, v in field.items() if k not in OF_THE_ANSWER}) for field in one.fields]}
+
+
+OF_THE_ANSWER = ("signature", "distribution", "kind", "equality", "complete")
+"""What is the same for all fields of an answer, or is not shown of a field."""
+
+
+def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without what the page does not show or keep, its numbers to six digits."""
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in row.items()
+        if value not in (None, "", ()) or name == "log_score"
+    }
 
 
 def _marks(one: CheckedAnswer) -> list[dict[str, Any]]:

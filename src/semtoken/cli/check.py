@@ -10,6 +10,7 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, tell, untrusted
+from semtoken.cli.options import SchemaOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def check(
         Path | None,
         typer.Option("--output", "-o", dir_okay=False, help="A page (.html), a table (.csv, .parquet), .md or .jsonl."),
     ] = None,
+    schema: SchemaOption = None,
     calibrator: CalibratorOption = None,
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
@@ -42,25 +44,46 @@ def check(
 
     The replies have to hold log-probabilities (`logprobs`, `top_logprobs`). Nothing else is needed: no tokenizer, no
     clusters, no model. Answers are ranked by one number, and a sentence says of each what is doubtful in it and what
-    the model would have said instead. The page, the CSV file and the others hold all answers, ranked.
+    the model would have said instead. The page, the CSV file and the others hold all answers, ranked. With --schema
+    they hold the fields of JSON answers, ranked: value, confidence, what else was likely, and a decision.
 
     For example:
 
     - `semtoken check replies/`
     - `semtoken check replies/ --questions questions.jsonl --top 20 -o page.html`
+    - `semtoken check replies/ --schema invoice.schema.json -o fields.csv`
     - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
     """
     from semtoken.calibration.apply import Applied
+    from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
+    from semtoken.checking.fields import read_schema
+    from semtoken.checking.tables import NOTE, field_table, page_rows
+    from semtoken.cli.field_output import show_fields, write_fields
 
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     applied = None if calibrator is None else Applied.load(calibrator)
-    checked = check_replies(sources, questions=questions, format=format, calibrator=applied)
+    wanted = None if schema is None else read_schema(schema)
+    checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+    if wanted is not None:
+        rows = field_table(checked)
+        show_fields(rows, top, calibrated=applied is not None)
+        _conclude(checked)
+        if output is not None:
+            write_fields(rows, page_rows(checked.answers), top, output)
+        return
     shown = checked.answers[:top]
     for one in shown:
         _print(one)
-    _conclude(checked, len(shown), calibrated=applied is not None)
+    tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
+    _conclude(checked)
+    if applied is None:
+        tell(
+            f"For a threshold, label a random sample: with {USUAL[0.2]} labels you can usually promise at most 20 % "
+            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. Write -o answers.jsonl, then `semtoken label "
+            "answers.jsonl`."
+        )
     if output is not None:
         _write(checked, shown, output)
         tell(f"{output} holds {len(checked.answers):,} answers, ranked.")
@@ -86,25 +109,14 @@ def _decided(one: CheckedAnswer) -> str:
     return chance + (f" · {block['decision']}" if "decision" in block else "")
 
 
-def _conclude(checked: CheckedReplies, shown: int, *, calibrated: bool) -> None:
-    """What the answers are sorted by, what could not be scored, and what labels would buy."""
-    from semtoken.calibration.promises import USUAL
-    from semtoken.checking.tables import NOTE
-
+def _conclude(checked: CheckedReplies) -> None:
+    """How questions were joined, and what could not be scored."""
     if checked.joined:
         tell(checked.joined)
-    tell(f"{shown:,} of {len(checked.answers):,} answers, the most doubtful first.")
-    tell(NOTE)
     for one in checked.refused[:5]:
         tell(f"Not scored: {one.where}: {one.reason}", style="yellow")
     if len(checked.refused) > 5:
         tell(f"Not scored: {len(checked.refused) - 5:,} more.", style="yellow")
-    if not calibrated:
-        tell(
-            f"For a threshold, label a random sample: with {USUAL[0.2]} labels you can usually promise at most 20 % "
-            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. Write -o answers.jsonl, then `semtoken label "
-            "answers.jsonl`."
-        )
 
 
 def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path) -> None:

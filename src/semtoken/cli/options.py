@@ -51,6 +51,14 @@ PartsOption = Annotated[
     PartKind | None,
     typer.Option("--parts", help="The confidence of parts of the answer: JSON fields, sentences, numbers and so on."),
 ]
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        dir_okay=False,
+        help="A JSON Schema of the answers: a table gets a row for each document and field.",
+    ),
+]
 MethodsOption = Annotated[
     str | None,
     typer.Option(

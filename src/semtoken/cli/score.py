@@ -20,7 +20,8 @@ from semtoken.cli.executor_options import (
     ray_executor,
 )
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption
+from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption, SchemaOption
+from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken import STC, ScoredResponse
@@ -71,6 +72,7 @@ def score(
             help="Also write the hidden state at the end of every answer, to learn from: `semtoken calibrate --learn`.",
         ),
     ] = False,
+    schema: SchemaOption = None,
     skip_bad_lines: Annotated[
         bool, typer.Option("--skip-bad-lines", help='Write {"line": ..., "error": ...} for them instead of stopping.')
     ] = False,
@@ -88,11 +90,15 @@ def score(
     earlier command are replaced. A run that was interrupted, even killed, continues when you give the same command
     again, and ends with the very lines of an undisturbed run.
 
+    With --schema the answers are read as JSON. A table then has a row for each document and field: value, confidence,
+    what else was likely, and a decision; the scored lines lie beside it.
+
     For example:
 
     - `semtoken score prompts.jsonl -o scored.jsonl --model Qwen/Qwen2.5-3B`
     - `semtoken score questions.jsonl --questions --tokens`
     - `semtoken score answers.csv -o scored.parquet --batch-size 16`
+    - `semtoken score invoices.jsonl --schema invoice.schema.json -o fields.csv`
     - `semtoken score million.jsonl --executor ray --ray-workers 8 --ray-gpus 1`
     - `semtoken ask --json "Who painted Guernica?" | semtoken score - --model Qwen/Qwen2.5-3B`
     """
@@ -104,21 +110,23 @@ def score(
     if str(source) != STANDARD and not source.exists():
         raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
     with stored(source) as readable:
+        lines = target if schema is None else _lines_beside(target, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
-            target=target,
+            target=lines,
             settings=choice.settings
             | generation
             | {"questions": questions}
             | ({"states": True} if states else {})
-            | calibrator_settings(calibrator),
+            | calibrator_settings(calibrator)
+            | _schema_settings(schema),
             batch_size=batch_size,
             tokens=tokens,
-            parts=parts,
+            parts=None if schema is not None else parts,
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )
-        scoring = _Scoring(choice, generation, questions, calibrator, states)
+        scoring = _Scoring(choice, generation, questions, calibrator, states, schema)
         if executor == "ray":
             if STANDARD in (str(source), str(target)):
                 raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
@@ -130,6 +138,45 @@ def score(
             job.stream(scoring.scorer(stc), lambda lines: typer.echo(lines, nl=False))
         else:
             _run(job, scoring)
+        if schema is not None:
+            _conclude_fields(lines, target)
+
+
+def _schema_settings(schema: Path | None) -> dict[str, Any]:
+    """The schema decides what is written of an answer: a run with another one is not continued."""
+    if schema is None:
+        return {}
+    from semtoken.checking.fields import read_schema
+
+    return {"schema": read_schema(schema)}
+
+
+def _lines_beside(target: Path, parts: str | None, *, overwrite: bool) -> Path:
+    """Where the scored lines of a table of fields go; the target itself where that is no table."""
+    from semtoken.files.record_files import LINES, STANDARD, format_of
+
+    if parts not in (None, "field"):
+        raise typer.BadParameter(f"--schema is about fields; leave out --parts {parts}.", param_hint="--parts")
+    if str(target) == STANDARD or format_of(target) == LINES:
+        return target
+    lines = target.with_suffix(".jsonl")
+    if target.exists() and not lines.exists() and not overwrite:
+        raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
+    return lines
+
+
+def _conclude_fields(lines: Path, target: Path) -> None:
+    """Write the table of fields from the scored lines, if one is wanted, and say where the page comes from."""
+    from semtoken.checking.fields import CHECK, fields_of_lines
+    from semtoken.files.record_files import STANDARD, write_records
+
+    if str(target) == STANDARD:
+        return
+    rows = fields_of_lines(lines)
+    if lines != target:
+        write_records(target, rows)
+    doubtful = sum(row["decision"] == CHECK for row in rows)
+    tell(f"{len(rows):,} fields in {target}, {doubtful:,} to be checked. A page: semtoken view {lines} -o page.html")
 
 
 @dataclass(frozen=True)
@@ -141,6 +188,7 @@ class _Scoring:
     questions: bool
     calibrator: Path | None
     states: bool = False
+    schema: Path | None = None
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
@@ -148,9 +196,14 @@ class _Scoring:
         return self.scorer(stc), self.annotate(stc)
 
     def annotate(self, stc: STC) -> Annotate | None:
-        """Adds the chance and the decision to a line, if there is a calibrator."""
+        """Adds the chance and the decision to a line, if there is a calibrator; with a schema, its fields."""
         found = applied_to(stc, self.calibrator, self.choice.model)
-        return None if found is None else found.block
+        if self.schema is None:
+            return None if found is None else found.block
+        from semtoken.checking.fields import field_records, read_schema
+
+        schema = read_schema(self.schema)
+        return lambda answer: {"parts": field_records(answer, schema, found)}
 
     def scorer(self, stc: STC) -> ScoreItems:
         """The function that scores a batch."""

@@ -50,7 +50,7 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
     """
     if not files or not all(files.values()):
         raise InvalidInput("There are no scored answers to show.")
-    listed = [{"name": name, "rows": list(answers)} for name, answers in files.items()]
+    listed = [{"name": name, **_without_repetition(answers)} for name, answers in files.items()]
     data = json.dumps({"info": info or {}, "files": listed}, ensure_ascii=False, allow_nan=False)
     # Inside a script element "<" could end it or open a comment; JSON has another spelling for it.
     data = data.replace("<", "\\u003c")
@@ -66,6 +66,14 @@ def static_page(files: Mapping[str, Sequence[Mapping[str, Any]]], info: Mapping[
         f'<script type="application/json" id="data">{data}</script>\n'
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
+
+
+def _without_repetition(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows, and apart from them the plain values that all of them share, such as the signature of the scores."""
+    first, *others = answers
+    plain = {name: value for name, value in first.items() if isinstance(value, str | float | int | None)}
+    common = {name: value for name, value in plain.items() if all(one.get(name, first) == value for one in others)}
+    return {"common": common, "rows": [{k: v for k, v in one.items() if k not in common} for one in answers]}
 
 
 @cache

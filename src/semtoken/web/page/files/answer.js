@@ -38,6 +38,7 @@ function stretches(answer, all) {
 
 // What else was likely within a stretch of text: lists of { share, text }, one for each place that was looked at.
 function rivals(answer, part) {
+  if (part.rival) return [[{ share: part.rival_probability, text: part.rival }]];
   if (part.rivals) return [part.rivals.map(([text, share]) => ({ share, text }))];
   const inside = (one) => one.start < part.end && one.end > part.start;
   const followed = (answer.disputes ?? []).filter(inside).sort((a, b) => b.disagreement - a.disagreement);
@@ -59,7 +60,7 @@ const Share = ({ share, text, chosen, counted }) =>
 
 function Also({ answer, part, id, close }) {
   const found = rivals(answer, part);
-  const explained = part.form_only ? S.formOnly : !found.length ? S.nothingKnown : answer.disputes ? S.sharesFollowed : part.rivals ? S.mayGoOn : S.shares;
+  const explained = part.form_only ? S.formOnly : !found.length ? S.nothingKnown : answer.disputes ? S.sharesFollowed : part.rivals || part.rival ? S.mayGoOn : S.shares;
   return html`<section class="also" id=${id} aria-label=${S.at(part.text)} aria-live="polite">
     <h3 dir="auto">${S.at(part.text)}</h3>
     ${found.map((list) => html`<ul>${list.map((other) => html`<${Share} ...${other} />`)}</ul>`)}
@@ -134,16 +135,19 @@ function Tokens({ tokens }) {
 }
 
 // What is known of a field besides its confidence: its end, its other values, its flags.
-export function FieldNotes({ part }) {
+export function fieldNotes(part) {
   const notes = [];
   if (part.closing !== null && part.closing !== undefined) notes.push(S.ends(part.closing));
   if (part.choices) notes.push(Object.entries(part.choices).sort(([, a], [, b]) => b - a).map(([name, share]) => `${name} ${S.percent(share)}`).join(", "));
-  if (part.present === false) notes.push(S.missing);
-  for (const flag of part.flags ?? []) notes.push(flag.message);
-  return html`<span class="dim" dir="auto">${notes.join(" · ")}</span>`;
+  if (part.note) notes.push(part.note);
+  else if (part.present === false) notes.push(S.missing);
+  for (const flag of part.flags ?? []) notes.push(flag.message ?? flag);
+  return notes.join(" · ");
 }
 
-export const Confidence = ({ part }) => {
+const FieldNotes = ({ part }) => html`<span class="dim" dir="auto">${fieldNotes(part)}</span>`;
+
+const Confidence = ({ part }) => {
   if (part.confidence === null || part.confidence === undefined) return "–";
   const kind = level(part.confidence);
   return html`<span class=${`mark ${kind}`}><span class="visually-hidden">${kind === "weak" ? S.weak : kind === "some" ? S.some : ""}</span>${S.percent(part.confidence)}</span>`;
@@ -225,10 +229,10 @@ export function Card({ answer, question, title, compared }) {
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     <${Verdict} answer=${answer} compared=${compared} />
     ${!compared && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
-    ${(answer.flags ?? []).map((flag) => html`<p class="note">${flag.message}</p>`)}
+    ${(Array.isArray(answer.flags) ? answer.flags : []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
     ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}
-    ${answer.parts && !answer.marks && html`<${FieldTable} parts=${answer.parts} />`}
+    ${answer.parts && !answer.marks && answer.parts.length > 1 && html`<${FieldTable} parts=${answer.parts} />`}
     <div class="row">
       <button onClick=${copy}>${copied || S.copy}</button>
       <label><input type="checkbox" checked=${numbers} onChange=${() => setNumbers(!numbers)} /> ${S.numbers}</label>

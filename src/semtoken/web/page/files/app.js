@@ -54,10 +54,13 @@ function App({ data }) {
   const [server, setServer] = useState({ key: "", model: "", models: [] });
   const [rows, setRows] = useState(data?.files[0].rows ?? []);
   const [files, setFiles] = useState(data?.files.length > 1 ? data.files : [null, null]);
+  // A file of extractions opens at its fields.
+  const extracted = data?.files.length === 1 && rows.length > 0 && rows.every((row) => fieldsOf([row]).length);
   const views = [
+    ...(extracted ? ["fields"] : []),
     ...(data ? [] : ["ask"]),
     ...(data?.files.length > 1 ? ["compare", "file"] : ["file", "compare"]),
-    ...(fieldsOf(rows).length ? ["fields"] : []),
+    ...(fieldsOf(rows).length && !extracted ? ["fields"] : []),
     ...(data && !info?.calibrator ? [] : ["calibration"]),
     ...(data ? [] : ["history"]),
   ];
@@ -102,7 +105,7 @@ function App({ data }) {
         <div hidden=${view !== "ask"}>${!data && html`<${Ask} ...${{ info, server, setServer, remember }} />`}</div>
         <div hidden=${view !== "file"}>${view === "file" && html`<${File} ...${{ rows, setRows, calibrator, by: rows[0]?.risk === undefined ? null : info?.by }} />`}</div>
         <div hidden=${view !== "compare"}>${view === "compare" && html`<${Compare} ...${{ info, server, files, setFiles }} />`}</div>
-        ${view === "fields" && html`<${Fields} rows=${rows} />`}
+        ${view === "fields" && html`<${Fields} ...${{ rows, setRows, calibrator }} />`}
         ${view === "calibration" && html`<${Calibration} card=${calibrator} />`}
         ${view === "history" && html`<${History} items=${history} clear=${clear} />`}
       </div>
@@ -110,5 +113,5 @@ function App({ data }) {
 }
 
 const data = embedded();
-if (data) data.files = data.files.map((file) => ({ ...file, rows: file.rows.map(asRow) }));
+if (data) data.files = data.files.map((file) => ({ ...file, rows: file.rows.map((row) => asRow({ ...file.common, ...row })) }));
 render(html`<${App} data=${data} />`, document.getElementById("app"));

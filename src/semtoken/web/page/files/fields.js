@@ -1,40 +1,50 @@
 // The JSON fields of all answers of a file, the most doubtful first, whatever answer they are in.
-import { html, useMemo, useState } from "./preact.js";
+import { html, useMemo } from "./preact.js";
 import { S } from "./strings.js";
-import { Confidence, FieldNotes } from "./answer.js";
-import { PAGE_ROWS, Pages, promptOf } from "./helpers.js";
+import { fieldNotes } from "./answer.js";
+import { File } from "./file.js";
+import { promptOf } from "./helpers.js";
 
-export const fieldsOf = (rows) => rows.flatMap((row) => (row.parts ?? []).filter((part) => part.path !== null && part.path !== undefined).map((part) => ({ row, part })));
+const ofFields = (row) => (row.parts ?? []).filter((part) => part.path !== null && part.path !== undefined);
+export const fieldsOf = (rows) => rows.flatMap(ofFields);
 
-export function Fields({ rows }) {
-  const [page, setPage] = useState(0);
-  const [cut, setCut] = useState(0.85);
-  const fields = useMemo(() => fieldsOf(rows).sort((a, b) => (a.part.confidence ?? -1) - (b.part.confidence ?? -1)), [rows]);
-  const above = fields.filter(({ part }) => (part.confidence ?? -1) >= cut).length;
-  const whole = rows.filter((row) => {
-    const own = fieldsOf([row]);
-    return own.length > 0 && own.every(({ part }) => (part.confidence ?? -1) >= cut);
-  }).length;
-  return html`<div class="card">
-      <label for="field-cut">${S.fieldCut(S.percent(cut))}</label>
-      <input id="field-cut" type="range" min="0" max="1" step="0.01" value=${cut} onInput=${(event) => setCut(Number(event.target.value))} />
-      <p role="status"><strong>${S.fieldsAbove(above, fields.length)}</strong>${S.documentsAbove(whole, rows.length)}</p>
-      <p class="note">${S.fieldNote}</p>
-    </div>
-    <div class="scroll" tabindex="0" role="region" aria-label=${S.views.fields}>
-      <table>
-        <caption>${S.fields}</caption>
-        <thead><tr>${S.allFieldColumns.map((name, i) => html`<th scope="col" class=${i === 2 ? "number" : ""}>${name}</th>`)}</tr></thead>
-        <tbody>
-          ${fields.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS).map(
-            ({ row, part }) => html`<tr>
-              <th scope="row" dir="auto">${part.path}</th><td dir="auto">${part.text}</td>
-              <td class="number"><${Confidence} part=${part} /></td><td><${FieldNotes} part=${part} /></td>
-              <td dir="auto" class="dim">${promptOf(row).slice(0, 120)}</td>
-            </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>
-    <${Pages} ...${{ page, setPage, count: fields.length }} />`;
+// A field as a row of the file view, whose card is the answer that it stands in. The names are those of `check --schema`.
+function fieldRow(row, part, number) {
+  const document = String(row.id ?? number + 1);
+  const chance = part.chance === undefined || part.chance === null ? {} : { calibration: { chance: part.chance } };
+  const missing = part.present === false;
+  const doubt = part.rival ? S.alsoLikely(part.rival, part.rival_probability) : undefined;
+  const shown = [S.fieldConfidence(part), fieldNotes(part)].filter(Boolean).join(" ");
+  const { text, tokens, disputes, competing } = row;
+  return {
+    id: `${document}#${part.path}`,
+    document,
+    path: part.path,
+    value: part.text,
+    question: S.fieldOf(part.path, document),
+    text: missing ? S.missingValue : part.text,
+    confidence: part.confidence ?? null,
+    headline_confidence: part.confidence ?? -1, // missing ones come first
+    log_score: part.log_score ?? (part.confidence ? Math.log(part.confidence) : null),
+    log_score_lower: part.log_score_lower ?? null,
+    log_score_upper: part.log_score_upper ?? null,
+    signature: [row.signature, "field"].filter(Boolean).join("|"),
+    distribution: row.distribution,
+    decision: part.decision,
+    label: null,
+    ...chance,
+    card: { text, tokens, disputes, competing, parts: missing ? [] : [part], doubt, shown, question: promptOf(row) },
+  };
+}
+
+// The rows of a document's fields, made once: they hold the labels.
+const rowsOf = (row, number) => (row.fields ??= ofFields(row).map((part) => fieldRow(row, part, number)));
+
+export function Fields({ rows, setRows, calibrator }) {
+  const fields = useMemo(() => rows.flatMap(rowsOf), [rows]);
+  const decided = fields.some((field) => field.decision);
+  const doubtful = fields.filter((field) => field.decision === "check").length;
+  const clean = rows.filter((row, number) => rowsOf(row, number).every((field) => field.decision !== "check")).length;
+  return html`${decided && html`<p class="note">${S.documentsClean(clean, rows.length)}</p>`}
+    <${File} rows=${fields} setRows=${setRows} calibrator=${calibrator} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
 }

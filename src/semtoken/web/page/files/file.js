@@ -50,7 +50,7 @@ function Cut({ ranked, check, setCheck, calibrator }) {
 
 function Detail({ row, label }) {
   return html`<div class="detail">
-    <${Card} key=${row.place} answer=${row} question=${promptOf(row)} />
+    <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} />
     <div class="row thumbs" role="group" aria-label=${S.columns.label}>
       <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} (y)</button>
       <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} (n)</button>
@@ -71,9 +71,10 @@ function Row({ row, chance, selected, select, detail }) {
     ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;
 }
 
-export function File({ rows, setRows, calibrator, by }) {
+// `first`: so many are to be checked at first; `counted` and `about`: what the rows are called.
+export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counted = S.rows, about = S.columns.text }) {
   const [problem, setProblem] = useState("");
-  const [check, setCheck] = useState(Math.min(FIRST_LOOK, rows.length));
+  const [check, setCheck] = useState(Math.min(first, rows.length));
   const [order, setOrder] = useState({ key: "place", down: false });
   const [page, setPage] = useState(0);
   const [current, setCurrent] = useState(0);
@@ -118,7 +119,7 @@ export function File({ rows, setRows, calibrator, by }) {
       label(visible[current], value);
     }
   };
-  const line = ({ place, marks, risk, label: given, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
+  const line = ({ place, marks, risk, label: given, card, fields, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";
@@ -137,9 +138,9 @@ export function File({ rows, setRows, calibrator, by }) {
       <div>
         <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file}>
           <table>
-            <caption>${S.rows(rows.length, by)}</caption>
+            <caption>${counted(rows.length, by)}</caption>
             <thead><tr>
-              ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", S.columns.text)}
+              ${header("place", S.columns.place, true)}${chance && header("chance", S.columns.chance, true)}${header("text", about)}
               <th scope="col">${S.columns.label}</th>
             </tr></thead>
             <tbody>

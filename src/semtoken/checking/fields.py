@@ -1,0 +1,214 @@
+"""The fields of extracted JSON: value, confidence, what else was likely, and whether a person should look."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from semtoken.calibration.apply import Applied
+from semtoken.calibration.labels import AnswerRecord
+from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
+from semtoken.checking.replies import question_of
+from semtoken.errors import InvalidInput, OverBudget
+from semtoken.files.record_files import read_rows
+from semtoken.files.safe_files import parse_json, reading_errors
+from semtoken.parts import Part
+from semtoken.parts.fields import allowed_values, subschema
+from semtoken.parts.records import level_of
+from semtoken.results import ScoredResponse
+
+ACCEPT, CHECK = "accept", "check"
+"""Decisions on a field."""
+KINDS = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean"}
+"""Types of JSON Schema, and the kinds of parts that have them."""
+NO_JSON = "The answer holds no JSON."
+MISSING = "The schema asks for it, and the answer lacks it."
+SIGNATURE = "field"
+"""Ends the signature of a field's score, so that calibrators of answers and of fields are not taken for each other."""
+
+
+def read_schema(path: Path) -> dict[str, Any]:
+    """A JSON Schema from a file.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be read, or is no JSON object.
+    """
+    with reading_errors(path):
+        data = path.read_bytes()
+    try:
+        schema = parse_json(data)
+    except ValueError as error:
+        raise InvalidInput(f"{path} is no JSON: {error}.") from error
+    if not isinstance(schema, dict):
+        raise InvalidInput(f"{path} holds no JSON Schema: that is an object, such as {{'properties': ...}}.")
+    return schema
+
+
+def field_records(
+    response: ScoredResponse, schema: Mapping[str, Any] | None, calibrator: Applied | None = None
+) -> list[dict[str, Any]]:
+    """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
+
+    Parameters
+    ----------
+    response
+        A scored answer.
+    schema
+        A JSON Schema of the whole answer.
+    calibrator
+        Fitted on labelled fields: gives chances, and decisions with a promise. Without one a field is to be checked
+        where its confidence is under `semtoken.parts.records.SOME_DOUBT`, where it does not fit the schema, or where
+        it is missing.
+
+    Raises
+    ------
+    CalibratorMismatch
+        The calibrator was not fitted on fields that were scored alike.
+    """
+    try:
+        parts = response.parts("field", schema=schema)
+    except OverBudget as error:
+        return [_nothing(str(error))]
+    return [_record(response, part, schema, calibrator) for part in parts] or [_nothing(NO_JSON)]
+
+
+def _nothing(reason: str) -> dict[str, Any]:
+    """The record of an answer whose fields are not known."""
+    empty: dict[str, Any] = dict.fromkeys((*FACTS, "rival", "rival_probability", "log_score"))
+    return empty | {"path": "", "text": "", "start": 0, "end": 0, "note": reason, "decision": CHECK, "present": False}
+
+
+FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equality", "present", "complete")
+"""What is written of a part; the names are those of `semtoken.parts.Part`."""
+
+
+def _record(
+    response: ScoredResponse, part: Part, schema: Mapping[str, Any] | None, calibrator: Applied | None
+) -> dict[str, Any]:
+    rival, share = next(iter(_rivals(response, part)), (None, None))
+    exact = response.log_score_bounds is None or part.bounds is None
+    low, high = (None, None) if exact else part.bounds or (None, None)
+    note = " ".join(_notes(part, subschema(schema, part.path or "")))
+    told = {name: getattr(part, name) for name in FACTS}
+    record = told | {
+        "confidence_lower": low,
+        "confidence_upper": high,
+        "rival": rival,
+        "rival_probability": share,
+        "note": note,
+        "log_score": _log(part.confidence),
+        "log_score_lower": _log(low),
+        "log_score_upper": _log(high),
+        "signature": "|".join(filter(None, (response.signature, SIGNATURE))),
+        "distribution": response.distribution,
+    }
+    sure = part.confidence is not None and level_of(part.confidence) == ""
+    if calibrator is not None and record["log_score"] is not None:
+        block = calibrator.block(_as_answer(record))  # type: ignore[arg-type]
+        record["chance"] = block["chance"]
+        sure = block["decision"] == "answer" if "decision" in block else sure
+    return record | {"decision": ACCEPT if sure and not note else CHECK}
+
+
+def _as_answer(record: Mapping[str, Any]) -> AnswerRecord:
+    """A field in the form that calibrators read."""
+    low, high = record["log_score_lower"], record["log_score_upper"]
+    bounds = None if high is None else (-math.inf if low is None else low, high)
+    return AnswerRecord("", record, record["log_score"], None, bounds)
+
+
+def _log(confidence: float | None) -> float | None:
+    return math.log(confidence) if confidence else None
+
+
+def _rivals(response: ScoredResponse, part: Part) -> Iterable[tuple[str, float]]:
+    """What else the value could have been: other tokens at its weakest place, or where it ends if that is weaker."""
+    ends = part.closing is not None and part.closing_token is not None and part.closing < (part.weakest or 0.0)
+    if not ends or part.closing_token is None:
+        return rivals_of(response, part)
+    token = response.tokens[part.closing_token]
+    others = [(other.text, other.probability) for other in token.alternatives if other.probability >= LEAST_RIVAL]
+    return [(part.text + text.rstrip(), share) for text, share in others if text[:1].isalnum() or text[:1] in ".,"]
+
+
+def _notes(part: Part, schema: Mapping[str, Any]) -> Iterable[str]:
+    """What a reader should know of a field besides its confidence."""
+    if not part.present:
+        yield MISSING
+        return
+    allowed = allowed_values(schema)
+    wanted = KINDS.get(str(schema.get("type")))
+    if "enum" in schema and part.value not in allowed:
+        yield f"The schema allows only {', '.join(map(str, allowed))}."
+    elif wanted is not None and part.kind not in (wanted, "null"):
+        yield f"The schema asks for a {wanted}, this is a {part.kind}."
+    if not part.complete:
+        yield "The answer was cut off."
+
+
+def field_rows(
+    documents: Iterable[tuple[str, str | None, str, Iterable[Mapping[str, Any]]]],
+) -> list[dict[str, Any]]:
+    """A row for each field of all documents, the most doubtful first: missing ones, then by their confidence.
+
+    Parameters
+    ----------
+    documents
+        Identifier, question, place in its file, and fields of each, as `field_records` gives them.
+    """
+    found = [
+        {
+            "document": name,
+            "path": record["path"],
+            "value": record["text"],
+            "confidence": record["confidence"],
+            "rival": record["rival"],
+            "rival_probability": record["rival_probability"],
+            "decision": record["decision"],
+            "note": record["note"],
+            "id": f"{name}#{record['path']}",
+            "question": f"{record['path'] or 'fields'} of {name}",
+            "asked": question,
+            "where": where,
+        }
+        | {key: value for key, value in record.items() if key in LATER}
+        for name, question, where, records in documents
+        for record in records
+    ]
+    found.sort(key=lambda row: (-1.0 if row["confidence"] is None else row["confidence"], row["id"]))
+    return [{"rank": rank} | row for rank, row in enumerate(found, start=1)]
+
+
+def fields_of_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of `field_rows` from scored lines that hold their fields under `parts`.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read.
+    """
+    rows = read_rows(path)
+    return field_rows(
+        (str(line.get("id", number)), question_of(line), where, line["parts"])
+        for number, where, line in rows
+        if line.get("parts")
+    )
+
+
+LATER = (
+    *("confidence_lower", "confidence_upper", "closing", "kind", "equality", "present", "complete", "chance"),
+    *("log_score", "log_score_lower", "log_score_upper", "signature", "distribution"),
+)
+"""Columns for other programs, after those for people."""
+
+
+def sentence_of_field(row: Mapping[str, Any]) -> str:
+    """One line for people: how sure the value is, and what else it could be."""
+    told = [] if row["confidence"] is None else [percent(row["confidence"])]
+    if row["rival"] is not None:
+        told.append(f"also likely: “{row['rival']}” {percent(row['rival_probability'])}")
+    return " · ".join([*told, *([row["note"]] if row["note"] else [])])
