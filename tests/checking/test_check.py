@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from semtoken.checking import check_replies, doubt_of
 from semtoken.checking.replies import saved_replies
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
+from semtoken.files.record_files import read_records, write_records
 
 RECORDED = Path(__file__).parents[1] / "payloads" / "data"
 
@@ -150,3 +153,32 @@ def test_the_command_writes_what_the_ending_says(tmp_path: Path, ending: str) ->
         assert "Istanbul" in text and "<b>" not in text
     if ending == "html":
         assert len(text) < 90_000 and "\\u003cb>" in text
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: Path, ending: str) -> None:
+    """Replies -> table -> labels -> calibrator -> decisions, as the page of the documentation says."""
+    draw = random.Random(0)
+    lines = []
+    for number in range(150):
+        p = draw.uniform(0.2, 0.999)
+        other = {1: [("Other", math.log(1 - p) - 1e-3)]}
+        one = reply([("It is ", -0.01), (f"X{number}", math.log(p))], others=other)
+        lines.append({"id": str(number), "question": f"Q{number}?", "response": one})
+    source, answers, decided = (tmp_path / name for name in ("replies.jsonl", f"answers.{ending}", "decided.jsonl"))
+    source.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+
+    def run(*arguments: object) -> None:
+        done = CliRunner().invoke(app, [str(one) for one in arguments])
+        assert done.exit_code == 0, done.output
+
+    run("check", source, "-o", answers)
+    rows = [dict(record.fields) for record in read_records(answers)]
+    for row in rows:
+        row["correct"] = int(draw.random() < float(row["headline_confidence"]))
+    write_records(tmp_path / f"labelled.{ending}", rows)
+    run("calibrate", tmp_path / f"labelled.{ending}", "-o", tmp_path / "calibrator", "--alpha", "0.4")
+    run("check", source, "-o", decided, "--calibrator", tmp_path / "calibrator")
+    found = [dict(record.fields) for record in read_records(decided)]
+    chances = [row["chance"] for row in found]
+    assert chances == sorted(chances) and {row["decision"] for row in found} == {"answer", "abstain"}

@@ -16,7 +16,7 @@ from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, reading_errors
 from semtoken.parts import Part
 from semtoken.parts.fields import allowed_values, subschema
-from semtoken.parts.records import level_of
+from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
 
 ACCEPT, CHECK = "accept", "check"
@@ -61,7 +61,7 @@ def field_records(
         A JSON Schema of the whole answer.
     calibrator
         Fitted on labelled fields: gives chances, and decisions with a promise. Without one a field is to be checked
-        where its confidence is under `semtoken.parts.records.SOME_DOUBT`, where it does not fit the schema, or where
+        where its confidence is under `semtoken.parts.part.SOME_DOUBT`, where it does not fit the schema, or where
         it is missing.
 
     Raises

@@ -31,6 +31,7 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "answer": response.text,
         "doubt": one.sentence,
         "headline_name": response.headline.name,
+        "headline_value": _finite(response.headline.value),
         "headline_confidence": response.headline.confidence,
         "uncertainty": response.uncertainty,
         "uncertainty_lower": low,

@@ -13,7 +13,7 @@ def show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool
     """Print the most doubtful fields, and what the decisions rest on."""
     from semtoken.checking.fields import CHECK, sentence_of_field
     from semtoken.checking.tables import NOTE
-    from semtoken.parts.records import SOME_DOUBT
+    from semtoken.parts.part import SOME_DOUBT
     from semtoken.support.text import shortened
 
     for row in rows[:top]:

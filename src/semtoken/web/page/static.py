@@ -94,9 +94,15 @@ def _script() -> str:
         names = sorted(
             {n for listed, module in _IMPORT.findall(source) if module == library for n in listed.split(", ")}
         )
-        encoded = base64.b64encode(page_file(library).encode()).decode()
+        encoded = base64.b64encode(_lines_of(page_file(library)).encode()).decode()
         heads.append(f'import {{ {", ".join(names)} }} from "data:text/javascript;base64,{encoded}";\n')
-    return "".join(heads) + re.sub("^export ", "", _IMPORT.sub("", source), flags=re.MULTILINE)
+    return "".join(heads) + _lines_of(re.sub("^export ", "", _IMPORT.sub("", source), flags=re.MULTILINE))
+
+
+def _lines_of(source: str) -> str:
+    """A module without comments of their own line and without indentation, which mean nothing in our modules."""
+    lines = (line.strip() for line in source.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
 
 
 def _source(text: str) -> str:
