@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semtoken.errors import InvalidInput
-from semtoken.files import safe_files
+from semtoken.files import safe_files, unfinished
 
 NAMES = ("a", "b", "c")
 
@@ -183,12 +183,47 @@ def test_a_lock_is_held_by_one_process(tmp_path: Path) -> None:
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
-    (tmp_path / "below" / f"{safe_files.WORKING}0-file").write_text("half")
-    (tmp_path / f"{safe_files.WORKING}1-folder").mkdir()
-    (tmp_path / f"{safe_files.WORKING}1-folder" / "file").write_text("half")
+    (tmp_path / "below" / f"{unfinished.WORKING}0-file").write_text("half")
+    (tmp_path / f"{unfinished.WORKING}1-folder").mkdir()
+    (tmp_path / f"{unfinished.WORKING}1-folder" / "file").write_text("half")
     (tmp_path / "file").write_text("whole")
-    safe_files.remove_leftovers(tmp_path)
+    unfinished.remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["below", "file"]
+
+
+HALF_WAY = """
+import sys, time
+from pathlib import Path
+from semtoken.files import safe_files
+kind, path = sys.argv[1:]
+with getattr(safe_files, kind)(Path(path)):
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("kind", ["replacing_file", "replacing_folder"])
+def test_what_a_killed_process_left_goes_when_the_same_is_written_again(kind: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HALF_WAY, kind]
+    writers = [
+        subprocess.Popen([*command, str(tmp_path / name)], stdout=subprocess.PIPE, text=True)
+        for name in ("killed", "killed", "other")
+    ]
+    try:
+        assert all(one.stdout is not None and one.stdout.readline() == "writing\n" for one in writers)
+        assert len(list(tmp_path.iterdir())) == 3
+        writers[0].kill()
+        writers[0].wait()
+        with getattr(safe_files, kind)(tmp_path / "killed"):
+            left = {path.name[-6:] for path in tmp_path.iterdir()}
+            assert len(list(tmp_path.iterdir())) == 3 and left == {"killed", "-other"}  # what goes on is left alone
+    finally:
+        for one in writers:
+            one.kill()
+            one.wait()
+    with getattr(safe_files, kind)(tmp_path / "killed"), getattr(safe_files, kind)(tmp_path / "other"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "other"]
 
 
 @pytest.mark.parametrize(

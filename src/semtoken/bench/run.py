@@ -21,7 +21,7 @@ from semtoken.bench.stages.parts import store_questions
 from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, take_problem, write_json
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
-from semtoken.files.safe_files import WORKING
+from semtoken.files.unfinished import WORKING
 from semtoken.statistics.steps import STEPS
 
 log = logging.getLogger(__name__)

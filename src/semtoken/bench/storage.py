@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.files import safe_files
+from semtoken.files import safe_files, unfinished
 from semtoken.support.extras import require
 
 METADATA_KEY = b"semtoken"
@@ -185,6 +185,6 @@ def locked(run: Path) -> Iterator[None]:
 
 def remove_leftovers(run: Path) -> None:
     """Delete what a killed run left half-written; only the holder of the lock may."""
-    safe_files.remove_leftovers(run)
+    unfinished.remove_leftovers(run)
     for path in run.rglob(f"*{PROBLEM}"):
         path.unlink(missing_ok=True)

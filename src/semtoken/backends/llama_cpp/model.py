@@ -33,6 +33,7 @@ from semtoken.backends.seeds import draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
+from semtoken.models.gguf_header import check_header
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, log_normalizers
 from semtoken.support.extras import require
@@ -59,7 +60,7 @@ def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
     InvalidInput
         An option that `llama_cpp.Llama` does not know.
     ModelError
-        There is no such file, or llama.cpp cannot read it.
+        There is no such file, it is damaged, or llama.cpp cannot read it.
     MissingExtra
         llama-cpp-python is not installed.
     """
@@ -69,6 +70,7 @@ def load_llama_cpp(model: str, **options: Any) -> LlamaCppBackend:
     path = Path(model).expanduser()
     if not path.is_file():
         raise ModelError(f"llama.cpp reads a .gguf file; there is no file {model!r}.")
+    check_header(path)
     known = {"n_ctx": LONGEST_CONTEXT, "verbose": False} | options
     try:
         llama = llama_cpp.Llama(str(path), **known)
