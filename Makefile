@@ -65,7 +65,7 @@ test-lowest: $(VENV)/test.installed
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
 
 test-slow: $(VENV)/test.installed
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 test-engines: $(ENGINES)/installed
 	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines

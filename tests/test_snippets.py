@@ -180,7 +180,9 @@ config = {"a": 1, "config_sha256": ""}
         left_out={0: "16,000 clusters of a model of the hub; tests/test_clusters.py runs from_model"},
     ),
     "docs/doctor.md": Page(
-        "import semtoken as st\nclusters = st.TokenClusters.from_pretrained('almanac')", instead=SERVER, slow=True
+        "import semtoken as st\nvocabulary = st.TokenClusters.from_pretrained('almanac').vocabulary",
+        instead=SERVER,
+        slow=True,
     ),
     "docs/encoders.md": Page(slow=True),
     "docs/engines.md": Page(MODEL, left_out={0: LLAMA, 2: LLAMA}),
@@ -225,7 +227,7 @@ for one in questions:
     replies.append(client.chat.completions.create(model="almanac", messages=said, logprobs=True, top_logprobs=20))
 correct = [is_correct(one.choices[0].message.content, q) for one, q in zip(replies, questions)]
 """,
-        instead={"create(...,": "create(**asked,", 'segment="reasoning"': 'segment="answer"'},
+        instead={"create(...,": "create(**asked,", '"smollm2"': '"almanac"', 'segment="reasoning"': 'segment="answer"'},
         slow=True,
     ),
     "docs/serving.md": Page("from openai import OpenAI", instead=SERVER),

@@ -43,7 +43,7 @@ def in_a_namespace(*command: str) -> subprocess.CompletedProcess[str]:
     if probe.returncode:
         pytest.skip(f"Ray is not tested here: no network namespace can be made ({probe.stderr.strip()})")
     environment = os.environ | {"RAY_worker_niceness": "0"}  # a busy machine would leave its workers no time
-    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=400, env=environment)
+    return subprocess.run([*ALONE, *command], capture_output=True, text=True, check=False, timeout=900, env=environment)
 
 
 def ray_run(folder: Path, settings: dict[str, object]) -> subprocess.CompletedProcess[str]:

@@ -81,8 +81,9 @@ class RayExecutor:
         local: Mapping[str, Any] = {"include_dashboard": False} if self.address is None else {}
         try:
             ray.init(address=self.address, logging_level="error", log_to_driver=False, **local)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise BackendError(f"Ray cannot be reached at {self.address!r}: {error}") from error
+        except Exception as error:  # a node that does not start in time raises a bare Exception
+            where = "cannot be started here" if self.address is None else f"cannot be reached at {self.address!r}"
+            raise BackendError(f"Ray {where}: {error}") from error
         require("ray.data", extra="ray").DataContext.get_current().enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # its progress would run into that of the run
         return ray
