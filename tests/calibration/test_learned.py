@@ -140,7 +140,7 @@ def test_other_states_are_refused() -> None:
 
 
 def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -> None:
-    mine = LearnedFrom("a1", "b2", 0.65, "Question:\n", "\nAnswer:\n")
+    mine = LearnedFrom("a1", "b2", 0.65, before="Question:\n", after="\nAnswer:\n")
     mine.require_model(LearnedFrom("a1", "b2"))
     mine.require_model(LearnedFrom())
     mine.require_prompt("Question:\nwho?\nAnswer:\n")
@@ -163,9 +163,10 @@ def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -
 @settings(max_examples=30, deadline=None)
 def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], far: list[float]) -> None:
     weights, centre = (np.array(row, dtype=np.float64) for row in rows)
-    origin = LearnedFrom("w", None, 0.65 if weights.size else None, "before", "")
+    origin = LearnedFrom("w", None, 0.65 if weights.size else None, False, "before", "")
     learned = Learned(("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin)
     again = learned_from(json.loads(json.dumps(learned_values(learned))))
+    assert again == learned and again != Learned(("other",), *list(vars(learned).values())[1:])
     assert again.origin == origin and again.names == ("headline",) and again.intercept == -1.5
     for name in ("weights", "state_weights", "centre", "spread", "distances"):
         np.testing.assert_array_equal(getattr(again, name), getattr(learned, name))

@@ -126,6 +126,12 @@ class Learned:
     origin: LearnedFrom = LearnedFrom()
     """Where the labelled answers came from."""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Learned) and learned_values(self) == learned_values(other)
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.intercept))
+
     @property
     def reads_states(self) -> bool:
         """Whether it reads hidden states."""

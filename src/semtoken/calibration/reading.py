@@ -23,7 +23,7 @@ PEAK = "max_token_entropy"
 LARGEST = 1000.0
 
 NUMBERS: dict[str, Callable[[Any], float]] = {
-    "headline": lambda answer: min(headline_of(answer), LARGEST),
+    "headline": lambda answer: min(-float(log_scores([answer], chosen_method([answer], None))[0]), LARGEST),
     "probability": lambda answer: min(-float(_field(answer, "log_probability")), LARGEST),
     "perplexity": lambda answer: min(-float(_field(answer, "log_probability")) / len(_tokens(answer)), LARGEST),
     PEAK: lambda answer: float(_score(answer, PEAK)),
@@ -137,11 +137,6 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
     if len({row.values.size for row in rows}) > 1:
         raise CalibratorMismatch("These answers have hidden states of different sizes: they are of different models.")
     return Readings(numbers, np.stack([np.asarray(row.values, dtype=np.float64) for row in rows]))
-
-
-def headline_of(answer: Any) -> float:
-    """The uncertainty by the answer's headline in nats, without an upper end; higher is riskier."""
-    return float(-log_scores([answer], chosen_method([answer], None))[0])
 
 
 def _origin(answers: Sequence[Any]) -> LearnedFrom:
