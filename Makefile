@@ -3,6 +3,7 @@
 # Both need Python 3.10 or newer and nothing else.
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
+# make paper  check the bibliography and build the paper and the report in build/paper
 # make notebooks   run the notebooks and keep what they print
 # make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
 #              BENCH=--short for fewer runs
@@ -22,7 +23,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.py tests/test_masses.py \
 	tests/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -37,6 +38,9 @@ docs: $(VENV)/docs.installed
 	$(BIN)/python scripts/gather_docs.py
 	$(BIN)/zensical build --strict --clean
 	@echo "Open build/site/index.html"
+
+paper: $(VENV)/paper.installed
+	$(BIN)/python paper/build.py
 
 # Without SmolLM2 two of them would run on the embedded model and print other answers.
 notebooks: $(VENV)/test.installed
@@ -103,6 +107,10 @@ $(VENV)/test.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/package.installed: pyproject.toml | $(VENV)/bin/python
 	$(PIP) --group package
+	@touch $@
+
+$(VENV)/paper.installed: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --group paper
 	@touch $@
 
 $(VENV)/docs.installed: pyproject.toml constraints.txt | $(VENV)/bin/python

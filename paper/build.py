@@ -1,0 +1,177 @@
+"""Check the bibliography and build the paper and the report as PDF.
+
+    python paper/build.py            # or: make paper; writes build/paper/paper.pdf and build/paper/report.pdf
+    python paper/build.py --check    # the bibliography, the length and the tables only
+
+The tables of the report are made from the kept tables of the experiments, so its figures follow them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+OUT = ROOT / "build" / "paper"
+CITED = re.compile(r"@([a-z][a-z0-9]+)")
+WORDS = (750, 1750)
+"""What the journal asks for."""
+NEEDED = {
+    "article": {"title", "journal", "year"},
+    "inproceedings": {"title", "booktitle", "year"},
+    "misc": {"title", "year"},
+}
+JUDGES = ("exact", "second")
+SETS = {
+    "smollm2-nq": "SmolLM2, NQ",
+    "smollm2-wq": "SmolLM2, WQ",
+    "smollm2-tqa": "SmolLM2, TriviaQA",
+    "gemma3-nq": "Gemma, NQ",
+    "gemma3-wq": "Gemma, WQ",
+}
+
+
+def body(text: str) -> str:
+    """A page without its head."""
+    return text.split("---\n", 2)[2]
+
+
+def problems_of_bibliography(entries: dict[str, tuple[str, set[str]]], texts: Iterable[str]) -> list[str]:
+    """What is wrong with a bibliography: entries as key -> (type, fields), and the texts that cite it."""
+    cited = {key for text in texts for key in CITED.findall(body(text))}
+    found = [f"{key} is cited and not in paper.bib" for key in sorted(cited - entries.keys())]
+    found += [f"{key} is in paper.bib and nowhere cited" for key in sorted(entries.keys() - cited)]
+    for key, (kind, fields) in sorted(entries.items()):
+        missing = NEEDED.get(kind, {"title", "year"}) | {"author"}
+        found += [f"{key} has no {name}" for name in sorted(missing - fields)]
+        if not fields & {"doi", "url"}:
+            found.append(f"{key} has neither a DOI nor an address")
+    return found
+
+
+def bibliography() -> dict[str, tuple[str, set[str]]]:
+    """The entries of paper.bib, read by pybtex."""
+    from pybtex.database import parse_file
+
+    entries = parse_file(str(HERE / "paper.bib")).entries
+    return {key: (one.type, {*one.fields} | {*one.persons}) for key, one in entries.items()}
+
+
+def interval(row: pd.Series, name: str) -> str:
+    """A difference with its interval."""
+    if pd.isna(row[name]):
+        sys.exit(f"The tables hold no {name} for {row.name}.")
+    said = f"{row[name]:+.3f} [{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]"
+    return said.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, [":---"] * len(head), *rows])
+
+
+def table(rule: str, difference: str) -> str:
+    """One rule on every set, by the two judges that were fixed in advance."""
+    frame = pd.read_csv(ROOT / "experiments" / "default_rule" / "tables.csv").set_index(["set", "judge", "rule"])
+    rows = []
+    for name, said in SETS.items():
+        exact = frame.loc[name, "exact", rule]
+        counts = f"{int(exact['answers']):,}, {int(exact['right_answers'])}"
+        rows.append([said, counts, *(interval(frame.loc[name, judge, rule], difference) for judge in JUDGES)])
+    return markdown(["", "answers, right", "exact match", "lenient judge"], rows)
+
+
+def larger() -> str:
+    """What is kept of the model of 1.5 billion parameters, with its clusters as soon as they are there."""
+    frame = pd.read_csv(ROOT / "experiments" / "headline" / "tables.csv")
+    frame = frame[frame["set"].str.startswith("qwen") & frame["judge"].isin(["exact", "contains"])]
+    named = {
+        "probability": "plain probability",
+        "default": "preset `default`",
+        "paper_without_clusters": "the paper's rules without clusters",
+        "paper": "the paper's rules",
+        "clusters": "clusters and beginnings",
+        "clusters_shuffled": "the same, shuffled",
+        "paper_shuffled": "the paper's rules, shuffled",
+    }
+    sets = {f"{name} ({judge})": rows for (name, judge), rows in frame.groupby(["set", "judge"])}
+    there = [name for name in named if name in set(frame["candidate"])]
+    rows = []
+    for name in there:
+        cells = []
+        for part in sets.values():
+            found = part[part["candidate"] == name]
+            cells.append("not run" if found.empty else f"{found['auroc'].iloc[0]:.3f}")
+        rows.append([named[name], *cells])
+    counts = [f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}" for part in sets.values()]
+    rows.insert(0, ["answers, right", *counts])
+    said = (
+        "Its clusters were not made: the question of this report was not asked of it."
+        if not {"clusters", "paper"} & set(there)
+        else "Rows with clusters use those of its own table, in 16,000 groups."
+    )
+    return f"{said}\n\n{markdown(['', *(name.removeprefix('qwen1.5b-') for name in sets)], rows)}"
+
+
+def report() -> str:
+    """The report with its tables."""
+    text = (HERE / "report.md").read_text("utf-8")
+    filled = {
+        "shuffled": table("clusters, beginnings", "minus_shuffled"),
+        "paper-shuffled": table("paper", "minus_shuffled"),
+        "paper": table("paper", "minus_probability"),
+        "larger": larger(),
+    }
+    for name, value in filled.items():
+        if text.count(f"{{{{{name}}}}}") != 1:
+            sys.exit(f"report.md has to name {{{{{name}}}}} once.")
+        text = text.replace(f"{{{{{name}}}}}", value)
+    return text
+
+
+def write_pdf(name: str, text: str) -> None:
+    """A PDF by pandoc and typst."""
+    import pypandoc
+    import typst
+
+    made = pypandoc.convert_text(
+        text,
+        "typst",
+        format="markdown-implicit_figures",
+        extra_args=[
+            "--standalone",
+            "--citeproc",
+            "-Mauthor=The semtoken developers",
+            f"--resource-path={HERE}",
+            f"--bibliography={HERE / 'paper.bib'}",
+        ],
+    )
+    source = OUT / f"{name}.typ"
+    source.write_text(made, "utf-8")
+    typst.compile(str(source), output=str(OUT / f"{name}.pdf"))
+    print(f"build/paper/{name}.pdf")
+
+
+def main() -> None:
+    """The command."""
+    paper, filled = (HERE / "paper.md").read_text("utf-8"), report()
+    found = problems_of_bibliography(bibliography(), [paper, filled])
+    words = len(body(paper).split())
+    if not WORDS[0] <= words <= WORDS[1]:
+        found.append(f"paper.md has {words:,} words; the journal asks for {WORDS[0]} to {WORDS[1]:,}")
+    if found:
+        sys.exit("\n".join(found))
+    print(f"The bibliography is in order; paper.md has {words:,} words.")
+    if "--check" not in sys.argv:
+        OUT.mkdir(parents=True, exist_ok=True)
+        write_pdf("paper", paper)
+        write_pdf("report", filled)
+
+
+if __name__ == "__main__":
+    main()
