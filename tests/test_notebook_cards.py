@@ -157,7 +157,7 @@ def test_phrases_are_marked_by_their_confidence() -> None:
 
 def test_a_card_says_what_the_number_is_not() -> None:
     seen = Seen(answer(("Paris", 0.4))._repr_html_())
-    assert "Confidence 40 %, a ranking, not a chance. The model's probability of an answer" in seen.text
+    assert "Confidence 40 %, a ranking, not a chance. Probability of an answer" in seen.text
 
 
 def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
@@ -174,7 +174,7 @@ def test_a_calibrated_answer_shows_its_chance_and_the_verdict() -> None:
 
 def test_bounds_are_shown_where_the_score_is_not_exact() -> None:
     known = answer(("Paris", 0.4), log_score_bounds=(math.log(0.3), math.log(0.5)))
-    assert "0.600 (0.500 to 0.700)" in Seen(known._repr_html_()).text
+    assert "Confidence 40 % (30 % to 50 %)" in Seen(known._repr_html_()).text
     assert "0.5 to 0.7" in repr(known)
 
 

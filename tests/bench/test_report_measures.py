@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -9,10 +11,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from semtoken import metrics
+from semtoken.bench import formatting
 from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
 from semtoken.bench.report.comparison import method_tests
+from semtoken.bench.report.content import build_report
 from semtoken.bench.report.figure_list import measured_figures, paired_tests
-from semtoken.bench.report.overview import headline, notes, too_few
+from semtoken.bench.report.overview import headline, notes, overview
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, results
@@ -166,11 +170,11 @@ def test_the_headline_counts_what_the_tables_show() -> None:
     lines = list(headline(cells))
     assert lines[0] == "STC has the highest AUROC on 2 of 2 pairs of a model and a data set."
     tested = [m.quality["auroc"].to_stc for one in cells for m in one.compared if m.name != "stc"]
-    worse = sum(t is not None and t.p_adjusted < 0.05 and t.difference.value < 0 for t in tested)
-    assert 0 < worse <= len(tested)
-    verb = "is" if worse == 1 else "are"
+    lower = sum(t is not None and t.difference.high < 0 for t in tested)
+    assert 0 < lower < len(tested)
+    verb = "is" if lower == 1 else "are"
     assert lines[1].startswith(
-        f"Of {len(tested)} differences to other methods, {worse} {verb} significant in favour of STC, 0 against"
+        f"Of {len(tested)} differences to STC, {lower} {verb} lower, 0 higher and {len(tested) - lower} not shown"
     )
     means = {
         n: np.mean([c.methods[n].quality["auroc"].estimate.value for c in cells])
@@ -181,12 +185,32 @@ def test_the_headline_counts_what_the_tables_show() -> None:
     assert lines[-1] == "STC adds 0.250 % to the time of the greedy generation (median)."  # 0.5 of 200 seconds
 
 
-def test_too_few_resamples_are_told() -> None:
-    found = measured(cell(), n_resamples=100)
-    (line,) = too_few([found], 100)
-    comparisons = len(found.compared) - 1
-    assert f"of {comparisons} comparisons can be below {comparisons / 101:.3f}" in line  # each at least 1 / 101
-    assert list(too_few([found], 1000)) == []
+def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
+    """What lies above 0 is called higher wherever it is told."""
+    one = cell(methods=NAMES, n=400)
+    run = results(replace(one, uncertainty={**one.uncertainty, "headline": one.uncertainty["stc"]}))
+    report = build_report(run, n_resamples=200)
+    (found,) = report.cells
+    tested = found.methods["sequence_probability"].quality["auroc"].to_stc
+    assert tested is not None
+    difference = tested.difference
+    rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
+    [line] = [one for one in headline([found]) if "sequence probability minus STC" in one]
+    assert f"is {formatting.signed(difference.value)} [" in line and line.endswith(f", {rule}.")
+    table = next(one for one in report.tables if one.name == "tests_auroc")
+    [row] = [row for row in table.groups[0].rows if row[0].text == "Sequence probability"]
+    assert (row[2].text, row[3].text) == (formatting.signed(difference.value), rule)
+    lines = list(csv.DictReader(io.StringIO(report.csv["tests"])))
+    for line_ in lines:
+        low, high = float(line_["low"] or "nan"), float(line_["high"] or "nan")
+        assert line_["verdict"] == ("higher" if low > 0 else "lower" if high < 0 else "not shown")
+    [kept] = [
+        one for one in lines
+        if (one["setting"], one["against"], one["metric"]) == ("Sequence probability", "STC", "AUROC")
+    ]  # fmt: skip
+    assert float(kept["difference"]) == pytest.approx(difference.value)
+    first = overview([found], "exact")
+    assert first.header.index("AUROC of the headline") + 1 == first.header.index("AUROC of STC")
 
 
 def test_methods_of_ones_own_are_compared_too() -> None:

@@ -61,7 +61,7 @@ def test_numbers_have_sensible_digits() -> None:
     assert formatting.signed(-0.0001) == "0.000"
     assert formatting.signed(0.0126) == "+0.013"
     assert formatting.signed_amount(-2.5) == "-2.50"
-    assert formatting.metric(math.nan) == formatting.p_value(math.nan) == formatting.share(math.nan) == "–"
+    assert formatting.metric(math.nan) == formatting.share(math.nan) == "–"
     assert formatting.interval(math.nan, math.nan) == ""
     assert one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
 

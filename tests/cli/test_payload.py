@@ -39,7 +39,7 @@ def test_one_reply_over_many_lines_and_a_folder_of_clusters(semtoken: RunCommand
     path.write_text(json.dumps(recording("vllm-chat").reply, indent=2))
     result = semtoken("score-payload", path, "-c", almanac_clusters_path(), "--tokens", "--preset", "paper")
     assert result.exit_code == 0, result.output
-    assert "confidence 99.0 % (99.0 % to 99.7 %): the model's probability" in result.stdout
+    assert "confidence 99.0 % (99.0 % to 99.7 %): probability of an answer that agrees" in result.stdout
     assert "uncertainty 0.010 · between 0.003 and 0.010 · vllm-chat · distribution raw" in result.stdout
     assert "'IND' 0.261 (cluster)" in result.stdout
 

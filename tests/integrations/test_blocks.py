@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
-from semtoken.integrations.blocks import block_of, blocks_of, final_block
+from semtoken.integrations.blocks import block_of, blocks_of, final_block, risk_of
 
 BLOCK = {"version": 1, "uncertainty": 0.25}
 
@@ -49,3 +50,8 @@ def test_a_running_block_is_no_final_one() -> None:
     assert final_block(stream) is None
     assert final_block(stream, index=1) == final
     assert blocks_of({"choices": [{"semtoken": BLOCK}, {}]}) == [BLOCK, None]
+
+
+def test_an_answer_is_as_risky_as_its_headline_says() -> None:
+    assert risk_of({"uncertainty": 1.0, "headline": {"name": "phrase_and_mean", "confidence": 0.25}}) == 0.75
+    assert risk_of({"uncertainty": 0.4}) == 0.4 and math.isnan(risk_of({"reason": "no score"}))

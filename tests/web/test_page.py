@@ -418,7 +418,7 @@ def test_asking_on_the_served_page(browser: Any, served: str, almanac: Any) -> N
     )
     card = page.locator("article.card")
     assert expected.text.strip() in card.inner_text()
-    assert f"Confidence {percentage(expected.headline.confidence)}: the model's probability of" in card.inner_text()
+    assert f"Confidence {percentage(expected.headline.confidence)}: probability of an answer" in card.inner_text()
     assert all(url.startswith(served) for url in asked)  # nothing from anywhere else
     assert complaints == []
     page.get_by_role("tab", name="Ask").focus()

@@ -56,11 +56,6 @@ def difference(found: Difference | None) -> str:
     return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()
 
 
-def p_value(p: float) -> str:
-    """A p-value as it stands in tables: `0.034`."""
-    return MISSING if math.isnan(p) else f"{p:.3f}"
-
-
 def amount(value: float) -> str:
     """Seconds and percentages of any size to three digits or so: `0.023`, `3.03`, `50.9`, `1,374`."""
     if math.isnan(value):

@@ -144,8 +144,8 @@ def _print(
     from semtoken.display import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
-    first, _, rest = summary(result, question).partition(" · ")
-    out.print(Text("  ").append(first, style="bold").append(f" · {rest}" if rest else "", style="dim"))
+    first, colon, rest = summary(result, question).partition(":")
+    out.print(Text("  ").append(first, style="bold").append(f"{colon}{rest}", style="dim"), soft_wrap=True)
     if applied is not None:
         out.print(Text(f"  {applied.sentence(result)}"), soft_wrap=True)
     hidden = applied is not None and applied.shown(result) != result.text
@@ -173,16 +173,15 @@ def summary(result: ScoredResponse, question: str = "") -> str:
     from semtoken.parts.new_words import LONG, new_words
     from semtoken.support.text import CUT_OFF, number
 
-    notes = [
-        result.headline.line,
-        f"uncertainty {number(result.uncertainty)}",
-        f"probability of these very words {number(math.exp(result.log_probability))}",
-    ]
+    notes = [result.headline.line]
+    if result.n_tokens < LONG:  # of a sentence these two are next to 1 and 0, whatever it says
+        notes.append(f"uncertainty {number(result.uncertainty)}")
+        notes.append(f"probability of these very words {number(math.exp(result.log_probability))}")
     typical = result.new_word_confidence(question)
     if typical is not None and (
-        len(result.tokens) >= LONG or len(result.text.split()) > 2 + len(new_words(result, question))
+        result.n_tokens >= LONG or len(result.text.split()) > 2 + len(new_words(result, question))
     ):
-        notes[2:] = [f"confidence of a typical new word {number(typical)}"]  # of a sentence, perhaps a short one
+        notes.append(f"confidence of a typical new word {number(typical)}")
     if result.truncated:
         notes.append(CUT_OFF)
     if result.empty:

@@ -28,6 +28,15 @@ def block_of(choice: Any) -> dict[str, Any] | None:
     return None
 
 
+def risk_of(block: Mapping[str, Any]) -> float:
+    """How risky the answer of a block is, in [0, 1], NaN where it has no score: 1 minus the headline's confidence.
+
+    Blocks of earlier releases have no headline: their uncertainty takes its place.
+    """
+    confidence = as_mapping(block.get("headline")).get("confidence")
+    return float(block.get("uncertainty", "nan")) if confidence is None else 1.0 - float(confidence)
+
+
 def blocks_of(reply: Any) -> list[dict[str, Any] | None]:
     """The block of every choice of a reply, None where there is none."""
     return [block_of(choice) for choice in as_mapping(reply).get("choices") or ()]

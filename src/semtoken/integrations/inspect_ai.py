@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.integrations.blocks import KEY, blocks_of
+from semtoken.integrations.blocks import KEY, blocks_of, risk_of
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
@@ -53,7 +53,7 @@ FIELDS = {
 }
 """Settings of Inspect that are fields of a request, with the names of the fields."""
 _STOPS = {"stop": "stop", "length": "max_tokens", "content_filter": "content_filter", "tool_calls": "tool_calls"}
-_COPIED = ("uncertainty", "lower", "upper", "chance", "decision", "new_word_confidence", "preset", "method")
+_COPIED = ("headline", "uncertainty", "lower", "upper", "chance", "decision", "new_word_confidence", "preset", "method")
 """What a scorer copies from a block."""
 
 
@@ -195,7 +195,7 @@ def output_of(reply: Mapping[str, Any]) -> ModelOutput:
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
-    """How well the uncertainty tells wrong answers from right ones, with its interval; right is a value of 1."""
+    """How well the headline tells wrong answers from right ones, with its interval; right is a value of 1."""
 
     def measure(scores: list[SampleScore]) -> dict[str, float]:
         return auroc_figures(*_pairs(scores))
@@ -205,7 +205,7 @@ def auroc() -> Callable[[list[SampleScore]], dict[str, float]]:
 
 @metric(scores="unreduced")  # type: ignore[untyped-decorator]
 def prr() -> Callable[[list[SampleScore]], dict[str, float]]:
-    """Prediction rejection ratio of the uncertainty, with its interval."""
+    """Prediction rejection ratio of the headline, with its interval."""
 
     def measure(scores: list[SampleScore]) -> dict[str, float]:
         return prr_figures(*_pairs(scores))
@@ -266,7 +266,8 @@ def uncertainty_of(output: Any, vocabulary: Tokens | None = None, preset: Any = 
     Returns
     -------
     dict
-        `uncertainty`, `lower` and `upper`, with a calibrator `chance` and `decision`. Else `no_uncertainty`, a reason.
+        `headline`, `uncertainty`, `lower` and `upper`, with a calibrator `chance` and `decision`. Else
+        `no_uncertainty`, a reason.
     """
     blocks = (output.metadata or {}).get(KEY) or [None]
     block = blocks[0]
@@ -303,6 +304,7 @@ def _block_from_logprobs(output: Any, vocabulary: Tokens | None, preset: Any) ->
     scored = score_payload(reply, vocabulary, preset)[0]
     lower, upper = scored.uncertainty_bounds
     return {
+        "headline": scored.numbers_to_dict()["headline"],
         "uncertainty": scored.uncertainty,
         "lower": lower,
         "upper": upper,
@@ -315,6 +317,5 @@ _to_float = value_to_float()
 
 
 def _pairs(scores: Any) -> tuple[list[float], list[float]]:
-    """Uncertainty (NaN where there is none) and value of every sample."""
-    values = [_to_float(each.score.value) for each in scores]
-    return [float((each.score.metadata or {}).get("uncertainty", "nan")) for each in scores], values
+    """Risk by the headline (NaN where there is none) and value of every sample."""
+    return [risk_of(each.score.metadata or {}) for each in scores], [_to_float(each.score.value) for each in scores]

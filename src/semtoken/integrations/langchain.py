@@ -60,8 +60,8 @@ def score(message: AIMessage, vocabulary: Any = None, preset: Any = "default") -
 def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> RunnableLambda:
     """A runnable that takes a message and gives it back with `response_metadata["semtoken"]`.
 
-    It has `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does not fail for
-    want of a score.
+    It has `headline`, `uncertainty`, `lower` and `upper`, or `reason` where the message cannot be scored: a chain does
+    not fail for want of a score.
 
     Parameters
     ----------
@@ -78,6 +78,7 @@ def with_uncertainty(vocabulary: Any = None, preset: Any = "default") -> Runnabl
         else:
             lower, upper = scored.uncertainty_bounds
             block = {"uncertainty": scored.uncertainty, "lower": lower, "upper": upper, "preset": scored.preset}
+            block["headline"] = scored.numbers_to_dict()["headline"]
         return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: block}})
 
     return RunnableLambda(add, name="with_uncertainty")

@@ -30,8 +30,8 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
     Parameters
     ----------
     threshold
-        Answers whose uncertainty may be above it are held back, in [0, 1]: the upper end of an interval counts. None:
-        those that the server's calibrator decides to abstain from.
+        Answers of which 1 minus the headline's confidence may be above it are held back, in [0, 1]: the lower end of an
+        interval counts. None: those that the server's calibrator decides to abstain from.
     instead
         What to say.
     unscored
@@ -59,7 +59,11 @@ class UncertaintyGate(CustomLogger):  # type: ignore[misc]
             return self.unscored == "hold"
         if self.threshold is None:
             return block.get("decision") == "abstain"
-        return bool(block.get("upper", block["uncertainty"]) > self.threshold)
+        headline = block.get("headline")
+        if headline is None:
+            return bool(block.get("upper", block["uncertainty"]) > self.threshold)
+        lowest, _ = headline.get("confidence_bounds") or (headline["confidence"], None)
+        return bool(1.0 - lowest > self.threshold)
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> Any:
         """Called by LiteLLM with a reply from a deployment, before anybody sees it."""

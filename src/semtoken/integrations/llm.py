@@ -66,6 +66,7 @@ class SemtokenModel(llm.Model):  # type: ignore[misc]
         )
         lower, upper = answer.uncertainty_bounds
         block = {
+            "headline": answer.numbers_to_dict()["headline"] | {"line": answer.headline.line},
             "uncertainty": answer.uncertainty,
             "lower": lower,
             "upper": upper,
@@ -126,7 +127,8 @@ def last_answer() -> str:
     last = rows[-1]
     block = _block_of(last) or {}
     tokens = [f"  {visible(one['text'])!r:16} {number(one['probability'])}" for one in block["tokens"]]
-    return "\n".join([visible(last["response"]), f"uncertainty {number(block['uncertainty'])}", *tokens])
+    told = block["headline"]["line"] if "headline" in block else f"uncertainty {number(block['uncertainty'])}"
+    return "\n".join([visible(last["response"]), visible(told), *tokens])
 
 
 def _block_of(row: dict[str, Any]) -> dict[str, Any] | None:

@@ -288,10 +288,10 @@ def task_figures(
         if not rows or not all(isinstance(value, int | float) and 0 <= value <= 1 for value, _ in rows):
             continue
         quality = np.array([float(value) for value, _ in rows])
-        uncertainty = np.array([answer.uncertainty for _, answer in rows])
-        figures = selective_figures(uncertainty, quality)
+        confidence = np.array([answer.headline.confidence for _, answer in rows])
+        figures = selective_figures(-confidence, quality)
         right = (quality == 1.0).astype(float)
-        figures["ece"] = metrics.expected_calibration_error(1.0 - uncertainty, right)
+        figures["ece"] = metrics.expected_calibration_error(confidence, right)
         if calibrator is not None:
             chances = [float(calibrator.calibrator.chance(answer)) for _, answer in rows]
             figures["chance_ece"] = metrics.expected_calibration_error(chances, right)

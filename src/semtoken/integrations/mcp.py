@@ -30,7 +30,9 @@ class Scored(BaseModel):
     """An answer with its uncertainty."""
 
     text: str
-    uncertainty: float = Field(description="0 (sure) to 1")
+    confidence: float = Field(description="The number on top, 0 to 1 (sure): what answers are ranked by")
+    confidence_of: str = Field(description="What the confidence is")
+    uncertainty: float = Field(description="0 (sure) to 1, of the whole answer; next to 1 for any long answer")
     lower: float
     upper: float
     new_word_confidence: float | None = Field(
@@ -118,6 +120,8 @@ def _scored(answer: ScoredResponse, question: str, calibrator: Applied | None) -
     new_words = answer.new_word_confidence(question)
     return Scored(
         text=answer.text,
+        confidence=answer.headline.confidence,
+        confidence_of=answer.headline.sentence,
         uncertainty=answer.uncertainty,
         lower=lower,
         upper=upper,

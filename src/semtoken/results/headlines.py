@@ -15,8 +15,8 @@ from semtoken.parts.new_words import LONG
 from semtoken.parts.prose import phrases
 from semtoken.support.text import percentage
 
-SHORT_SAID = f"The model's probability of an answer that agrees with this one (answers of under {LONG} tokens)."
-LONG_SAID = f"Probability of its weakest phrase times that of a typical token (answers of {LONG} tokens or more)."
+SHORT_SAID = f"Probability of an answer that agrees with this one (under {LONG} tokens)."
+LONG_SAID = f"Probability of the weakest phrase times that of a typical token ({LONG} tokens or more)."
 """What the confidence of a short answer is, and of a longer one."""
 PHRASE_AND_MEAN = "phrase_and_mean"
 

@@ -1,10 +1,12 @@
 """From the uncertainties of a run to figures: AUROC and PRR with intervals, paired tests, overheads.
 
-Families of tests for every model, data set and metric, each corrected by Holm's procedure: the other methods against
-STC, all methods against the best, the ablations against STC, the clusterings of the sensitivity study against the one
-that the methods use, and the controls against STC and against sequence probability. Sequence probability is one of the
-methods. The p-values are those of `semtoken.metrics.permutation_test`; there is no verdict where fewer than `FEWEST`
-answers are right, or wrong.
+One rule says what a difference shows, in all sentences, tables and files (`Tested.verdict`): whether its 95 % interval
+lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
+
+Compared are the other methods with STC, all methods with the best, the ablations with STC, the clusterings of the
+sensitivity study with the one that the methods use, and the controls with STC and with sequence probability, always as
+"this minus STC". The files also hold p-values of `semtoken.metrics.permutation_test`, corrected by Holm's procedure
+within each of these families; no verdict reads them.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ MAIN = "main"
 """Name of the clustering that the methods use."""
 SEED = 0
 """The seed of the bootstrap, so that the same run gives the same intervals."""
-SIGNIFICANT = 0.05
-"""Adjusted p-values below it count as a difference."""
+NOT_SHOWN = "not shown"
+"""The verdict on a difference whose interval holds 0."""
 REFERENCE, BASELINE = "stc", "sequence_probability"
 FEWEST, FEW = 20, 30
 """With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
@@ -52,18 +54,13 @@ class Tested:
     """There are answers enough of either kind for a verdict."""
 
     @property
-    def significant(self) -> bool:
-        """Whether there is a difference at the level of `SIGNIFICANT`; never where there are too few answers."""
-        return self.enough and self.p_adjusted < SIGNIFICANT
-
-    @property
-    def verdict(self) -> Literal["higher", "lower", "not told apart", "too few answers"]:
-        """What the test says of the first of the two."""
+    def verdict(self) -> Literal["higher", "lower", "not shown", "too few answers"]:
+        """Where the interval of the difference lies: above 0, below it, or around it."""
         if not self.enough:
             return "too few answers"
-        if not self.significant:
-            return "not told apart"
-        return "higher" if self.difference.value > 0 else "lower"
+        if self.difference.low > 0:
+            return "higher"
+        return "lower" if self.difference.high < 0 else "not shown"
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,8 @@ class ControlFigures:
     estimate: Estimate
     """Mean over the repetitions of a control with random clusters."""
     repeats: int
-    stc_minus: Tested
-    """STC minus the control. Of several repetitions, p is that of the one with the median AUROC."""
+    to_stc: Tested
+    """The control minus STC. Of several repetitions, p is that of the one with the median AUROC."""
     minus_baseline: Tested
     """The control minus sequence probability, in the same way."""
 
@@ -373,7 +370,7 @@ def _controls(
         own = f"{PREFIX}{name}"
         values = {**cell.uncertainty, own: cell.controls[name][_median([one.value for one in repeats])]}
         found[name] = _mean(repeats)
-        from_stc[name] = drawn[REFERENCE].minus(found[name], p_value=tests.p("auroc", REFERENCE, own, values))
+        from_stc[name] = found[name].minus(drawn[REFERENCE], p_value=tests.p("auroc", own, REFERENCE, values))
         from_baseline[name] = found[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
         count()
     to_stc, to_baseline = tests.family(from_stc), tests.family(from_baseline)

@@ -17,7 +17,7 @@ import numpy as np
 
 from semtoken.bench.formatting import interval, metric, share, signed, signed_interval
 from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, REFERENCE, SEED, Tested, title_of
-from semtoken.bench.report.comparison import estimate_entry, tested_entries
+from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows
 from semtoken.bench.results import Cell, FloatArray
 from semtoken.calibration.calibrator import cross_validated
@@ -209,15 +209,14 @@ def risk_table(cells: Sequence[CellChances]) -> Table:
     return Table(
         name="risk_coverage",
         title="Wrong answers among those that are given",
-        header=("Method", "AURC", "minus STC", "p", *(f"at {percent(one)} coverage" for one in SHARES)),
+        header=("Method", "AURC", "minus STC", "", *(f"at {percent(one)} coverage" for one in SHARES)),
         groups=tuple(
             Group(cell.title, marked_rows([_risk_row(m) for m in cell.ranked], smallest=True, columns=(1, 4, 5, 6)))
             for cell in cells
         ),
         note="Coverage: the share of questions that are answered, the surest first; risk: the share of wrong answers "
         "among these. AURC: the area under the curve of risk against coverage. Lower is better in all columns. "
-        "Intervals: paired bootstrap. p: paired permutation test, corrected by Holm's procedure for all methods of a "
-        "model and data set. No threshold with a promise is read off these curves: `semtoken calibrate` makes one.",
+        f"{VERDICT_RULE} No threshold with a promise is read off these curves: `semtoken calibrate` makes one.",
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from semtoken.bench.formatting import MISSING, amount, interval, metric, p_value, signed, signed_interval
+from semtoken.bench.formatting import MISSING, amount, interval, metric, signed, signed_interval
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
     FEW,
     FEWEST,
     METRICS,
+    NOT_SHOWN,
     REFERENCE,
     CellFigures,
     ControlFigures,
@@ -24,6 +25,12 @@ from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 
 NAMES = {"auroc": "AUROC", "prr": "PRR"}
+VERDICT_RULE = (
+    "Intervals: 95 %, paired bootstrap, every resample draws the same questions for both. Higher, lower: the interval "
+    "of the difference lies above or below 0; not shown: it holds 0. They are not corrected for their number: of "
+    "twenty differences that are none, one is called so."
+)
+"""What the verdicts of all tables mean."""
 UNDEFINED = "undefined"
 NO_INTERVAL = "no interval"
 NOT_RUN = Entry(MISSING, "not in this run")
@@ -31,7 +38,7 @@ MARKS = (
     "Best of each column in bold, second best underlined; what reads the same is marked together. "
     "In brackets: 95 % bootstrap interval. "
 )
-LEVEL = "≈: not significantly different from the best (paired permutation test, Holm, 5 %). "
+LEVEL = "≈: not shown to be lower than the best (the 95 % interval of their difference holds 0). "
 
 
 def comparison(cells: Sequence[CellFigures], name: str) -> Table:
@@ -39,7 +46,7 @@ def comparison(cells: Sequence[CellFigures], name: str) -> Table:
 
     def entry(method: MethodFigures) -> Entry:
         quality = method.quality[name]
-        level = quality.to_best is not None and quality.to_best.verdict == "not told apart"
+        level = quality.to_best is not None and quality.to_best.verdict == NOT_SHOWN
         return estimate_entry(quality.estimate, "≈" if level else "")
 
     return Table(
@@ -89,11 +96,9 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
     return Table(
         name=f"tests_{name}",
         title=f"Differences of {NAMES[name]} on the same answers",
-        header=("Method", NAMES[name], "minus STC", "p", "minus the best", "p", "undefined"),
+        header=("Method", NAMES[name], "minus STC", "", "minus the best", "", "undefined"),
         groups=tuple(groups),
-        note="Intervals: paired bootstrap, every resample draws the same questions for both methods. p: paired "
-        "permutation test, two-sided, corrected by Holm's procedure for all methods of the same model and data set; "
-        "the intervals are not. The best was picked on these same answers, which its p-values do not allow for. "
+        note=f"{VERDICT_RULE} The best was picked on these same answers, which its intervals do not allow for. "
         "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
         f"{few_note(cells)}",
     )
@@ -115,10 +120,9 @@ def ablation_tests(cells: Sequence[CellFigures]) -> Table:
     return Table(
         name="ablation_tests",
         title="STC without its parts beside STC",
-        header=("Setting", "AUROC", "minus STC", "p", "PRR", "minus STC", "p"),
+        header=("Setting", "AUROC", "minus STC", "", "PRR", "minus STC", ""),
         groups=tuple(groups),
-        note="Bootstrap intervals and permutation tests on the same answers; p corrected by Holm's procedure for the "
-        f"ablations (for all methods in the row of sequence probability), the intervals not.{few_note(cells)}",
+        note=f"{VERDICT_RULE}{few_note(cells)}",
     )
 
 
@@ -133,13 +137,12 @@ def datasets_of(cells: Sequence[CellFigures]) -> list[str]:
 
 
 def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
-    """A difference with its interval, and its p-value."""
+    """A difference with its interval, and what it shows."""
     if tested is None:
         return Entry(""), Entry("")
     found = tested.difference
-    p = Entry(p_value(tested.p_adjusted)) if tested.enough else Entry(MISSING, "too few answers")
     ends = "" if math.isnan(found.value) else signed_interval(found.low, found.high) or NO_INTERVAL
-    return Entry(signed(found.value), ends), p
+    return Entry(signed(found.value), ends), Entry(tested.verdict)
 
 
 def few_note(cells: Sequence[CellFigures]) -> str:
@@ -217,14 +220,13 @@ def controls(cells: Sequence[CellFigures]) -> Table | None:
     return Table(
         name="controls",
         title="STC beside its controls",
-        header=("Score", "AUROC", "STC minus it", "p", "minus sequence probability", "p"),
+        header=("Score", "AUROC", "minus STC", "", "minus sequence probability", ""),
         groups=tuple(groups),
         note="Same answers, same model pass. Parts are taken away, or stand alone; other clusters replace those of "
         "the model and keep their sizes where they are shuffled. Bins of frequency go by token id unless counts were "
-        "given. Shuffled clusters are drawn several times: the mean, with p of the draw with the median AUROC. Row "
+        "given. Shuffled clusters are drawn several times: the mean. Row "
         "means: every other member of a cluster has the mean probability of its step; compare it with clusters only. "
-        "Bootstrap intervals and paired permutation tests; p corrected by Holm's procedure for all controls of a model "
-        f"and data set, the intervals not.{few_note(cells)}",
+        f"{VERDICT_RULE}{few_note(cells)}",
     )
 
 
@@ -234,7 +236,7 @@ def _rows(cell: CellFigures) -> Iterator[tuple[Entry, ...]]:
     yield (
         Entry("Sequence probability"),
         estimate_entry(baseline.estimate),
-        *_reversed(baseline.to_stc),
+        *tested_entries(baseline.to_stc),
         *2 * (Entry(""),),
     )
     for found in cell.controls.values():
@@ -242,19 +244,9 @@ def _rows(cell: CellFigures) -> Iterator[tuple[Entry, ...]]:
         yield (
             Entry(title),
             estimate_entry(found.estimate),
-            *tested_entries(found.stc_minus),
+            *tested_entries(found.to_stc),
             *tested_entries(found.minus_baseline),
         )
-
-
-def _reversed(tested: Tested | None) -> tuple[Entry, Entry]:
-    """STC minus the other, where the test was of the other minus STC."""
-    difference, p = tested_entries(tested)
-    if tested is not None:
-        found = tested.difference
-        ends = signed_interval(-found.high, -found.low) or difference.detail
-        difference = Entry(signed(-found.value), ends)
-    return difference, p
 
 
 def parts_in_words(cells: Sequence[CellFigures]) -> Iterator[str]:
@@ -271,23 +263,23 @@ def parts_in_words(cells: Sequence[CellFigures]) -> Iterator[str]:
 def _of_part(part: str, without: ControlFigures) -> str:
     plural = part.capitalize()
     verdicts = {
-        "higher": f"{plural} earn their place",
-        "lower": f"{plural} do harm",
-        "not told apart": f"{plural} make no difference that these answers can show",
+        "lower": f"{plural} earn their place",
+        "higher": f"{plural} do harm",
+        "not shown": f"{plural} make no difference that these answers can show",
         "too few answers": f"Whether {part} help cannot be said from so few answers",
     }
-    return f"{verdicts[without.stc_minus.verdict]} ({_amount(without.stc_minus)} against STC without them)."
+    return f"{verdicts[without.to_stc.verdict]} (without them {_amount(without.to_stc)})."
 
 
 def _of_meaning(shuffled: ControlFigures) -> str:
     verdicts = {
-        "higher": "Which tokens share a cluster matters: STC beats clusters shuffled within bins of frequency",
-        "lower": "The clusters are worse than shuffled ones (within bins of frequency)",
-        "not told apart": "The clusters cannot be told from shuffled ones (within bins of frequency), so nothing here "
+        "lower": "Which tokens share a cluster matters: STC beats clusters shuffled within bins of frequency",
+        "higher": "The clusters are worse than shuffled ones (within bins of frequency)",
+        "not shown": "The clusters cannot be told from shuffled ones (within bins of frequency), so nothing here "
         "shows that meaning helps",
         "too few answers": "Whether the clusters beat shuffled ones cannot be said from so few answers",
     }
-    return f"{verdicts[shuffled.stc_minus.verdict]} ({_amount(shuffled.stc_minus)})."
+    return f"{verdicts[shuffled.to_stc.verdict]} (shuffled {_amount(shuffled.to_stc)})."
 
 
 def _amount(tested: Tested) -> str:

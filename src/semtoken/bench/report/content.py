@@ -40,7 +40,7 @@ from semtoken.bench.report.comparison import (
 )
 from semtoken.bench.report.extreme_answers import ExtremeAnswer, answer_tables, extreme_answers
 from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
-from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties, too_few
+from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, decision_plots, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
 from semtoken.bench.report.table import Table, as_html
@@ -164,7 +164,7 @@ def build_report(
         "extreme_answers": write_csv.rows_csv(map(asdict, shown)),
     }
     csv = {name: content for name, content in csv.items() if content}
-    sections = [*_sections(results, cells, used, drawn, n_resamples)]
+    sections = [*_sections(results, cells, used, drawn)]
     decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
     sections[place:place] = decisions
@@ -190,12 +190,12 @@ def build_report(
 
 
 def _sections(
-    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot], n_resamples: int
+    results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot]
 ) -> Iterator[Section]:
     def plots_of(kind: str) -> tuple[Plot, ...]:
         return tuple(plot for plot in drawn if plot.name.startswith(kind))
 
-    lines = (*headline(cells), *too_few(cells, n_resamples))
+    lines = tuple(headline(cells))
     yield Section("headline", "Headline", lines, (overview(cells, judge),), plots_of("best_methods"))
     yield Section(
         "methods",

@@ -58,7 +58,7 @@ class Comparison:
     p: float
     p_adjusted: float
     verdict: str
-    """"higher" or "lower" than what it is compared with, "not told apart" or "too few answers"."""
+    """"higher" or "lower" than what it is compared with, "not shown" or "too few answers"."""
 
 
 def measured_figures(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]) -> list[Figure]:
@@ -129,7 +129,7 @@ def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:
 def _tests_of_controls(cell: CellFigures) -> Iterator[Comparison]:
     for found in cell.controls.values():
         place = ("control", cell.dataset, found.control.title, cell.model, "AUROC")
-        yield _test((*place[:2], "STC", *place[3:]), found.control.title, found.stc_minus)
+        yield _test(place, "STC", found.to_stc)
         yield _test(place, "Sequence probability", found.minus_baseline)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from semtoken.bench.formatting import MISSING, amount, metric, p_value, share, signed, signed_interval
+from semtoken.bench.formatting import MISSING, amount, metric, share, signed, signed_interval
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
@@ -14,19 +15,22 @@ from semtoken.bench.report.cell_figures import (
     FEWEST,
     REFERENCE,
     SEED,
-    SIGNIFICANT,
     CellFigures,
-    MethodFigures,
+    Tested,
 )
-from semtoken.bench.report.comparison import NOT_RUN, estimate_entry
+from semtoken.bench.report.comparison import NOT_RUN, VERDICT_RULE, estimate_entry
 from semtoken.bench.report.table import Entry, Group, Table, texts
 from semtoken.bench.results import RunResults
 from semtoken.methods import METHODS
 
+HEADLINE = "headline"
+"""The method that heads answers; it has a column of its own in the first table."""
+
 
 def overview(cells: Sequence[CellFigures], judge: str) -> Table:
-    """One row a model and data set: size, accuracy, the best method, where STC stands."""
+    """One row a model and data set: size, accuracy, the best method, the headline, where STC stands."""
     rows = []
+    headed = [HEADLINE] * any(HEADLINE in cell.methods for cell in cells)
     for cell in cells:
         ranked = cell.ranked("auroc")
         stc = cell.methods.get(REFERENCE)
@@ -37,7 +41,8 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
                 Entry(share(cell.counts.accuracy), f"{cell.counts.correct:,} right"),
                 *texts(amount(cell.greedy_seconds)),
                 Entry(ranked[0].title, metric(ranked[0].quality["auroc"].estimate.value)) if ranked else Entry(MISSING),
-                estimate_entry(stc.quality["auroc"].estimate) if stc else NOT_RUN,
+                *(_area(cell, HEADLINE) for _ in headed),
+                _area(cell, REFERENCE),
                 Entry(f"{place} of {len(ranked)}" if place else MISSING),
                 Entry(amount(stc.percent)) if stc else NOT_RUN,
             )
@@ -47,13 +52,17 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
         title="What was measured",
         header=(
             *("Model", "Data set", "Questions", "No verdict", "Accuracy", "Greedy, s"),
-            *("Best AUROC", "AUROC of STC", "Place", "Overhead, %"),
+            *("Best AUROC", *("AUROC of the headline" for _ in headed), "AUROC of STC", "Place", "Overhead, %"),
         ),
         groups=(Group("", tuple(rows)),),
         note=f"Correct is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
         "Greedy: seconds of the greedy generation. Overhead: of STC, in percent of that. Place: of STC by AUROC.",
         left=2,
     )
+
+
+def _area(cell: CellFigures, name: str) -> Entry:
+    return estimate_entry(cell.methods[name].quality["auroc"].estimate) if name in cell.methods else NOT_RUN
 
 
 def properties(cells: Sequence[CellFigures]) -> Table:
@@ -161,41 +170,17 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     yield f"STC has the highest AUROC on {places.count(0)} {of}."
     others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_stc is not None]
     if others:
-        better, worse = (sum(_differs(m, sign) for m in others) for sign in (1, -1))
-        tested = [m.quality["auroc"].to_stc for m in others]
-        few = sum(one is not None and one.verdict == "too few answers" for one in tested)
-        rest = f"{len(others) - better - worse - few} neither" + (f", {few} have too few answers" if few else "")
+        verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_stc) is not None)
+        few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
         yield (
-            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to other methods, {worse} "
-            f"{'is' if worse == 1 else 'are'} significant in favour of STC, {better} against it and {rest} "
-            "(paired permutation tests, Holm, 5 %)."
+            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to STC, {verdicts['lower']} "
+            f"{'is' if verdicts['lower'] == 1 else 'are'} lower, {verdicts['higher']} higher and "
+            f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
         )
     yield from _best_rival(held)
     yield from _baseline(held)
     yield from _few(cells)
     yield from _cost(held)
-
-
-def too_few(cells: Sequence[CellFigures], n_resamples: int) -> Iterator[str]:
-    """A warning where so few resamples can find nothing significant."""
-    family, least = _smallest_p(cells, n_resamples)
-    if least >= SIGNIFICANT:
-        yield (
-            f"With {n_resamples:,} resamples no adjusted p-value of {family} comparisons can be below {least:.3f}, so "
-            "nothing can be significant: use more with --n-resamples."
-        )
-
-
-def _smallest_p(cells: Sequence[CellFigures], n_resamples: int) -> tuple[int, float]:
-    """The most comparisons with STC in one cell, and the smallest adjusted p-value that one of them can have."""
-    family = max((len(cell.compared) for cell in cells), default=1) - 1
-    return family, min(1.0, family / (n_resamples + 1))
-
-
-def _differs(method: MethodFigures, sign: int) -> bool:
-    """Whether the AUROC of a method is significantly above (1) or below (-1) that of STC."""
-    tested = method.quality["auroc"].to_stc
-    return tested is not None and tested.significant and sign * tested.difference.value > 0
 
 
 def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
@@ -212,8 +197,7 @@ def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
     tested = held[0].methods[rival].quality["auroc"].to_stc
     if len(held) == 1 and tested is not None:
-        p = f"p {p_value(tested.p_adjusted)}" if tested.enough else "too few answers for a test"
-        sentence += f" (difference {signed(tested.difference.value)}, {p})"
+        sentence += f" (minus STC: {_told(tested)})"
     yield f"{sentence}."
 
 
@@ -222,10 +206,14 @@ def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
     for cell in held:
         tested = cell.methods[BASELINE].quality["auroc"].to_stc if BASELINE in cell.methods else None
         if tested is not None and not math.isnan(tested.difference.value):
-            found = tested.difference
-            ends = signed_interval(-found.high, -found.low) or "with no interval"
-            said = {"higher": "lower", "lower": "higher"}.get(tested.verdict, tested.verdict)
-            yield f"{cell.title}: STC minus sequence probability is {signed(-found.value)} {ends} ({said})."
+            yield f"{cell.title}: sequence probability minus STC is {_told(tested)}."
+
+
+def _told(tested: Tested) -> str:
+    """A difference with its interval and what it shows."""
+    found = tested.difference
+    ends = signed_interval(found.low, found.high) or "with no interval"
+    return f"{signed(found.value)} {ends}, {tested.verdict}"
 
 
 def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
@@ -261,12 +249,10 @@ def notes(results: RunResults, cells: Sequence[CellFigures], judge: str, n_resam
         f"Intervals are percentile bootstrap intervals over questions, {n_resamples:,} resamples, seed {SEED}; the "
         "same resamples serve all methods. They do not cover the chance in sampled answers or in the judge."
     )
-    family, least = _smallest_p(cells, n_resamples)
-    if family > 0:
-        yield (
-            f"p-values come from {n_resamples:,} random exchanges: of {family} comparisons none can have an adjusted "
-            f"one below {least:.3f}."
-        )
+    yield (
+        f"{VERDICT_RULE} tests.csv also holds p-values of {n_resamples:,} random exchanges, corrected by Holm's "
+        "procedure within each family of comparisons; no verdict reads them."
+    )
     if judge != results.primary_judge:
         yield f"Figures use the verdicts of {judge}; the run's primary judge is {results.primary_judge}."
 

@@ -9,7 +9,15 @@ from typing import Any
 
 from semtoken.bench.formatting import MISSING, amount
 from semtoken.bench.report.cell_figures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
-from semtoken.bench.report.comparison import MARKS, NOT_RUN, datasets_of, estimate_entry, models_of, tested_entries
+from semtoken.bench.report.comparison import (
+    MARKS,
+    NOT_RUN,
+    VERDICT_RULE,
+    datasets_of,
+    estimate_entry,
+    models_of,
+    tested_entries,
+)
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
 from semtoken.bench.results import ClusteringRecord
 from semtoken.support.text import one_line
@@ -109,11 +117,9 @@ def sensitivity_tests(cells: Sequence[CellFigures]) -> Table | None:
     return Table(
         name="sensitivity_tests",
         title="Other clusterings beside the one that the methods use",
-        header=("Clustering", "AUROC", "minus STC", "p"),
+        header=("Clustering", "AUROC", "minus STC", ""),
         groups=tuple(groups),
-        note="Bootstrap intervals and permutation tests on the same answers; p corrected "
-        "by Holm's procedure for all clusterings of the "
-        "study, the intervals not.",
+        note=VERDICT_RULE,
     )
 
 

@@ -26,7 +26,7 @@ class Entry:
     """What marks go by; NaN: never marked."""
     mark: Mark = ""
     sign: Sign = ""
-    """≈: not significantly different from the best. *: the clustering that the methods use."""
+    """≈: not shown to be lower than the best. *: the clustering that the methods use."""
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,8 @@ export const S = {
     n < 100
       ? [`Right in about ${Math.round(10 * c)} of 10 answers that score like this one`, ` (from only ${n} labelled answers)`]
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
-  headline: (c, sentence) => [`Confidence ${digits(c)}`, `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`],
-  headlines: { stc: "The model's probability of an answer that agrees with this one (answers of under 12 tokens).", phrase_and_mean: "Probability of its weakest phrase times that of a typical token (answers of 12 tokens or more)." },
+  headline: (c, sentence) => [`Confidence ${digits(c)}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
+  headlines: { stc: "Probability of an answer that agrees with this one (under 12 tokens).", phrase_and_mean: "Probability of the weakest phrase times that of a typical token (12 tokens or more)." },
   uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
