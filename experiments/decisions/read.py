@@ -1,8 +1,9 @@
 """Read items with a model, and keep the masses of their options.
 
-    python experiments/decisions/read.py items.jsonl MODEL masses.jsonl [--seconds 3600]
+    python experiments/decisions/read.py items.jsonl MODEL masses.jsonl [--seconds 3600] [--orders 1] [--dtype float32]
 
-Appends; items that are there already are left out, so a run that was ended goes on.
+Appends; items that are there already are left out, so a run that was ended goes on. With `--orders` no more orders are
+read, and predicates and choices are read in turn, so that few of both are there soon.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ def question_of(item: dict) -> Question:
     return Choice("Which of these is the correct answer?", item["options"])
 
 
-def options_of(item: dict, reading: Reading) -> ReadingOptions:
+def options_of(item: dict, reading: Reading, orders: int | None) -> ReadingOptions:
     """How an item is read."""
-    return ReadingOptions(reading, ORDERS.get((item["kind"], reading)))
+    return ReadingOptions(reading, orders or ORDERS.get((item["kind"], reading)))
 
 
-def rows_of(items: list[dict], stc: STC) -> list[dict]:
+def rows_of(items: list[dict], stc: STC, orders: int | None = None) -> list[dict]:
     """A line for each item and reading: the masses [orders][options], least and greatest."""
     inquiries = [
-        (item, reading, Inquiry(item["state"], [question_of(item)], options_of(item, reading)))
+        (item, reading, Inquiry(item["state"], [question_of(item)], options_of(item, reading, orders)))
         for item in items
         for reading in get_args(Reading)
     ]
@@ -62,6 +63,11 @@ def rows_of(items: list[dict], stc: STC) -> list[dict]:
     return found
 
 
+def number_of(item: dict) -> int:
+    """The number of an item among those of its kind."""
+    return int(item["item"].rpartition("-")[2])
+
+
 def main() -> None:
     """Read what is missing."""
     parser = argparse.ArgumentParser()
@@ -69,18 +75,20 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--orders", type=int)
+    parser.add_argument("--dtype", default="bfloat16")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    stc = STC.from_pretrained(given.model, clusters="none", dtype="bfloat16")
+    stc = STC.from_pretrained(given.model, dtype=given.dtype)
     items = lines_of(given.items)
     done = {line["item"] for line in lines_of(given.out)} if given.out.exists() else set()
     left = [item for item in items if item["item"] not in done]
-    left.sort(key=lambda item: item["kind"] == "choice")
+    left.sort(key=lambda item: (number_of(item) // 8 if given.orders else 0, item["kind"] == "choice"))
     began = time.monotonic()
     with given.out.open("a", encoding="utf-8") as file:
         while left and time.monotonic() - began < given.seconds:
             batch, left = left[: BATCH[left[0]["kind"]]], left[BATCH[left[0]["kind"]] :]
-            file.writelines(json.dumps(row) + "\n" for row in rows_of(batch, stc))
+            file.writelines(json.dumps(row) + "\n" for row in rows_of(batch, stc, given.orders))
             file.flush()
             print(len(left), "left after", round(time.monotonic() - began), "s", flush=True)
 

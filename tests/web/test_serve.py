@@ -26,8 +26,9 @@ from openai import AsyncOpenAI, OpenAI
 
 from semtoken import STC, TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT
-from semtoken.web.serve.app import ServeLimits, serve_app
+from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.intake import ServeLimits
 from semtoken.web.serve.service import Offer
 from tests import tiny
 from tests.web.servers import running

@@ -50,9 +50,10 @@ def serve(
     """Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key `semtoken`.
 
     Open the address in a browser to ask questions on a page. Programs use
-    POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed), GET /v1/models
-    and /health. Decoding is greedy unless a request asks for a temperature; log-probabilities are the model's own,
-    before temperature. There is no password: keep it on this machine, or put one in front.
+    POST /v1/chat/completions and /v1/completions (streams, logprobs, n, stop, temperature, top_p, seed),
+    /v1/decisions and /v1/systemone (typed questions), GET /v1/models and /health. Decoding is greedy unless a request
+    asks for a temperature; log-probabilities are the model's own, before temperature. There is no password: keep it on
+    this machine, or put one in front.
 
     For example:
 
@@ -62,8 +63,9 @@ def serve(
     from semtoken.web.calibrators import CalibratorSlot
     from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, on_hangup, run
-    from semtoken.web.serve.app import MEBIBYTE, ServeLimits, serve_app
+    from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.intake import MEBIBYTE, ServeLimits
     from semtoken.web.serve.service import Offer
 
     listener = listen(host, port)

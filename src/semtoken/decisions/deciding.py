@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from semtoken.decisions.questions import Question
 from semtoken.decisions.spellings import OptionReader, OptionSpelling, spellings_of
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import FloatArray
+from semtoken.tokens.vocabulary import Vocabulary
 
 MOST_TOKENS = 65_536
 """Tokens of the prompts of one inquiry, what each shares with the one before counted once."""
@@ -29,6 +30,22 @@ ALWAYS_TOKENISED = 2**16
 """Characters of a text that is tokenised although so many tokens do not seem to fit."""
 
 T = TypeVar("T")
+
+
+class PromptSource(Protocol):
+    """What prompts are made with: any backend, or a copy of its tokenizer for another thread."""
+
+    @property
+    def tokenizer(self) -> Any:
+        """The model's."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens."""
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens that the model reads."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +100,7 @@ def decide(backend: Backend, inquiries: Sequence[Inquiry]) -> list[InquiryAnswer
     return completed(answer_prepared(backend, [prepare(backend, inquiry) for inquiry in inquiries]))
 
 
-def prepare(backend: Backend, inquiry: Inquiry) -> PreparedInquiry:
+def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
     """An inquiry in tokens.
 
     Raises
@@ -91,30 +108,31 @@ def prepare(backend: Backend, inquiry: Inquiry) -> PreparedInquiry:
     InvalidInput
         A prompt is longer than the model reads, all together are more than `MOST_TOKENS`, or one cannot be made.
     """
-    prompts: list[tuple[int, ...]] = []
-    shown: list[tuple[int, OrderedQuestion]] = []
-    spellings: list[tuple[OptionSpelling, ...]] = []
-    refusals: dict[int, str] = {}
-    size = _Size()
+    options, size = inquiry.options, _Size()
+    made: list[list[tuple[OrderedQuestion, tuple[int, ...]]]] = []
+    for question in inquiry.questions:
+        made.append([])
+        for order in orders_of(question, options.orders):
+            shown = OrderedQuestion(question, order, options.reading)
+            text = prompt_text(inquiry.state, shown)
+            _check_text(source, text)
+            ids = tuple(prompt_tokens(source.tokenizer, text))
+            _check_length(source, ids)
+            size.add(ids)
+            made[-1].append((shown, ids))
+    prompts, shown_each, spellings, refusals = [], [], [], {}  # spelled once it is known that there are not too many
     for number, question in enumerate(inquiry.questions):
-        options = inquiry.options
         try:
-            own = spelling_in_question(backend, question, options.reading)
+            own = spelling_in_question(source, question, options.reading)
         except InvalidInput as error:
             refusals[number] = str(error)
             continue
-        for order in orders_of(question, options.orders):
-            ordered = OrderedQuestion(question, order, options.reading)
-            text = prompt_text(inquiry.state, ordered)
-            _check_text(backend, text)
-            ids = tuple(prompt_tokens(backend.tokenizer, text))
-            _check_length(backend, ids)
-            size.add(ids)
+        for shown, ids in made[number]:
             prompts.append(ids)
-            shown.append((number, ordered))
+            shown_each.append((number, shown))
             # Labels stay with their places; words move with their options.
-            spellings.append(tuple(own[place] for place in order) if ordered.spelled_out else own)
-    return PreparedInquiry(inquiry, tuple(prompts), tuple(shown), tuple(spellings), refusals)
+            spellings.append(tuple(own[place] for place in shown.order) if shown.spelled_out else own)
+    return PreparedInquiry(inquiry, tuple(prompts), tuple(shown_each), tuple(spellings), refusals)
 
 
 def answer_prepared(
@@ -164,7 +182,7 @@ def _answers(one: PreparedInquiry, masses: Mapping[int, OptionMasses]) -> Inquir
     )
 
 
-def spelling_in_question(backend: Backend, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
+def spelling_in_question(source: PromptSource, question: Question, reading: Reading) -> tuple[OptionSpelling, ...]:
     """How the options of a question are spelled, in the question's own order.
 
     Raises
@@ -173,24 +191,24 @@ def spelling_in_question(backend: Backend, question: Question, reading: Reading)
         They cannot be told apart, or not be written.
     """
     shown = OrderedQuestion(question, tuple(range(len(question.options))), reading)
-    return _spellings(backend, shown.answers, reading == "labels")  # type: ignore[arg-type]  # backends are hashable
+    return _spellings(source, shown.answers, reading == "labels")  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=256)
-def _spellings(backend: Backend, texts: tuple[str, ...], exact: bool) -> tuple[OptionSpelling, ...]:
-    return tuple(spellings_of(texts, backend.tokenizer, backend.vocabulary, exact=exact))
+def _spellings(source: PromptSource, texts: tuple[str, ...], exact: bool) -> tuple[OptionSpelling, ...]:
+    return tuple(spellings_of(texts, source.tokenizer, source.vocabulary, exact=exact))
 
 
-def _check_length(backend: Backend, ids: Sequence[int]) -> None:
-    limit = backend.max_length
+def _check_length(source: PromptSource, ids: Sequence[int]) -> None:
+    limit = source.max_length
     if limit is not None and len(ids) >= limit:
         raise InvalidInput(f"State and question have {len(ids):,} tokens; the model reads {limit:,} at most.")
 
 
-def _check_text(backend: Backend, text: str) -> None:
+def _check_text(source: PromptSource, text: str) -> None:
     """Refuse what is too long in any case before it is tokenised."""
-    limit = backend.max_length
-    longest = backend.vocabulary.longest_piece
+    limit = source.max_length
+    longest = source.vocabulary.longest_piece
     if limit is not None and len(text) > ALWAYS_TOKENISED and len(text.encode()) > limit * longest:
         raise InvalidInput(
             f"State and question have {len(text):,} characters; the model reads {limit:,} tokens at most."

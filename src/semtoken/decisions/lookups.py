@@ -37,19 +37,24 @@ def option_masses(
     """
     found: list[tuple[FloatArray, FloatArray]] = []
     for group in _groups(backend, prompts):
-        look = _look_at(backend, [prompts[number] for number in group])
-        mine = [readers[number] for number in group]
-        starts = look([(place, ()) for place in range(len(group))], [reader.first_tokens for reader in mine])
-        wanted = [reader.first(start) for reader, start in zip(mine, starts, strict=True)]
-        places = [(place, path) for place, one in enumerate(wanted) for path in one]
-        tokens = [one[path] for one in wanted for path in one]
-        further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in group]
-        for (place, path), ids, (low, high) in zip(places, tokens, look(places, tokens) if places else (), strict=True):
-            pairs = zip(low.tolist(), high.tolist(), strict=True)
-            further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
-        found += [reader.masses(one) for reader, one in zip(mine, further, strict=True)]
+        found += _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
         yield
     return found
+
+
+def _masses_of_group(
+    backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
+) -> list[tuple[FloatArray, FloatArray]]:
+    look = _look_at(backend, prompts)
+    starts = look([(place, ()) for place in range(len(prompts))], [reader.first_tokens for reader in readers])
+    wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
+    places = [(place, path) for place, one in enumerate(wanted) for path in one]
+    tokens = [one[path] for one in wanted for path in one]
+    further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
+    for (place, path), ids, (low, high) in zip(places, tokens, look(places, tokens) if places else (), strict=True):
+        pairs = zip(low.tolist(), high.tolist(), strict=True)
+        further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
+    return [reader.masses(one) for reader, one in zip(readers, further, strict=True)]
 
 
 def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int]]:

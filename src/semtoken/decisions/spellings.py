@@ -8,8 +8,10 @@ tokenizer's own spellings of several tokens, each the product over its tokens. W
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -115,10 +117,22 @@ def _going_on(surface: str, surfaces: Sequence[str], vocabulary: Vocabulary, exa
     rests = [other[len(surface) :] for other in surfaces if other != surface and other.startswith(surface)]
     if not rests:
         return np.empty(0, dtype=np.int64)
-    heads = {rest[:k] for rest in rests for k in range(1, len(rest) + 1)}
-    pieces = enumerate(piece if exact else piece.lower() for piece in vocabulary.inner_texts)
-    found = [token for token, piece in pieces if piece and (piece in heads or piece.startswith(tuple(rests)))]
-    return np.array(found, dtype=np.int64)
+    pieces, tokens = _sorted_pieces(vocabulary, exact)
+    longest = vocabulary.longest_piece
+    found: set[int] = set()
+    for head in {rest[:k] for rest in rests for k in range(1, min(len(rest), longest) + 1)}:
+        found.update(tokens[bisect_left(pieces, head) : bisect_right(pieces, head)])
+    for rest in {rest for rest in rests if len(rest) <= longest}:
+        found.update(tokens[bisect_left(pieces, rest) : bisect_left(pieces, rest + chr(0x10FFFF))])
+    return np.array(sorted(found), dtype=np.int64)
+
+
+@lru_cache(maxsize=4)
+def _sorted_pieces(vocabulary: Vocabulary, exact: bool) -> tuple[list[str], list[int]]:
+    """The tokens' texts inside a text in alphabetical order, and their ids."""
+    pieces = vocabulary.inner_texts if exact else [piece.lower() for piece in vocabulary.inner_texts]
+    tokens = sorted((token for token, piece in enumerate(pieces) if piece), key=pieces.__getitem__)
+    return [pieces[token] for token in tokens], tokens
 
 
 @dataclass(eq=False)

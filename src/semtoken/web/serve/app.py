@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from semtoken.support.extras import require
 
 for _module in ("fastapi", "prometheus_client", "pydantic"):
     require(_module, extra="serve")
 
-import anyio  # noqa: E402
 from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
@@ -28,41 +26,18 @@ from semtoken.web.journal_figures import JournalFigures  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, recording  # noqa: E402
+from semtoken.web.serve.decisions import DECISIONS, SYSTEM_ONE, DecisionAnswering  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
+from semtoken.web.serve.intake import Intake, ServeLimits, unless_gone  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
-from semtoken.web.serve.worker import MOST_TOGETHER, Worker  # noqa: E402
+from semtoken.web.serve.worker import Worker  # noqa: E402
 from semtoken.web.wire import DONE, EVENT_STREAM, ApiError  # noqa: E402
-from semtoken.web.workers import Busy, Workers  # noqa: E402
 
-T = TypeVar("T")
-
-MEBIBYTE = 2**20
 EVENT_STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode()),
 ]
-DISCARDED = 8  # a body that is too long is read to its end, up to so many times the limit, so that its sender hears
-
-
-@dataclass(frozen=True)
-class ServeLimits:
-    """What clients may take; connections have `semtoken.web.connections.ConnectionLimits`."""
-
-    request_bytes: int = 2 * MEBIBYTE
-    """Longer requests are refused (413)."""
-    together: int = MOST_TOGETHER
-    """Answers that are written at one time; what comes beyond waits."""
-    requests: int = 500
-    """Requests at one time; more are refused (503)."""
-    body_timeout: float = 120.0
-    """Seconds that a client has for the body of a request (408)."""
-    prepared_inline_bytes: int = 2048
-    """Requests of this length at most are read and tokenised at once, within a millisecond or so."""
-    prepared_at_once: int = 2
-    """Longer requests that are read and tokenised at one time, in threads of their own."""
-    prepared_later: int = 64
-    """Requests that may wait for that; more are refused (503)."""
 
 
 def serve_app(
@@ -97,7 +72,8 @@ def serve_app(
     service = Service(worker, replace(offer, calibrator=calibrators), recorder)
     registry = CollectorRegistry()
     figures = JournalFigures(registry)
-    answering = Answering(service, offer, limits)
+    intake = Intake(limits)
+    answering, deciding = Answering(service, offer, intake), DecisionAnswering(worker, offer, intake)
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:
@@ -132,7 +108,7 @@ def serve_app(
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
-        return JSONResponse(card) if name == offer.name else _unknown(name, offer).response()
+        return JSONResponse(card) if name == offer.name else offer.unknown(name).response()
 
     if page:
         facts = model_facts(engine.stc.scorer, model=offer.name, disputes=True)
@@ -140,14 +116,16 @@ def serve_app(
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
         "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
+        "/v1/decisions": partial(deciding.answer, wire=DECISIONS),
+        "/v1/systemone": partial(deciding.answer, wire=SYSTEM_ONE),
     }
     admission = Admission(limits.requests, limits.requests)
     return HostGuard(Admitted(Endpoints(app, endpoints), admission), allowed_hosts)
 
 
 class Endpoints:
-    """The requests for text, in front of the application that has everything else: its layers and routes would cost a
-    request more than its prompt does.
+    """The requests for text and for decisions, in front of the application that has everything else: its layers and
+    routes would cost a request more than its prompt does.
 
     Parameters
     ----------
@@ -177,20 +155,20 @@ class Answering:
 
     Parameters
     ----------
-    service, offer, limits
+    service, offer, intake
         The parts of the server.
     """
 
-    def __init__(self, service: Service, offer: Offer, limits: ServeLimits) -> None:
+    def __init__(self, service: Service, offer: Offer, intake: Intake) -> None:
         self._service = service
         self._offer = offer
-        self._limits = limits
-        self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
+        self._intake = intake
 
     async def answer(self, request: Request, form: type[Form], prepare: Callable[[Form], Job]) -> App:
         """The answer to a request, or the error that says why there is none."""
         try:
-            job = await self._prepared(await self._body(request), form, prepare)
+            body = await self._intake.body(request)
+            job = await self._intake.prepared(lambda: self._job(body, form, prepare), len(body))
             if job.request.stream:
                 return EventStream(self._service.stream(job))
             whole = await unless_gone(request.receive, self._service.whole(job))
@@ -200,38 +178,10 @@ class Answering:
         except (ApiError, SemtokenError) as error:
             return as_api_error(error).response()
 
-    async def _body(self, request: Request) -> bytes:
-        """The body of a request that is not too long, and comes in time."""
-        limit = self._limits.request_bytes
-        body, size = bytearray(), 0
-        try:
-            with anyio.fail_after(self._limits.body_timeout):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size <= limit:
-                        body += piece
-                    elif size > DISCARDED * limit:
-                        break
-        except TimeoutError:
-            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        if size > limit:
-            raise ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
-        return bytes(body)
-
-    async def _prepared(self, body: bytes, form: type[Form], prepare: Callable[[Form], Job]) -> Job:
-        def work() -> Job:
-            asked = parse(form, body)
-            if asked.model not in (None, self._offer.name):
-                raise _unknown(str(asked.model), self._offer)
-            return prepare(asked)
-
-        if len(body) <= self._limits.prepared_inline_bytes:
-            return work()
-        try:
-            return await self._preparing.run(work)
-        except Busy:
-            message = "Too many requests wait to be read. Try again later."
-            raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
+    def _job(self, body: bytes, form: type[Form], prepare: Callable[[Form], Job]) -> Job:
+        asked = parse(form, body)
+        self._offer.check_name(asked.model)
+        return prepare(asked)
 
 
 class EventStream:
@@ -255,34 +205,6 @@ class EventStream:
         async with aclosing(self._events) as events:
             async for some in events:
                 await send({"type": "http.response.body", "body": some, "more_body": not some.endswith(DONE)})
-
-
-async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
-    """What a request is answered with; it is given up, and None, when the client leaves."""
-    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(receive))
-    leaving.add_done_callback(lambda _: answering.cancel())
-    try:
-        return await answering
-    except asyncio.CancelledError:
-        if leaving.done():
-            return None
-        raise
-    finally:
-        leaving.cancel()
-
-
-async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _unknown(name: str, offer: Offer) -> ApiError:
-    return ApiError(
-        404,
-        f"The model '{name}' does not exist; this server has '{offer.name}'.",
-        param="model",
-        code="model_not_found",
-    )
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:

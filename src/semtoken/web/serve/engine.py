@@ -7,107 +7,30 @@ that wait are one batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
-from threading import Event
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from semtoken.backends import base
 from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer
 from semtoken.backends.detokenize import AnswerText
-from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores
-from semtoken.results import Running, ScoredResponse
 from semtoken.stc import STC
-
-FinishReason = Literal["stop", "length"]
-Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
-"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
-
-
-@dataclass(frozen=True)
-class GenerationBatch:
-    """What to generate: one answer for each row."""
-
-    prompts: Sequence[Sequence[int]]
-    """Token ids of each row's prompt."""
-    max_tokens: int
-    sampling: Decoding = field(default_factory=Decoding)
-    """Temperature and the like."""
-    seed: int | None = None
-    stops: tuple[str, ...] = ()
-    """Texts that end an answer; they are not shown."""
-    stop_at_newline: bool = False
-    """End an answer at its first newline, which is not shown."""
-    log_probs: bool = False
-    """Report the log-probability of each token."""
-    top: int = 0
-    """Best tokens to report at each step."""
-    running: bool = True
-    """Report the score so far at each step."""
-    methods: tuple[str, ...] = ()
-    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
-    question: str = ""
-    """What was asked: its words are not new in an answer."""
-    ask: Ask | None = None
-    """Asks the model about each finished answer; what it returns comes with the end of the row."""
-
-
-@dataclass(frozen=True)
-class RowToken:
-    """One token of one row."""
-
-    row: int
-    token: int
-    log_prob: float
-    """Raw: temperature 1, before any processor. NaN if it was not asked for."""
-    top: tuple[tuple[int, float], ...]
-    """Ids and log-probabilities of the best tokens, best first."""
-    text: str
-    """What the shown text gained."""
-    running: Running | None
-    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A row is complete."""
-
-    row: int
-    text: str
-    """What the shown text gained at last."""
-    finish_reason: FinishReason
-    result: ScoredResponse
-    told: Any = None
-    """What `GenerationBatch.ask` returned for it."""
-
-
-@dataclass(eq=False)
-class Order:
-    """Work that somebody waits for."""
-
-    work: GenerationBatch
-    emit: Callable[[RowToken | Ended], None]
-    """Called with every step, and with the end of every row."""
-    done: Callable[[SemtokenError | None], None]
-    """Called when all rows are complete, or with what went wrong."""
-    cancelled: Event = field(default_factory=Event)
-    """Set by whoever no longer wants the answer."""
-    is_done: bool = False
-
-    def end(self, error: SemtokenError | None = None) -> None:
-        """Tell whoever waits that this is all; only the first time counts."""
-        if not self.is_done:
-            self.is_done = True
-            self.done(error)
-
-
-More: TypeAlias = Callable[[int], Sequence[Order]]
-"""Further orders, given the number of answers that are being written."""
+from semtoken.web.serve.deciding import OpenDecisions
+from semtoken.web.serve.orders import (
+    AnyOrder,
+    DecisionOrder,
+    Ended,
+    FinishReason,
+    GenerationBatch,
+    More,
+    Order,
+    RowToken,
+)
 
 
 class Engine:
@@ -125,14 +48,14 @@ class Engine:
     def warm_up(self) -> None:
         """Generate a token, so that the first request finds everything ready."""
         token = int(np.argmin(self.stc.scorer.vocabulary.special))
-        self.run([Order(GenerationBatch([[token]], max_tokens=1), lambda _: None, lambda _: None)])
+        self.run([Order(lambda _: None, work=GenerationBatch([[token]], max_tokens=1), emit=lambda _: None)])
 
     @cached_property
     def room(self) -> int | None:
         """Tokens of prompt and answer together that the model can read, if it says."""
         return self.stc.backend.max_length
 
-    def run(self, orders: Sequence[Order], more: More = lambda running: ()) -> None:
+    def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:
         """Generate all that is ordered; blocks until every order is done or cancelled.
 
         Parameters
@@ -150,7 +73,9 @@ class Engine:
         rows, backend = _Rows(self.stc, orders, more), self.stc.backend
         if isinstance(backend, JoiningBackend) and backend.joins:
             backend.generate_joining(rows.arrivals, [rows])
-        elif begun := rows.taken():
+            return
+        rows.decisions.finish()
+        if begun := rows.taken():
             decodings = [replace(one.decoding, batch_size=len(begun)) for one in begun]
             backend.generate([one.prompt_ids for one in begun], decodings, [rows])
             rows.ask()
@@ -205,8 +130,9 @@ class _Rows(Observer):
     ends answers at their stop texts.
     """
 
-    def __init__(self, stc: STC, orders: Sequence[Order], more: More) -> None:
+    def __init__(self, stc: STC, orders: Sequence[AnyOrder], more: More) -> None:
         self._stc = stc
+        self.decisions = OpenDecisions(stc.backend)
         self._more = more
         self._scores = stc.observer()
         self.reads = self._scores.reads
@@ -221,8 +147,11 @@ class _Rows(Observer):
         """Answers that are complete, and that nobody knows of yet."""
         self._take(orders)
 
-    def _take(self, orders: Sequence[Order]) -> None:
+    def _take(self, orders: Sequence[AnyOrder]) -> None:
+        self.decisions.take([order for order in orders if isinstance(order, DecisionOrder)])
         for order in orders:
+            if isinstance(order, DecisionOrder):
+                continue
             if order.cancelled.is_set():
                 order.end()
                 continue
@@ -239,6 +168,10 @@ class _Rows(Observer):
         """What joins before the next step; the model is free now."""
         self.ask()
         self._take(self._more(len(self._rows)))
+        self.decisions.advance()
+        while self.decisions and not self._rows:
+            self._take(self._more(0))
+            self.decisions.advance()
         return self.taken()
 
     def taken(self) -> list[Arrival]:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.serve.engine import Ended, RowToken
+from semtoken.web.serve.orders import Ended, RowToken
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
 

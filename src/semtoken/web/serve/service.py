@@ -18,7 +18,7 @@ from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.serve.engine import Ended, GenerationBatch, RowToken
+from semtoken.web.serve.orders import Ended, GenerationBatch, RowToken
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenSpelling
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from semtoken.web.serve.worker import Worker
@@ -49,6 +49,16 @@ class Offer:
     """Most log-probabilities a token that a request may ask for."""
     calibrator: Applied | CalibratorSlot | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
+
+    def check_name(self, model: str | None) -> None:
+        """Raise unless a request asks for this model, or for none."""
+        if model not in (None, self.name):
+            raise self.unknown(str(model))
+
+    def unknown(self, model: str) -> ApiError:
+        """The answer to requests for another model."""
+        message = f"The model '{model}' does not exist; this server has '{self.name}'."
+        return ApiError(404, message, param="model", code="model_not_found")
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,18 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
+from semtoken.decisions import InquiryAnswers
+from semtoken.decisions.deciding import PreparedInquiry
 from semtoken.errors import BackendError, SemtokenError
-from semtoken.web.serve.engine import Ended, Engine, GenerationBatch, Order, RowToken
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.orders import AnyOrder, DecisionOrder, Ended, GenerationBatch, Order, RowToken
 
 logger = logging.getLogger("semtoken.serve")
 
 MOST_TOGETHER = 64
 """Answers that are written at one time."""
 
-Item: TypeAlias = RowToken | Ended | SemtokenError | None
+Item: TypeAlias = RowToken | Ended | InquiryAnswers | SemtokenError | None
 
 
 class Worker:
@@ -35,10 +38,10 @@ class Worker:
     def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
         self.engine = engine
         self._most_together = most_together
-        self._orders: SimpleQueue[Order | None] = SimpleQueue()
-        self._held: Order | None = None
+        self._orders: SimpleQueue[AnyOrder | None] = SimpleQueue()
+        self._held: AnyOrder | None = None
         """An order that has to wait until others are complete."""
-        self._taken: list[Order] = []
+        self._taken: list[AnyOrder] = []
         """Orders that the engine has, and has not ended."""
         self._closed = False
         self._post: _Post | None = None
@@ -67,10 +70,10 @@ class Worker:
             for order in self._taken:
                 order.end(error)
 
-    def _waiting(self, running: int) -> list[Order]:
+    def _waiting(self, running: int) -> list[AnyOrder]:
         """The orders that wait, as many as fit beside the answers that are being written."""
         self._taken = [order for order in self._taken if not order.is_done]
-        found: list[Order] = []
+        found: list[AnyOrder] = []
         try:
             while not self._closed:
                 order = self._held or self._orders.get_nowait()
@@ -78,7 +81,7 @@ class Worker:
                 if order is None:
                     self._closed = True
                     break
-                rows = len(order.work.prompts)
+                rows = order.rows
                 if running and running + rows > self._most_together:
                     self._held = order
                     break
@@ -99,13 +102,13 @@ class Worker:
         """
         queue: asyncio.Queue[Item] = asyncio.Queue()
         post = self._post_to(asyncio.get_running_loop())
-        order = Order(work, lambda item: post.send(queue, item), lambda error: post.send(queue, error))
+        order = Order(lambda error: post.send(queue, error), work=work, emit=lambda item: post.send(queue, item))
         self._orders.put(order)
         try:
             while True:
                 found: list[RowToken | Ended] = []
                 item = await queue.get()
-                while item is not None and not isinstance(item, SemtokenError):
+                while isinstance(item, RowToken | Ended):
                     found.append(item)
                     if queue.empty():
                         break
@@ -116,6 +119,29 @@ class Worker:
                     return
                 if isinstance(item, SemtokenError):
                     raise item
+        finally:
+            order.cancelled.set()
+
+    async def answers(self, inquiry: PreparedInquiry) -> InquiryAnswers:
+        """Answers to typed questions. Cancelling gives them up.
+
+        Raises
+        ------
+        SemtokenError
+            They cannot be read.
+        """
+        queue: asyncio.Queue[Item] = asyncio.Queue()
+        post = self._post_to(asyncio.get_running_loop())
+        order = DecisionOrder(
+            lambda error: post.send(queue, error), inquiry=inquiry, emit=lambda item: post.send(queue, item)
+        )
+        self._orders.put(order)
+        try:
+            item = await queue.get()
+            if isinstance(item, SemtokenError):
+                raise item
+            assert isinstance(item, InquiryAnswers), "an order ends with its answers, or with an error"
+            return item
         finally:
             order.cancelled.set()
 

@@ -1,0 +1,122 @@
+"""Typed questions over HTTP: `POST /v1/decisions` and `POST /v1/systemone`, errors in each format's own shape."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from semtoken.decisions import Inquiry, InquiryAnswers
+from semtoken.decisions.deciding import PreparedInquiry, prepare
+from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
+from semtoken.decisions.wire import DecisionRequest, WireError, openai, systemone
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.web.hosts import App
+from semtoken.web.serve.intake import Intake, unless_gone
+from semtoken.web.serve.service import Offer, as_api_error
+from semtoken.web.serve.worker import Worker
+from semtoken.web.wire import ApiError
+
+
+@dataclass(frozen=True)
+class WireFormat:
+    """One of the two formats."""
+
+    parse: Callable[[bytes], DecisionRequest]
+    reply: Callable[..., dict[str, Any]]
+    error: Callable[[ApiError], JSONResponse]
+    """A failure in the format's own shape."""
+    refusal: Callable[[WireError], JSONResponse]
+    """The same of a request that the format does not allow."""
+
+
+def _openai_refusal(error: WireError) -> JSONResponse:
+    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.place).lstrip(".")
+    return ApiError(400, error.message, param=param or None, code=error.kind).response()
+
+
+def _systemone_error(error: ApiError) -> JSONResponse:
+    headers = None if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    return JSONResponse({"detail": error.message}, error.status, headers)
+
+
+DECISIONS = WireFormat(openai.parse, openai.reply, ApiError.response, _openai_refusal)
+SYSTEM_ONE = WireFormat(
+    systemone.parse,
+    systemone.reply,
+    _systemone_error,
+    lambda error: JSONResponse({"detail": systemone.as_detail(error)}, 422),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prompts:
+    """A tokenizer of its own: while it reads a text in which control tokens are plain, it is set otherwise."""
+
+    tokenizer: Any
+    vocabulary: Vocabulary
+    max_length: int | None
+
+
+class DecisionAnswering:
+    """Takes requests with typed questions: reads and prepares them off the event loop, and answers or refuses them.
+
+    Parameters
+    ----------
+    worker, offer, intake
+        The parts of the server.
+    options
+        How probabilities are read where a request does not say.
+    """
+
+    def __init__(self, worker: Worker, offer: Offer, intake: Intake, options: ReadingOptions = READ_AS_USUAL) -> None:
+        self._worker = worker
+        self._offer = offer
+        self._intake = intake
+        self._options = options
+        self._one_at_a_time = Lock()
+        self._prompts: _Prompts | None = None
+
+    async def answer(self, request: Request, wire: WireFormat) -> App:
+        """The answer to a request, or the error that says why there is none."""
+        try:
+            body = await self._intake.body(request)
+            asked, prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)
+            found = await unless_gone(request.receive, self._worker.answers(prepared))
+            if found is None:
+                raise ApiError(499, "The client left.")
+            return JSONResponse(self._reply(wire, asked, prepared, found))
+        except WireError as error:
+            return wire.refusal(error)
+        except InvalidInput as error:
+            return wire.error(ApiError(400, str(error)))
+        except (ApiError, SemtokenError) as error:
+            return wire.error(as_api_error(error))
+
+    def _prepared(self, body: bytes, wire: WireFormat) -> tuple[DecisionRequest, PreparedInquiry]:
+        asked = wire.parse(body)
+        self._offer.check_name(asked.model)
+        options = asked.reading or self._options
+        with self._one_at_a_time:
+            return asked, prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
+
+    def _own_prompts(self) -> _Prompts:
+        if self._prompts is None:
+            backend = self._worker.engine.stc.backend
+            tokenizer = backend.tokenizer
+            own = copy.deepcopy(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
+            self._prompts = _Prompts(own, backend.vocabulary, backend.max_length)
+        return self._prompts
+
+    def _reply(
+        self, wire: WireFormat, asked: DecisionRequest, prepared: PreparedInquiry, found: InquiryAnswers
+    ) -> dict[str, Any]:
+        more: list[Mapping[str, Any]] = [{} for _ in found.answers]
+        options = prepared.inquiry.options
+        return wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens)

@@ -1,0 +1,126 @@
+"""What the model's thread is asked to do, and what it tells those who wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from threading import Event
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from semtoken.backends.base import Decoding
+from semtoken.decisions import InquiryAnswers
+from semtoken.decisions.deciding import PreparedInquiry
+from semtoken.errors import SemtokenError
+from semtoken.results import Running, ScoredResponse
+from semtoken.stc import STC
+
+FinishReason = Literal["stop", "length"]
+Ask: TypeAlias = Callable[[STC, Sequence[int], ScoredResponse], Any]
+"""Further questions to the model, which run in its thread: the model, the prompt's tokens, the answer."""
+
+
+@dataclass(frozen=True)
+class GenerationBatch:
+    """What to generate: one answer for each row."""
+
+    prompts: Sequence[Sequence[int]]
+    """Token ids of each row's prompt."""
+    max_tokens: int
+    sampling: Decoding = field(default_factory=Decoding)
+    """Temperature and the like."""
+    seed: int | None = None
+    stops: tuple[str, ...] = ()
+    """Texts that end an answer; they are not shown."""
+    stop_at_newline: bool = False
+    """End an answer at its first newline, which is not shown."""
+    log_probs: bool = False
+    """Report the log-probability of each token."""
+    top: int = 0
+    """Best tokens to report at each step."""
+    running: bool = True
+    """Report the score so far at each step."""
+    methods: tuple[str, ...] = ()
+    """Further methods of one pass, besides those of the server, whose scores each answer gets."""
+    question: str = ""
+    """What was asked: its words are not new in an answer."""
+    ask: Ask | None = None
+    """Asks the model about each finished answer; what it returns comes with the end of the row."""
+
+
+@dataclass(frozen=True)
+class RowToken:
+    """One token of one row."""
+
+    row: int
+    token: int
+    log_prob: float
+    """Raw: temperature 1, before any processor. NaN if it was not asked for."""
+    top: tuple[tuple[int, float], ...]
+    """Ids and log-probabilities of the best tokens, best first."""
+    text: str
+    """What the shown text gained."""
+    running: Running | None
+    """The score so far, if it was asked for. A token that ends its answer has none: the final score follows."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A row is complete."""
+
+    row: int
+    text: str
+    """What the shown text gained at last."""
+    finish_reason: FinishReason
+    result: ScoredResponse
+    told: Any = None
+    """What `GenerationBatch.ask` returned for it."""
+
+
+@dataclass(eq=False)
+class Awaited:
+    """What every order has: somebody waits for it."""
+
+    done: Callable[[SemtokenError | None], None]
+    """Called when all is complete, or with what went wrong."""
+    cancelled: Event = field(default_factory=Event)
+    """Set by whoever no longer wants the answer."""
+    is_done: bool = False
+
+    def end(self, error: SemtokenError | None = None) -> None:
+        """Tell whoever waits that this is all; only the first time counts."""
+        if not self.is_done:
+            self.is_done = True
+            self.done(error)
+
+
+@dataclass(eq=False)
+class Order(Awaited):
+    """Answers to generate."""
+
+    _: KW_ONLY
+    work: GenerationBatch
+    emit: Callable[[RowToken | Ended], None]
+    """Called with every step, and with the end of every row."""
+
+    @property
+    def rows(self) -> int:
+        """Answers that are written at one time."""
+        return len(self.work.prompts)
+
+
+@dataclass(eq=False)
+class DecisionOrder(Awaited):
+    """Typed questions to answer; nothing is generated for them."""
+
+    _: KW_ONLY
+    inquiry: PreparedInquiry
+    emit: Callable[[InquiryAnswers], None]
+    """Called once."""
+
+    rows: ClassVar[int] = 0
+
+
+AnyOrder: TypeAlias = Order | DecisionOrder
+
+More: TypeAlias = Callable[[int], Sequence[AnyOrder]]
+"""Further orders, given the number of answers that are being written."""
