@@ -13,7 +13,7 @@ from semtoken.web.serve.orders import DecisionOrder
 
 
 @dataclass(frozen=True, eq=False)
-class _Reading:
+class _ReadTogether:
     """Orders that are read together."""
 
     orders: Sequence[DecisionOrder]
@@ -53,7 +53,7 @@ class OpenDecisions:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._open: list[_Reading] = []
+        self._open: list[_ReadTogether] = []
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -63,7 +63,7 @@ class OpenDecisions:
         """Begin to read some, together."""
         if orders:
             steps = answer_prepared(self._backend, [order.inquiry for order in orders])
-            self._open.append(_Reading(orders, steps))
+            self._open.append(_ReadTogether(orders, steps))
 
     def advance(self) -> None:
         """Read some prompts of each more, so that a long one holds up nobody."""
