@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from semtoken import metrics
 from semtoken.bench import formatting
 from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
-from semtoken.bench.report.comparison import method_tests
+from semtoken.bench.report.comparison import method_tests, reference_tests
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.figure_list import measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, notes, overview
@@ -55,6 +55,29 @@ def test_differences_are_paired_and_corrected_within_their_family() -> None:
             assert tested is not None
             assert (tested.difference, tested.p_adjusted) == (difference, p)
     assert found.methods["stc"].quality["auroc"].to_stc is None
+
+
+def test_any_method_can_be_what_the_others_are_set_against() -> None:
+    one = cell(methods=NAMES)
+    (found,) = measure(results(one), "exact", n_resamples=200, reference="sar")
+    others = ("stc", "sequence_probability", "perplexity", "ccp")
+    differences = [
+        metrics.paired_difference(
+            "prr", one.uncertainty[name], one.uncertainty["sar"], one.judgements["exact"], n_resamples=200
+        )
+        for name in others
+    ]
+    adjusted = metrics.holm([difference.p_value for difference in differences])
+    for name, difference, p in zip(others, differences, adjusted, strict=True):
+        tested = found.methods[name].quality["prr"].to_reference
+        assert tested is not None and (tested.difference, tested.p_adjusted) == (difference, p)
+    assert found.methods["sar"].quality["prr"].to_reference is None
+    (group,) = reference_tests([found], "prr", "sar").groups
+    assert [row[0].text for row in group.rows] == [method.title for method in found.ranked("prr")]
+    against = {(test.setting, test.metric) for test in paired_tests([found], "sar") if test.against == "SAR"}
+    assert against == {(found.methods[name].title, metric) for name in others for metric in ("AUROC", "PRR")}
+    with pytest.raises(InvalidInput, match=r"no scores of 'sra'; there are those of stc, stc_no_prefix"):
+        measure(results(one), "exact", n_resamples=50, reference="sra")
 
 
 def test_sequence_probability_competes_and_ablations_do_not() -> None:

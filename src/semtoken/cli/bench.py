@@ -48,6 +48,9 @@ def report(
         typer.Option(help="Show questions and answers, and keep them in answers.parquet beside every answer's scores."),
     ] = True,
     scores: ScoresOption = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="A method to set all others against, such as perplexity.")
+    ] = None,
     learn: Annotated[
         bool,
         typer.Option(
@@ -102,6 +105,7 @@ def report(
             judge=judge,
             paper=against == "paper",
             n_resamples=n_resamples,
+            reference=reference,
             texts=texts,
             calibrator=loaded,
             progress=progress,

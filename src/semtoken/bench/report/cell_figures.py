@@ -72,6 +72,9 @@ class Quality:
     """This minus STC; None for STC itself and in a run without it."""
     to_best: Tested | None = None
     """This minus the best of the compared methods; None for the best itself and for ablations."""
+    to_reference: Tested | None = None
+    """This minus the method that `measure` was given as the reference; None for that method, for ablations, and where
+    no reference was given."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,12 @@ def chosen_judge(results: RunResults, judge: str | None) -> str:
 
 
 def measure(
-    results: RunResults, judge: str, *, n_resamples: int = 1000, progress: Progress | None = None
+    results: RunResults,
+    judge: str,
+    *,
+    n_resamples: int = 1000,
+    reference: str | None = None,
+    progress: Progress | None = None,
 ) -> tuple[CellFigures, ...]:
     """Figures of every cell that has verdicts of the judge and at least one method.
 
@@ -199,13 +207,15 @@ def measure(
         From `chosen_judge`.
     n_resamples
         Of the bootstrap; all methods of a cell are resampled with the same draws.
+    reference
+        A method that all others are tested against, besides STC and the best.
     progress
         Called after every method.
 
     Raises
     ------
     InvalidInput
-        No cell is complete enough for a figure.
+        No cell is complete enough for a figure, or none has scores of the reference.
     """
     cells = [
         replace(
@@ -216,6 +226,9 @@ def measure(
     ]
     if not cells:
         raise _incomplete(results)
+    if reference is not None and not any(reference in cell.uncertainty for cell in cells):
+        known = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
+        raise InvalidInput(f"{results.path} holds no scores of {reference!r}; there are those of {', '.join(known)}.")
     total = sum(len(cell.uncertainty) + len(cell.variants) + len(cell.controls) for cell in cells)
     done = 0
 
@@ -225,7 +238,7 @@ def measure(
         if progress is not None:
             progress(done, total)
 
-    return tuple(_cell(cell, judge, n_resamples, count) for cell in cells)
+    return tuple(_cell(cell, judge, n_resamples, reference, count) for cell in cells)
 
 
 def _incomplete(results: RunResults) -> InvalidInput:
@@ -235,7 +248,7 @@ def _incomplete(results: RunResults) -> InvalidInput:
     )
 
 
-def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -> CellFigures:
+def _cell(cell: Cell, judge: str, n_resamples: int, reference: str | None, count: Callable[[], None]) -> CellFigures:
     correct = cell.judgements[judge]
     names = [name for name in METHODS if name in cell.uncertainty]
     names += [name for name in cell.uncertainty if name not in METHODS]
@@ -245,7 +258,7 @@ def _cell(cell: Cell, judge: str, n_resamples: int, count: Callable[[], None]) -
         for metric in METRICS:
             drawn[metric][name] = resample(metric, cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
         count()
-    quality = {metric: _qualities(found, metric, tests, cell.uncertainty) for metric, found in drawn.items()}
+    quality = {metric: _qualities(found, metric, tests, cell.uncertainty, reference) for metric, found in drawn.items()}
     methods = {name: _method(cell, name, {metric: quality[metric][name] for metric in METRICS}) for name in names}
     variants = {}
     for name, values in cell.variants.items():
@@ -328,7 +341,11 @@ class _Tests:
 
 
 def _qualities(
-    drawn: Mapping[str, Resampled], metric: str, tests: _Tests, values: Mapping[str, FloatArray]
+    drawn: Mapping[str, Resampled],
+    metric: str,
+    tests: _Tests,
+    values: Mapping[str, FloatArray],
+    reference: str | None,
 ) -> dict[str, Quality]:
     """Estimates of all methods of a cell by one metric, and the tests between them."""
     compared = [name for name in drawn if name not in ABLATIONS]
@@ -339,8 +356,10 @@ def _qualities(
     for family in (compared, ablated):
         to_stc |= tests.against(metric, drawn, values, family, REFERENCE)
     to_best = tests.against(metric, drawn, values, compared, best)
+    to_reference = tests.against(metric, drawn, values, compared, reference)
     return {
-        name: Quality(resampled.estimate(), to_stc.get(name), to_best.get(name)) for name, resampled in drawn.items()
+        name: Quality(resampled.estimate(), to_stc.get(name), to_best.get(name), to_reference.get(name))
+        for name, resampled in drawn.items()
     }
 
 

@@ -104,6 +104,26 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
     )
 
 
+def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
+    """Every method of every cell beside one that the reader chose, with corrected p-values."""
+    groups = []
+    for cell in cells:
+        ranked = [(one.title, one.quality[name]) for one in cell.ranked(name)]
+        rows = [
+            (Entry(title), estimate_entry(one.estimate), *tested_entries(one.to_reference)) for title, one in ranked
+        ]
+        if reference in cell.methods and rows:
+            groups.append(Group(cell.title, tuple(rows)))
+    return Table(
+        name=f"reference_{name}",
+        title=f"{NAMES[name]} beside that of {title_of(reference)}",
+        header=("Method", NAMES[name], f"minus {title_of(reference)}", "p"),
+        groups=tuple(groups),
+        note="Bootstrap intervals and permutation tests on the same answers; p corrected by Holm's procedure for all "
+        f"methods of the same model and data set, the intervals not.{few_note(cells)}",
+    )
+
+
 def ablation_tests(cells: Sequence[CellFigures]) -> Table:
     """The ablations beside STC."""
     groups = []

@@ -17,6 +17,7 @@ from semtoken.bench.report.cell_figures import (
     Progress,
     chosen_judge,
     measure,
+    title_of,
 )
 from semtoken.bench.report.chances import (
     CellChances,
@@ -37,6 +38,7 @@ from semtoken.bench.report.comparison import (
     method_tests,
     overhead,
     parts_in_words,
+    reference_tests,
 )
 from semtoken.bench.report.extreme_answers import ExtremeAnswer, answer_tables, extreme_answers
 from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
@@ -113,6 +115,7 @@ def build_report(
     judge: str | None = None,
     paper: bool = False,
     n_resamples: int = 1000,
+    reference: str | None = None,
     texts: bool = True,
     calibrator: Calibrator | None = None,
     progress: Progress | None = None,
@@ -129,6 +132,8 @@ def build_report(
         Set the paper's published figures beside the measured ones.
     n_resamples
         Of the bootstrap.
+    reference
+        A method that all others are set against, in a section of its own.
     texts
         Show questions and answers, and keep them in the table of all answers.
     calibrator
@@ -139,18 +144,18 @@ def build_report(
     Raises
     ------
     InvalidInput
-        Nothing of the run is complete, or it holds no verdicts of the judge.
+        Nothing of the run is complete, or it holds no verdicts of the judge or no scores of the reference.
     CalibratorMismatch
         The calibrator was fitted on scores of other clusters, rules or kinds of probabilities.
     """
     used = chosen_judge(results, judge)
     applied, refused = ([], []) if calibrator is None else checked(results, used, calibrator)
-    cells = measure(results, used, n_resamples=n_resamples, progress=progress)
+    cells = measure(results, used, n_resamples=n_resamples, reference=reference, progress=progress)
     chances = cell_chances(results.cells, used, n_resamples)
     shown = extreme_answers(results.cells, used, chances, applied) if texts else []
     drawn = [*plots(cells, results.clusterings), *decision_plots(chances)]
     figures = measured_figures(cells, results.clusterings)
-    tests = paired_tests(cells)
+    tests = paired_tests(cells, reference)
     csv = {
         "figures": write_csv.figures_csv(figures),
         "tests": write_csv.tests_csv(tests),
@@ -167,7 +172,7 @@ def build_report(
     sections = [*_sections(results, cells, used, drawn)]
     decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
-    sections[place:place] = decisions
+    sections[place:place] = [*_reference_section(cells, reference), *decisions]
     if paper:
         beside = against_paper(results, used, cells, figures)
         csv["paper"] = write_csv.paper_csv(beside.compared)
@@ -221,6 +226,12 @@ def _sections(
     if clusters:
         yield Section("clusters", "Clusters", tables=clusters)
     yield Section("judges", "Judges", tables=judges(cells))
+
+
+def _reference_section(cells: Sequence[CellFigures], reference: str | None) -> Iterator[Section]:
+    if reference is not None:
+        tables = tuple(reference_tests(cells, name, reference) for name in METRICS)
+        yield Section("reference", f"All methods beside {title_of(reference)}", tables=tables)
 
 
 def _calibrator_section(applied: Sequence[CellCalibrator], refused: Sequence[str]) -> Iterator[Section]:

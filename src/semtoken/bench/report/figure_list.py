@@ -6,7 +6,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from semtoken.bench.report.cell_figures import ABLATIONS, BASELINE, MAIN, REFERENCE, CellFigures, MethodFigures, Tested
+from semtoken.bench.report.cell_figures import (
+    ABLATIONS,
+    BASELINE,
+    MAIN,
+    REFERENCE,
+    CellFigures,
+    MethodFigures,
+    Tested,
+    title_of,
+)
 from semtoken.bench.report.comparison import NAMES
 from semtoken.bench.report.sensitivity import points
 from semtoken.bench.results import ClusteringRecord
@@ -98,16 +107,16 @@ def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator
         yield Figure(*place, estimate.value, estimate.low, estimate.high)
 
 
-def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
-    """Every test of a report."""
+def paired_tests(cells: Sequence[CellFigures], reference: str | None = None) -> list[Comparison]:
+    """Every test of a report; `reference` is the method that `measure` was given."""
     return [
         test
         for cell in cells
-        for test in (*_tests_of_methods(cell), *_tests_of_variants(cell), *_tests_of_controls(cell))
+        for test in (*_tests_of_methods(cell, reference), *_tests_of_variants(cell), *_tests_of_controls(cell))
     ]
 
 
-def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
+def _tests_of_methods(cell: CellFigures, reference: str | None) -> Iterator[Comparison]:
     for name, method in cell.methods.items():
         table = "ablation" if name in ABLATIONS else "comparison"
         for metric, quality in method.quality.items():
@@ -116,6 +125,8 @@ def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
                 yield _test(place, "STC", quality.to_stc)
             if quality.to_best is not None:
                 yield _test(place, f"best: {cell.ranked(metric)[0].title}", quality.to_best)
+            if quality.to_reference is not None and reference is not None and reference != REFERENCE:
+                yield _test(place, title_of(reference), quality.to_reference)
 
 
 def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:
