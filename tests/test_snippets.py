@@ -219,7 +219,7 @@ from semtoken.payloads import read_payload
 client = OpenAI(base_url="SERVER/v1", api_key="none")
 asked = {{"model": "almanac", "messages": [{{"role": "user", "content": "Who wrote Emma?"}}]}}
 streamed = asked | {{"stream": True, "logprobs": True, "top_logprobs": 5}}
-response = httpx.post("SERVER/v1/chat/completions", json=streamed)
+response = httpx.post("SERVER/v1/chat/completions", json=streamed, timeout=600)
 from semtoken.almanac.questions import is_correct, load_questions
 questions, replies = load_questions("dev")[:60], []
 for one in questions:
