@@ -105,7 +105,7 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
 
 
 def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
-    """Every method of every cell beside one that the reader chose, with corrected p-values."""
+    """Every method of every cell beside one that the reader chose, and what each difference shows."""
     groups = []
     for cell in cells:
         ranked = [(one.title, one.quality[name]) for one in cell.ranked(name)]
@@ -117,10 +117,9 @@ def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> 
     return Table(
         name=f"reference_{name}",
         title=f"{NAMES[name]} beside that of {title_of(reference)}",
-        header=("Method", NAMES[name], f"minus {title_of(reference)}", "p"),
+        header=("Method", NAMES[name], f"minus {title_of(reference)}", ""),
         groups=tuple(groups),
-        note="Bootstrap intervals and permutation tests on the same answers; p corrected by Holm's procedure for all "
-        f"methods of the same model and data set, the intervals not.{few_note(cells)}",
+        note=f"{VERDICT_RULE}{few_note(cells)}",
     )
 
 
