@@ -351,3 +351,58 @@ def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
                 line = lines[chosen, "contains", name.strip("`")]
                 keys = ("auroc", "minus_probability", "minus_probability_low", "minus_probability_high")
                 shown(cell, line, keys, signed=False)
+
+
+# ---- what labels add ----------------------------------------------------------------------------------------------
+
+
+def learned_tables() -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location("learned_tables", FOLDER / "learned" / "tables.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_labels_add_is_that_of_the_kept_runs() -> None:
+    module = learned_tables()
+    kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
+    pandas.testing.assert_frame_equal(module.tables(module.read_runs()), kept, atol=1e-9)
+
+
+def test_the_page_on_learning_shows_the_kept_tables() -> None:
+    """Every row of its table: set and judge, labels, splits that opened, mean and worst gain of what a user gets."""
+    kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
+    page = (FOLDER.parent / "docs" / "learn.md").read_text(encoding="utf-8")
+    rows = [
+        line.strip("| \n").split(" | ")
+        for line in page.splitlines()
+        if re.match(r"\| \w+, \w+ \| (states|cheap) ", line)
+    ]
+    assert len(rows) >= 4
+    for name, kind, labels, opened, gated, worst, ungated in rows:
+        one, judge = name.split(", ")
+        [row] = kept[
+            (kept["set"] == one)
+            & (kept["judge"] == judge)
+            & (kept["kind"] == kind)
+            & (kept["labels"] == int(labels))
+            & (kept["shuffled"] == 0)
+        ].to_dict("records")
+        assert opened == f"{row['opened']} of {row['splits']}"
+        shown = [f"{row[key]:+.3f}" for key in ("gated_mean", "gated_worst", "ungated_mean")]
+        assert [gated, worst, ungated] == shown
+
+
+def test_gains_of_the_kept_scores_are_positive_where_the_page_says_so() -> None:
+    """The cross-fitted numbers of every answer are kept: their AUROC is recomputed with scikit-learn."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    for path in sorted((FOLDER / "learned" / "scores").glob("*.parquet")):
+        table = pandas.read_parquet(path)
+        judges = [name for name in ("exact", "close_no_echo", "contains") if name in table]
+        assert judges and {"id", "headline"} <= set(table)
+        for judge in judges:
+            wrong = 1 - table[judge]
+            for column in (f"{kind}_{judge}" for kind in ("states", "cheap")):
+                if column in table:
+                    assert metrics.roc_auc_score(wrong, table[column]) > 0.5

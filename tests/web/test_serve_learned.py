@@ -10,6 +10,7 @@ import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration.apply import Applied
+from semtoken.errors import CalibratorMismatch
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
@@ -48,3 +49,32 @@ def test_a_served_answer_has_its_learned_number_and_another_prompt_the_reason_wh
         block = client.post("/v1/completions", json=other).json()["choices"][0]["semtoken"]
         assert "learned on prompts each of which begins with" in block["calibrator_refused"]
         assert "chance" not in block and "learned" not in block.get("scores", {})
+
+
+def test_replies_of_an_api_are_learned_from_by_their_cheap_numbers(served: str) -> None:
+    """Five of the best tokens a step: no states, an interval of the entropy, and the same gate."""
+    asked = [one.question for one in load_questions("dev")[:170]]
+    with httpx.Client(base_url=served, timeout=60) as client:
+        replies = [
+            client.post(
+                "/v1/chat/completions",
+                json={
+                    "messages": [{"role": "user", "content": question}],
+                    "max_tokens": 16,
+                    "logprobs": True,
+                    "top_logprobs": 5,
+                },
+            ).json()
+            for question in asked
+        ]
+    answers = [st.score_payload(reply, methods=["max_token_entropy"])[0] for reply in replies]
+    gap = np.array([answer.scores["max_token_entropy"] + answer.log_probability for answer in answers])
+    correct = list(gap[:160] > np.median(gap))
+    calibrator = st.Calibrator.fit(answers[:160], correct, learn=True)
+    assert calibrator.learned is not None and not calibrator.learned.reads_states
+    assert calibrator.learned.names[0] == "probability"
+    chances = calibrator.chance(answers[160:])
+    assert np.mean((chances > 0.5) == (gap[160:] > np.median(gap))) >= 0.8
+    bare = st.score_payload(replies[160])[0]
+    with pytest.raises(CalibratorMismatch, match="--methods max_token_entropy"):
+        calibrator.chance(bare)
