@@ -182,3 +182,10 @@ def test_a_calibrator_of_labelled_answers_decides_on_the_next_replies(tmp_path: 
     found = [dict(record.fields) for record in read_records(decided)]
     chances = [row["chance"] for row in found]
     assert chances == sorted(chances) and {row["decision"] for row in found} == {"answer", "abstain"}
+
+
+def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
+    written(tmp_path, a=SURE, b=TORN)
+    request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Capital of Peru?"}]}]}
+    (tmp_path / "a.request.json").write_text(json.dumps(request), encoding="utf-8")
+    assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from semtoken.backends.base import Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
 
 __all__ = [
@@ -80,8 +81,7 @@ def question_of(prompt: Prompt) -> str:
     """
     if isinstance(prompt, str):
         return prompt.strip().replace("\r\n", "\n").rpartition("\n\n")[2]
-    said = [one.get("content") for one in prompt if isinstance(one, Mapping) and one.get("role") == "user"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    return last_of_user(prompt)
 
 
 def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:

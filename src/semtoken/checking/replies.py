@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import parse_json
+from semtoken.files.safe_files import parse_json, reading_errors
 from semtoken.payloads.reading import is_stream_text
+from semtoken.support.text import last_of_user
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
 """Files of a folder that are read; others are passed over."""
@@ -20,6 +21,8 @@ REPLY_FIELDS = ("response", "reply", "body", "completion")
 ID_FIELDS = ("custom_id", "question_id", "id")
 """Names of a line's own identifier, the most telling first. The id of the reply itself is a random one."""
 STANDARD_INPUT = "-"
+REQUEST = ".request.json"
+"""Ends the name of the request that lies beside a reply: `a.request.json` beside `a.json` or `a.response.json`."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
         Paths; a folder stands for its files with the endings `SUFFIXES`, `-` for standard input. A file holds one reply
         as JSON, replies as JSON lines, or a saved stream. A line may hold the reply under `response`, `reply`, `body`
         or `completion`, beside an `id`, a `question` or the `request`; OpenAI's batch files are read as they are.
+        The request may lie in a file beside the reply's, see `REQUEST`.
 
     Raises
     ------
@@ -60,13 +64,26 @@ def saved_replies(sources: Sequence[str]) -> Iterator[SavedReply]:
                 data = path.read_bytes()
             except OSError as error:
                 raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
-            yield from _of_text(str(path), path.name.partition(".")[0], data)
+            name = path.name.partition(".")[0]
+            asked = _asked_beside(path.with_name(f"{name}{REQUEST}"))
+            for reply in _of_text(str(path), name, data):
+                yield reply if asked is None or reply.question is not None else replace(reply, question=asked)
+
+
+def _asked_beside(path: Path) -> str | None:
+    """The question of a request that lies beside a reply, if there is one."""
+    if not path.is_file():
+        return None
+    with reading_errors(path):
+        request = _parsed(path.read_bytes().decode("utf-8", "replace"))
+    return question_of(request) if isinstance(request, Mapping) else None
 
 
 def _paths(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        found = sorted(one for one in path.rglob("*") if one.is_file() and one.suffix in SUFFIXES)
+        files = (one for one in path.rglob("*") if one.is_file() and one.suffix in SUFFIXES)
+        found = sorted(one for one in files if not one.name.endswith(REQUEST))
         if not found:
             raise InvalidInput(f"{source} holds no file that ends in {', '.join(SUFFIXES)}.")
         return found
@@ -145,19 +162,7 @@ def question_of(value: Mapping[str, Any]) -> str | None:
         if isinstance(value.get(field), str):
             return str(value[field])
     for field in ("messages", "input"):
-        if isinstance(value.get(field), list) and (said := _last_of_user(value[field])) is not None:
+        if isinstance(value.get(field), list) and (said := last_of_user(value[field])):
             return said
     request = value.get("request")
     return question_of(request) if isinstance(request, Mapping) else None
-
-
-def _last_of_user(messages: list[Any]) -> str | None:
-    for message in reversed(messages):
-        if isinstance(message, Mapping) and message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, str):
-                return content
-            if isinstance(content, list):
-                texts = (one.get("text") for one in content if isinstance(one, Mapping))
-                return "\n".join(text for text in texts if isinstance(text, str)) or None
-    return None

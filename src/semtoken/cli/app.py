@@ -30,8 +30,9 @@ from semtoken.cli import (
     view,
 )
 from semtoken.cli.console import tell
-from semtoken.cli.help import ShortHelp
+from semtoken.cli.help import ShortHelp, print_commands
 from semtoken.errors import SemtokenError
+from semtoken.support.extras import missing_extra
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -39,12 +40,21 @@ FAILED, INTERRUPTED = 1, 130
 class Commands(TyperGroup):
     """Errors that semtoken raises on purpose become one message on stderr; all others keep their traceback."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
+        print_commands(self, ctx)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
         try:
             return super().invoke(ctx)
         except SemtokenError as error:
             tell(f"Error: {error}", style="red")
+            raise typer.Exit(FAILED) from error
+        except ModuleNotFoundError as error:
+            if (missing := missing_extra(error)) is None:
+                raise
+            tell(f"Error: {missing}", style="red")
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")

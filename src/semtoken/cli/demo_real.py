@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from semtoken.support.extras import installed_first
 from semtoken.support.text import number, visible
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
     console.print("A wrong answer that the model is sure of gets a low uncertainty, too.")
     console.print()
     console.print(f'Next: ask it yourself      semtoken ask --model {name} "..."')
-    console.print(f"      on a page            semtoken serve --model {name}")
-    console.print("      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf")
+    page = f"{installed_first('serve')}semtoken serve --model {name}"
+    console.print(f"      on a page            {page}", markup=False, soft_wrap=True)
+    console.print('      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."')
     return answers
 
 

@@ -69,6 +69,38 @@ class ShortHelp(TyperCommand):
             console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
 
 
+def print_commands(group: Any, ctx: Any) -> None:
+    """Print the help of a group: what it is for, its options, and each command with the first sentence of its help."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(group.get_usage(ctx), markup=False, soft_wrap=True)
+    console.print()
+    for paragraph in inspect.cleandoc(group.help or "").split("\n\n"):
+        console.print(Padding(Text(" ".join(paragraph.split()).replace("`", "")), (0, 2, 1, 2)))
+    table = Table.grid(padding=(0, 2))
+    for option in group.get_params(ctx):
+        if (record := option.get_help_record(ctx)) is not None:
+            table.add_row(Text(f"  {record[0]}", style="cyan"), Text(record[1]))
+    console.print("Options", style="bold")
+    console.print(table)
+    table = Table.grid(padding=(0, 2))
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if command is not None and not command.hidden:
+            table.add_row(Text(f"  {name}", style="cyan"), Text(_first_sentence(command.help or "")))
+    console.print("\nCommands", style="bold")
+    console.print(table)
+
+
+def _first_sentence(text: str) -> str:
+    first = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    return first.replace("`", "")
+
+
 def _listed(params: Sequence[Any], ctx: Any) -> Table:
     """Names and what they are for, in two columns."""
     from rich.table import Table

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +18,7 @@ from semtoken.cli.options import (
     TokenizerOption,
     as_methods,
 )
-from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.errors import SemtokenError
 
 if TYPE_CHECKING:
     from semtoken.payloads import Payload
@@ -72,6 +68,7 @@ def score_payload(
     - `semtoken score-payload reply.json --tokenizer smollm2`
     - `semtoken score-payload reply.json --preset paper --clusters ./my-clusters`
     """
+    from semtoken.checking.replies import saved_replies
     from semtoken.payloads import read_payload
     from semtoken.payloads import score_payload as score
     from semtoken.scoring.rules import ScoringRules
@@ -79,9 +76,9 @@ def score_payload(
     wanted = as_methods(methods)
     rules = ScoringRules(preset, function_words)
     vocabulary = load_tokens(tokenizer, clusters, rules, revision)
-    for number, reply in enumerate(_replies(_text(source)), start=1):
+    for number, saved in enumerate(saved_replies([source]), start=1):
         try:
-            payload = read_payload(reply, format, temperature=temperature)
+            payload = read_payload(saved.reply, format, temperature=temperature)
             results = score(
                 payload,
                 vocabulary,
@@ -92,7 +89,7 @@ def score_payload(
                 question=question,
             )
         except SemtokenError as error:
-            raise type(error)(f"Reply {number}: {error}") from error
+            raise type(error)(f"Reply {number} ({saved.where}): {error}") from error
         for choice, result in zip(payload.choices, results, strict=True):
             if as_json:
                 place = {"reply": number, "choice": choice.index, "format": payload.format, "model": payload.model}
@@ -122,36 +119,6 @@ def load_tokens(
     if tokenizer is None:
         return None
     return as_tokens(tokenizer, clustering=rules.clustering, revision=revision)
-
-
-def _text(source: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise InvalidInput(f"{source} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{source} is not UTF-8 at byte {error.start}.") from error
-
-
-def _replies(text: str) -> Iterator[str]:
-    """The replies of a file: one of JSON or a stream, else one a line."""
-    from semtoken.payloads.reading import is_stream_text
-
-    if not text.strip():
-        raise InvalidInput("The file is empty; give one with a reply.")
-    if is_stream_text(text) or _is_json(text):
-        yield text
-    else:
-        yield from (line for line in text.splitlines() if line.strip())
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _print(payload: Payload, result: ScoredResponse, *, tokens: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -20,7 +20,7 @@ from semtoken.results.hidden_state import HiddenState
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of
-from semtoken.support.text import CUT_OFF, shortened
+from semtoken.support.text import CUT_OFF, last_of_user, number, shortened
 from semtoken.tokens.scored import Borrowed, Flag, ScoredToken, shared_out
 
 if TYPE_CHECKING:
@@ -148,9 +148,10 @@ class ScoredResponse:
     """The hidden state at its end, where it was asked for: `STC(..., states=True)`."""
 
     def __repr__(self) -> str:
-        low, high = self.uncertainty_bounds
-        bounds = "" if low == high else f" ({low:.4g} to {high:.4g})"
-        score = f"uncertainty={self.uncertainty:.4g}{bounds}"
+        low, high = map(_digits, self.uncertainty_bounds)
+        bounds = "" if low == high else f" ({low} to {high})"
+        value = _digits(self.uncertainty)
+        score = f"uncertainty{value if value[0] in '<>' else f'={value}'}{bounds}"
         facts = f"{len(self.tokens)} tokens, preset={self.preset!r}, distribution={self.distribution!r}"
         flags = f", flags: {', '.join(flag.code for flag in self.flags)}" if self.flags else ""
         chance = "" if self.chance is None else f", chance={self.chance:.2f}"
@@ -309,7 +310,7 @@ class ScoredResponse:
         """
         return parts_of(self, by, **options)
 
-    def new_word_confidence(self, question: str = "") -> float | None:
+    def new_word_confidence(self, question: str | Sequence[Mapping[str, Any]] = "") -> float | None:
         """How sure the model was of a typical word that this answer adds to the question, in [0, 1].
 
         Look at this number in answers of a sentence or more: there the product says little more than the length
@@ -318,7 +319,8 @@ class ScoredResponse:
         Parameters
         ----------
         question
-            What was asked: its words do not count. Without it all words but function words count.
+            What was asked, as a text or as messages, of which the last of a user is read: its words do not count.
+            Without it all words but function words count.
 
         Returns
         -------
@@ -326,7 +328,8 @@ class ScoredResponse:
             Geometric mean of the words' confidences, each the product over its tokens. None if the answer has no
             such word.
         """
-        return new_word_confidence(self, question)
+        asked = question if isinstance(question, str) else last_of_user(listed(question, "question"))
+        return new_word_confidence(self, asked)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values only. Logs that are minus infinity become None, as JSON has no infinity.
@@ -443,6 +446,12 @@ def _flat(response: ScoredResponse) -> dict[str, Any]:
     row |= {f"score_{name}": value for name, value in row.pop("scores", {}).items()}
     row |= {f"borrowed_{source}": value for source, value in borrowed.items()}
     return row | {"uncertainty_low": low, "uncertainty_high": high, "flags": flags}
+
+
+def _digits(share: float) -> str:
+    """Four digits that count; `>0.9999` and `<0.0001` where rounding would say 1 or 0."""
+    text = f"{share:.4g}"
+    return number(share, 4).replace(" ", "") if text in ("0", "1") and share not in (0.0, 1.0) else text
 
 
 def _without_infinity(value: Any) -> Any:

@@ -3,9 +3,54 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from importlib.util import find_spec
 from types import ModuleType
 
 from semtoken.errors import MissingExtra
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "transformers": ("torch", "transformers"),
+    "cluster": ("numba", "sklearn", "threadpoolctl"),
+    "calibrate": ("jinja2", "matplotlib", "scipy"),
+    "frames": ("pandas", "pyarrow"),
+    "parts": ("pygments", "sentencex"),
+    "similarity": ("sentence_transformers",),
+    "gguf": ("gguf", "accelerate"),
+    "serve": (
+        *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "pydantic"),
+        *("pydantic_core", "uvicorn", "yarl"),
+    ),
+    "bench": ("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "tomli", "yaml"),
+    "journal": ("alembic", "sqlalchemy"),
+    "postgresql": ("psycopg",),
+    "ray": ("ray",),
+    "vllm": ("vllm",),
+    "llama-cpp": ("llama_cpp",),
+}
+"""By extra: the modules that it brings, each named with the first extra that has it."""
+
+
+def install_line(extra: str) -> str:
+    """What brings an extra."""
+    return f"pip install 'semtoken[{extra}]'"
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """What to tell the user of a module that is not installed; None if no extra brings it."""
+    top = (error.name or "").partition(".")[0]
+    for extra, modules in EXTRAS.items():
+        if top in modules:
+            return MissingExtra(
+                f"This needs the package '{top}', which is not installed. Install it with: {install_line(extra)}"
+            )
+    return None
+
+
+def installed_first(extra: str) -> str:
+    """What to put before a command that needs an extra: nothing where it is installed, else how to install it."""
+    there = all(find_spec(module) is not None for module in EXTRAS[extra])
+    return "" if there else f"{install_line(extra)}, then "
 
 
 def require(module: str, *, extra: str) -> ModuleType:
@@ -22,6 +67,5 @@ def require(module: str, *, extra: str) -> ModuleType:
         if error.name is None or not (module + ".").startswith(error.name + "."):
             raise
         raise MissingExtra(
-            f"This needs the package '{error.name}', which is not installed. "
-            f"Install it with: pip install 'semtoken[{extra}]'"
+            f"This needs the package '{error.name}', which is not installed. Install it with: {install_line(extra)}"
         ) from error

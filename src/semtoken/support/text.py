@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 NEWLINE, END = "↵", "∎"
 """Signs for a newline at the end of an answer, and for a token without text."""
@@ -60,3 +62,13 @@ def with_bounds(value: float, bounds: tuple[float, float]) -> str:
     """A number, and its bounds where they are not the same to three decimals: `0.213 (0.194 to 0.230)`."""
     low, high = map(number, bounds)
     return number(value) if low == high else f"{number(value)} ({low} to {high})"
+
+
+def last_of_user(messages: Sequence[Any]) -> str:
+    """The last message of a user, its texts joined where it has several; nothing where there is none."""
+    said = [one.get("content") for one in messages if isinstance(one, Mapping) and one.get("role") == "user"]
+    content = said[-1] if said else ""
+    if isinstance(content, list):
+        texts = (one.get("text") for one in content if isinstance(one, Mapping))
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""

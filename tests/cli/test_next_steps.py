@@ -1,0 +1,150 @@
+"""Printed next steps are commands that there are, and what is not installed is named with what installs it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import semtoken
+from semtoken.cli.app import app
+from semtoken.support.extras import EXTRAS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SOURCE = Path(semtoken.__file__).parent
+ROOT = SOURCE.parents[1]
+NAMES = {
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+    "llama_cpp": "llama-cpp-python",
+    "sentence_transformers": "sentence-transformers",
+    "prometheus_client": "prometheus-client",
+    "rouge_score": "rouge-score",
+    "huggingface_hub": "huggingface-hub",
+    "pydantic_core": "pydantic",  # pydantic itself brings and pins it
+}
+"""Modules whose package has another name."""
+OF_HOSTS = {"inspect_ai", "lm_eval", "litellm", "langchain_core", "llm", "mcp", "opentelemetry", "lm_polygraph", "uqlm"}
+"""Tools that semtoken plugs into; they are there wherever that code runs."""
+BROUGHT_ALONG = {"triton", "click", "typing_extensions", "starlette"}
+"""Modules that a package of an extra brings, or that are looked for and not needed."""
+
+
+def packages(listed: list[str]) -> set[str]:
+    return {re.split(r"[\s\[<>=;,~!]", one)[0].lower() for one in listed}
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def imported() -> Iterator[tuple[str, Path]]:
+    """Modules of other packages that the source imports, at whatever place."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names = [node.module]
+            for name in names:
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names | {"semtoken", "__future__"}:
+                    yield top, path
+
+
+def test_each_module_is_of_the_core_or_of_an_extra_that_brings_it() -> None:
+    core = packages(PROJECT["dependencies"])
+    extras = {extra: packages(listed) for extra, listed in PROJECT["optional-dependencies"].items()}
+    for extra, modules in EXTRAS.items():
+        lacking = [one for one in modules if NAMES.get(one, one) not in extras[extra]]
+        assert not lacking, f"pyproject.toml: the extra {extra} does not bring {lacking}"
+    known = {module for modules in EXTRAS.values() for module in modules} | OF_HOSTS | BROUGHT_ALONG
+    unknown = {(top, path.name) for top, path in imported() if top not in known and NAMES.get(top, top) not in core}
+    assert not unknown, f"add them to EXTRAS of semtoken.support.extras: {sorted(unknown)}"
+
+
+WITHOUT = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+from semtoken.cli import main
+sys.argv = ["semtoken", *{arguments!r}]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("absent", "arguments"),
+    [
+        (("serve",), ["serve", "--port", "0"]),
+        (("serve",), ["proxy", "--upstream", "http://127.0.0.1:9", "--port", "0"]),
+        (("serve",), ["doctor", "--base-url", "http://127.0.0.1:9"]),
+        (("transformers",), ["ask", "Who?"]),
+        (("transformers",), ["demo"]),
+        (("bench", "serve"), ["bench", "run", "--model", "almanac", "--dataset", "almanac-dev", "--out", "DIR"]),
+        (("calibrate",), ["calibrate", "FILE", "-o", "DIR"]),
+    ],
+    ids=lambda one: " ".join(one),
+)
+def test_what_is_not_installed_is_said_with_the_line_that_installs_it(
+    absent: tuple[str, ...], arguments: list[str], tmp_path: Path
+) -> None:
+    given = tmp_path / "labelled.jsonl"
+    rows = (
+        f'{{"id": "{i}", "question": "q{i}", "response": "x", "log_score": -{i}.5, "correct": {i % 2}}}'
+        for i in range(60)
+    )
+    given.write_text("\n".join(rows), encoding="utf-8")
+    places = {"FILE": str(given), "DIR": str(tmp_path / "out")}
+    modules = {module for extra in absent for module in EXTRAS[extra]} - {"pydantic", "pydantic_core"}  # typer has them
+    code = WITHOUT.format(absent=modules, arguments=[places.get(one, one) for one in arguments])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr and "pip install 'semtoken[" in done.stderr
+
+
+# --- printed commands --------------------------------------------------------------------------------------------
+
+
+def printed() -> list[tuple[str, list[str]]]:
+    """(file, words) of each command that a text of the package holds, in backticks or as a next step."""
+    found = []
+    commands = "|".join(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                quoted = re.findall(r"`semtoken ([^`]+)`", node.value)
+                quoted += re.findall(rf"[:,] +semtoken ((?:{commands})\b.*)", node.value)
+                quoted += re.findall(rf"^ .{{10,25}} semtoken ((?:{commands})\b.*)", node.value)
+                found += [(path.name, one.partition(" semtoken ")[0].split()) for one in quoted]
+    return found
+
+
+def test_printed_commands_and_their_options_are_there() -> None:
+    every = printed()
+    assert len(every) > 60
+    assert {"ask", "serve", "fetch", "label", "calibrate", "view"} <= {words[0] for _, words in every}
+    for where, words in every:
+        command = typer.main.get_command(app)
+        for word in words:
+            there = getattr(command, "commands", {})
+            if word not in there:
+                assert command.name != "semtoken", f"{where} prints `semtoken {word}`, and there is no such command"
+                break
+            command = there[word]
+        options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)} | {"--help"}
+        given = {word.strip(".,:;()'") for word in words if re.match(r"--[a-z]", word)}
+        assert given <= options, f"{where} prints `semtoken {' '.join(words)}`: {given - options} is no option"
