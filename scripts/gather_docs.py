@@ -31,6 +31,7 @@ PAGES = (
         "examples/*/README.md",
         "experiments/README.md",
         "experiments/*/README.md",
+        "contrib/README.md",
         "contrib/*/README.md",
         "packages/*/README.md",
     ),
@@ -41,6 +42,7 @@ FILES = (
     "benchmarks/results/*.png",
     "examples/**/*.py",
     "contrib/**/*.py",
+    "contrib/**/*.patch",
     "examples/bench/*.yaml",
 )
 LINK = re.compile(r"(?P<text>\]\()(?P<path>(?![a-z]+:|#)[^)\s]+\.[a-zA-Z]+)(?P<anchor>#[^)\s]*)?\)")

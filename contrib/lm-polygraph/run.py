@@ -25,7 +25,7 @@ from semtoken.integrations.lm_polygraph import SemanticTokenClustering, stc_calc
 def main() -> None:
     """Run it."""
     questions = load_questions("test")[: int(sys.argv[1]) if len(sys.argv) > 1 else None]
-    stc = STC.from_pretrained("almanac", dtype="float32")
+    stc = STC.from_pretrained("almanac", dtype="float32", preset="paper")
     settings = GenerationParameters(stop_strings=["\n"])
     model = WhiteboxModel(stc.model, stc.tokenizer, "almanac", generation_parameters=settings)
     manager = UEManager(
