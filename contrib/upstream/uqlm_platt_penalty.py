@@ -28,8 +28,7 @@ for n in (30, 100, 1000):
     theirs = result.data["calibrated_score"]
     free = LogisticRegression(C=np.inf, max_iter=1000).fit(scores.reshape(-1, 1), right)
     wide = free.predict_proba(scores.reshape(-1, 1))[:, 1]
-    print(
-        f"{n} labels: {theirs.min():.2f} to {theirs.max():.2f}, without the penalty {wide.min():.2f} to {wide.max():.2f}"
-    )
+    print(f"{n} labels: {theirs.min():.2f} to {theirs.max():.2f}", end=", ")
+    print(f"without the penalty {wide.min():.2f} to {wide.max():.2f}")
     if n == 30:
         assert theirs.max() - theirs.min() < wide.max() - wide.min() - 0.1, "it is mended"
