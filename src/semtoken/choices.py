@@ -32,7 +32,7 @@ PartKind = Literal["word", "phrase", "sentence", "number", "reference", "field",
 SegmentKind = Literal["answer", "reasoning", "refusal", "tool_call"]
 """What a choice of a reply consists of; see `semtoken.payloads`."""
 
-CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature", "isotonic", "histogram"]
+CurveName = Literal["blend", "beta", "venn-abers", "platt", "temperature"]
 """How a score becomes a chance; see `semtoken.calibration.curves`."""
 Promise = Literal["selective", "missed", "joint"]
 """What a threshold promises; see `semtoken.calibration.promises`."""

@@ -69,24 +69,6 @@ class Sigmoid:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """A step function: `values[i]` from `edges[i - 1]` on."""
-
-    edges: tuple[float, ...]
-    """Ascending log scores, [k]."""
-    values: tuple[float, ...]
-    """Chances, [k + 1]."""
-
-    def __call__(self, log_score: npt.ArrayLike) -> FloatArray:
-        """The chance of being right for each log score, [n]."""
-        return np.asarray(self.values)[np.searchsorted(self.edges, clipped(log_score), side="right")]
-
-    def problem(self) -> str | None:
-        """What is wrong with the parameters."""
-        return _problem_of_steps(self.edges, self.values, "values", rising=False)
-
-
-@dataclass(frozen=True)
 class VennAbers:
     """Two isotonic fits: the new answer taken as wrong (p0) and as right (p1); P = p1 / (1 - p0 + p1).
 
@@ -114,8 +96,8 @@ class VennAbers:
     def problem(self) -> str | None:
         """What is wrong with the parameters."""
         return (
-            _problem_of_steps(self.p0_edges, self.p0_values, "p0", rising=True)
-            or _problem_of_steps(self.p1_edges, self.p1_values, "p1", rising=True)
+            _problem_of_steps(self.p0_edges, self.p0_values, "p0")
+            or _problem_of_steps(self.p1_edges, self.p1_values, "p1")
             or self._crossing()
         )
 
@@ -124,12 +106,11 @@ class VennAbers:
         return "p0 is above p1" if (p0 > p1).any() else None
 
 
-Curve: TypeAlias = Temperature | Sigmoid | Steps | VennAbers
+Curve: TypeAlias = Temperature | Sigmoid | VennAbers
 
-_KINDS: dict[str, type[Temperature] | type[Sigmoid] | type[Steps] | type[VennAbers]] = {
+_KINDS: dict[str, type[Temperature] | type[Sigmoid] | type[VennAbers]] = {
     "temperature": Temperature,
     "sigmoid": Sigmoid,
-    "steps": Steps,
     "venn-abers": VennAbers,
 }
 
@@ -171,7 +152,7 @@ def _numbers(value: Any) -> Any:
     return float(value)
 
 
-def _problem_of_steps(edges: Sequence[float], values: Sequence[float], name: str, *, rising: bool) -> str | None:
+def _problem_of_steps(edges: Sequence[float], values: Sequence[float], name: str) -> str | None:
     edge, value = np.asarray(edges, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if value.size != edge.size + 1:
         return f"{edge.size} edges need {edge.size + 1} {name}, not {value.size}"
@@ -179,10 +160,9 @@ def _problem_of_steps(edges: Sequence[float], values: Sequence[float], name: str
         return f"the edges of {name} must rise"
     if not ((value >= 0) & (value <= 1)).all():
         return f"{name} must lie in [0, 1]"
-    return f"{name} must not fall" if rising and (np.diff(value) < 0).any() else None
+    return f"{name} must not fall" if (np.diff(value) < 0).any() else None
 
 
-HISTOGRAM_BINS = 10
 NEWTON_STEPS = 50
 
 
@@ -222,21 +202,6 @@ def fit_platt(log_score: FloatArray, correct: FloatArray) -> Sigmoid:
     return Sigmoid(a, a, m)
 
 
-def fit_isotonic(log_score: FloatArray, correct: FloatArray) -> Steps:
-    """Pooled adjacent violators, ties pooled: each block's value from its lowest score on."""
-    scores, weights, means = _pooled(log_score, correct)
-    return _steps(scores[1:], _isotonic(means, weights))
-
-
-def fit_histogram(log_score: FloatArray, correct: FloatArray) -> Steps:
-    """Ten bins of equal count, ties kept together, (k + 1) / (n + 2) in each. Its steps may fall."""
-    logs = clipped(log_score)
-    cuts = np.unique(np.quantile(logs, np.arange(1, HISTOGRAM_BINS) / HISTOGRAM_BINS, method="higher"))
-    bins = np.searchsorted(cuts, logs, side="right")
-    counts, right = np.bincount(bins, minlength=cuts.size + 1), np.bincount(bins, correct, minlength=cuts.size + 1)
-    return Steps(tuple(map(float, cuts)), tuple(map(float, (right + 1) / (counts + 2))))
-
-
 def fit_venn_abers(log_score: FloatArray, correct: FloatArray) -> VennAbers:
     """Both isotonic fits for every place that a new score can take, by isotonic regression.
 
@@ -246,16 +211,13 @@ def fit_venn_abers(log_score: FloatArray, correct: FloatArray) -> VennAbers:
     scores, weights, means = _pooled(log_score, correct)
     p0 = [0.0, *(_with(means, weights, i, 0.0) for i in range(scores.size))]
     p1 = [*(_with(means, weights, i, 1.0) for i in range(scores.size)), 1.0]
-    low, high = _steps(scores, np.maximum.accumulate(p0)), _steps(scores, np.maximum.accumulate(p1))
-    return VennAbers(low.edges, low.values, high.edges, high.values)
+    return VennAbers(*_steps(scores, np.maximum.accumulate(p0)), *_steps(scores, np.maximum.accumulate(p1)))
 
 
 FITS: dict[str, Callable[[FloatArray, FloatArray], Curve]] = {
     "temperature": fit_temperature,
     "platt": fit_platt,
     "beta": fit_beta,
-    "isotonic": fit_isotonic,
-    "histogram": fit_histogram,
     "venn-abers": fit_venn_abers,
 }
 
@@ -328,8 +290,8 @@ def _with(means: FloatArray, weights: FloatArray, i: int, label: float) -> float
     return float(_isotonic(moved, heavier)[i])
 
 
-def _steps(edges: FloatArray, values: FloatArray) -> Steps:
-    """A step function without the edges at which nothing changes."""
+def _steps(edges: FloatArray, values: FloatArray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Edges and values of a step function, without the edges at which nothing changes."""
     changes = np.flatnonzero(np.diff(values) != 0)
     kept = np.append(0, changes + 1)
-    return Steps(tuple(map(float, edges[changes])), tuple(map(float, values[kept])))
+    return tuple(map(float, edges[changes])), tuple(map(float, values[kept]))
