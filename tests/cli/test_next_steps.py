@@ -139,7 +139,7 @@ def test_printed_commands_and_their_options_are_there() -> None:
     assert {"ask", "serve", "fetch", "label", "calibrate", "view"} <= {words[0] for _, words in every}
     for where, words in every:
         command = typer.main.get_command(app)
-        for word in words:
+        for word in (word.strip(".,;") for word in words):
             there = getattr(command, "commands", {})
             if word not in there:
                 assert command.name != "semtoken", f"{where} prints `semtoken {word}`, and there is no such command"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from semtoken.results import ScoredResponse
 
 out = Console(highlight=False)
+SETTLED, FEWEST_PIECES = 10.0, 3
+"""No time left is told before so many seconds and pieces: until then it is no estimate."""
 err = Console(stderr=True, highlight=False)
 
 
@@ -68,8 +70,9 @@ def counting(description: str, total: int, done: int = 0) -> Iterator[Callable[[
         task = bar.add_task(description, total=total, completed=done, left="")
 
         def show(completed: int) -> None:
-            remaining = bar.tasks[0].time_remaining
-            bar.update(task, completed=completed, left="" if remaining is None else f"{_time(remaining)} left")
+            remaining, elapsed = bar.tasks[0].time_remaining, bar.tasks[0].elapsed
+            told = remaining is not None and (elapsed or 0.0) >= SETTLED and completed - done >= FEWEST_PIECES
+            bar.update(task, completed=completed, left=f"{_time(remaining)} left" if told and remaining else "")
 
         yield show
 

@@ -18,6 +18,8 @@ from semtoken.clustering.merges import Merges
 
 Progress: TypeAlias = Callable[[str, float, float | None], None]
 """Called as progress(phase, fraction done, seconds left or None), a few times a second, in the calling thread."""
+SETTLED, ENOUGH = 5.0, 0.05
+"""No time left is told before a phase ran for so many seconds and did such a share: until then it is no estimate."""
 
 Did: TypeAlias = Callable[[float], None]
 Job: TypeAlias = tuple[float, Callable[[Did], None]]
@@ -73,7 +75,7 @@ class Monitor:
         if self._progress is None:
             return
         spent = self._told - self._began
-        left = spent * (1 - fraction) / fraction if fraction > 0.01 or (spent > 5 and fraction > 0) else None
+        left = spent * (1 - fraction) / fraction if spent >= SETTLED and fraction >= ENOUGH else None
         self._progress(self._phase, fraction, left)
 
 

@@ -14,7 +14,7 @@ function fieldRow(row, part, number) {
   const chance = part.chance === undefined || part.chance === null ? {} : { calibration: { chance: part.chance } };
   const missing = part.present === false;
   const doubt = part.rival ? S.alsoLikely(part.rival, part.rival_probability) : undefined;
-  const shown = [S.fieldConfidence(part), fieldNotes(part)].filter(Boolean).join(" ");
+  const shown = [S.fieldConfidence(part), fieldNotes(part)].filter(Boolean).join(" · ");
   const { text, tokens, disputes, competing } = row;
   return {
     id: `${document}#${part.path}`,
@@ -31,6 +31,7 @@ function fieldRow(row, part, number) {
     signature: [row.signature, "field"].filter(Boolean).join("|"),
     distribution: row.distribution,
     decision: part.decision,
+    doubt: S.fieldDoubt(part),
     label: null,
     ...chance,
     card: { text, tokens, disputes, competing, parts: missing ? [] : [part], doubt, shown, question: promptOf(row) },

@@ -60,12 +60,12 @@ function Detail({ row, label }) {
 
 const SIGNS = { true: "✓", false: "✗" };
 
-function Row({ row, chance, selected, select, detail }) {
+function Row({ row, chance, why, selected, select, detail }) {
   const columns = chance ? 4 : 3;
   return html`<tr aria-current=${selected} onClick=${select}>
       <td class="number">${row.place}</td>
       ${chance && html`<td class="number">${chanceText(row)}</td>`}
-      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div></td>
+      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${why && row.doubt && html`<div class="why" dir="auto">${row.doubt}</div>`}</td>
       <td>${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
     </tr>
     ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;
@@ -119,7 +119,7 @@ export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counte
       label(visible[current], value);
     }
   };
-  const line = ({ place, marks, risk, label: given, card, fields, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
+  const line = ({ place, marks, risk, label: given, card, fields, doubt, ...row }) => JSON.stringify({ ...row, ...(given === null ? {} : { correct: given }) });
   const header = (key, text, number) => {
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";
@@ -133,7 +133,7 @@ export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counte
   if (!rows.length) return html`<${Choose} label=${S.drop} onFile=${open} />${problem && html`<p role="alert" class="card">${problem}</p>`}`;
   return html`${problem && html`<p role="alert" class="card">${problem}</p>`}
     <${Cut} ...${{ ranked, check, setCheck, calibrator }} />
-    <p class="note">${S.keys}</p>
+    <p class="note keys">${S.keys}</p>
     <div class=${wide ? "columns" : ""} onKeyDown=${onKey}>
       <div>
         <div class="scroll" tabindex="0" role="region" aria-label=${S.views.file}>
@@ -144,7 +144,7 @@ export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counte
               <th scope="col">${S.columns.label}</th>
             </tr></thead>
             <tbody>
-              ${visible.map((row, i) => html`<${Row} ...${{ row, chance, selected: i === current, select: () => setCurrent(i), detail: i === current && !wide && detail }} />`)}
+              ${visible.map((row, i) => html`<${Row} ...${{ row, chance, why: row.place <= check, selected: i === current, select: () => setCurrent(i), detail: i === current && !wide && detail }} />`)}
             </tbody>
           </table>
         </div>

@@ -79,6 +79,7 @@ export const S = {
   missingValue: "(missing)",
   fieldOf: (path, document) => `${path || "fields"} of ${document}`,
   alsoLikely: (rival, share) => `Also likely: “${rival}” ${percent(share)}.`,
+  fieldDoubt: ({ confidence, rival, rival_probability: share, note }) => [confidence === null || confidence === undefined ? "" : percent(confidence), rival ? `also likely: “${rival}” ${percent(share)}` : "", note].filter(Boolean).join(" · "),
   fieldConfidence: (part) => (part.confidence === null || part.confidence === undefined ? "Nothing is known of its confidence." : `Confidence ${percent(part.confidence)}: how sure the model was of this value, not a chance that it is right.`),
   fieldRows: (n) => `${some(n, "field")}, the most doubtful first`,
   fieldColumn: "field and value",
