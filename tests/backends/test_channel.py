@@ -348,3 +348,10 @@ def test_only_old_files_of_the_channel_are_removed(clusters: TokenClusters, tmp_
         os.utime(tmp_path / name, (0, 0))
     assert remove_stale(tmp_path, older_than=3600) == 2
     assert sorted(os.listdir(tmp_path)) == ["notes.json", "young.semtoken.json"]
+
+
+def test_methods_that_read_more_than_the_engine_hands_over_are_refused_before_waiting(
+    clusters: TokenClusters, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidInput, match="epr read numbers of every step that the engine does not hand over"):
+        read_channel(tmp_path, "a", [1], clusters, timeout=60.0, methods=["headline", "epr"])

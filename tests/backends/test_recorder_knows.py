@@ -13,7 +13,7 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.backends.transformers import loop
-from semtoken.errors import BackendError
+from semtoken.errors import BackendError, InvalidInput
 
 PROMPTS = [question.prompt() for question in load_questions("dev")[:4]]
 
@@ -255,3 +255,30 @@ def test_beams_and_assistants_are_refused_at_the_first_step(stc: st.STC) -> None
     for setting in ({"num_beams": 2}, {"prompt_lookup_num_tokens": 3}):
         with pytest.raises(BackendError, match="refused"):
             stc.generate(PROMPTS[:1], 8, generation_config=GenerationConfig(**setting))
+
+
+# --- scores by further methods -----------------------------------------------------------------------------------
+
+
+def test_a_recorder_gives_the_scores_that_stc_gives(stc: st.STC) -> None:
+    names = ["headline", "max_token_entropy", "trace", "self_certainty", "epr", "mean_new_word", "phrase_and_mean"]
+    expected = st.STC(stc.backend, methods=names).generate(PROMPTS, 10)
+    recorder = st.Recorder(stc.clusters, methods=names)
+    sequences = generated(stc, recorder)
+    questions = [prompt.rpartition("Question:")[2] for prompt in PROMPTS]
+    with pytest.raises(InvalidInput, match="4 answers and 1 questions"):
+        recorder.results(sequences, questions=questions[:1])
+    for result, one in zip(recorder.results(sequences, questions=questions), expected, strict=True):
+        assert result.scores.keys() == set(names)
+        for name in set(names) - {"mean_new_word"}:
+            assert result.scores[name] == pytest.approx(one.scores[name], rel=1e-3, abs=1e-4), name
+    sequences = generated(stc, recorder)
+    [cut, *_] = recorder.results(sequences, lengths=[1] * len(PROMPTS))
+    assert cut.n_tokens == 1 and cut.scores["max_token_entropy"] <= expected[0].scores["max_token_entropy"] + 1e-4
+
+
+def test_what_a_processor_does_not_see_is_refused_before_the_first_step(stc: st.STC) -> None:
+    with pytest.raises(BackendError, match="recorder backend does not give attention weights"):
+        st.Recorder(stc.clusters, methods=["rauq"])
+    with pytest.raises(InvalidInput, match="semantic_entropy needs nli_logits"):
+        st.Recorder(stc.clusters, methods=["semantic_entropy"])

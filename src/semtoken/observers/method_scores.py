@@ -18,7 +18,7 @@ from semtoken.observers.answers import BOUNDED, OF_ANSWERS, PLAIN
 from semtoken.observers.inside import LastStates
 from semtoken.observers.table import STATISTICS, Statistic
 from semtoken.results import HiddenState, ScoredResponse
-from semtoken.results.generation import Generation
+from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import shown
 
 
@@ -130,9 +130,11 @@ class MethodScores(Observer):
             if not np.array_equal(low, high):
                 corners[one] = low, high
         for one, watch in self.watches.items():
-            found[one] = watch.of(answer)
+            # of an answer that was cut after it was observed only its own steps count
+            kept = slice(response.n_tokens if LAYOUTS[one].per == "token" else None)
+            found[one] = watch.of(answer)[kept]
             if (pair := watch.bounds(answer)) is not None:
-                corners[one] = pair
+                corners[one] = pair[0][kept], pair[1][kept]
         start = Generation(found.pop("text"), found.pop("token_ids"), question=question)
         return _Records(start.with_fields(found), corners)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from semtoken.backends.base import Readable, Step, not_given
 from semtoken.backends.prompts import answer_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.hooks import forward_hook, inner_model
@@ -21,8 +22,9 @@ from semtoken.backends.transformers.loop import LoopStep, loop_step
 from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.choices import FunctionWords, Preset
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
+from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
-from semtoken.scoring import ScoringRules, normalized_rows, scorer_for
+from semtoken.scoring import ScoringRules, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
 from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
@@ -39,6 +41,8 @@ UNKNOWN_END = Flag(
     "Nothing says where this answer ends, and its last tokens may be padding: give the recorder `eos_token_id`, or "
     "`results` the lengths.",
 )
+GIVES: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
+"""What a logits processor sees of a step."""
 ROWS_TOGETHER = 8
 """Rows of steps whose tokens are known that wait for each other, if the steps are so small. Between two steps the
 model empties the processor's caches: what one step needs of memory and code, the next ones find at hand."""
@@ -71,11 +75,16 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     eos_token_id
         Ids that end an answer, besides those of `generate`. In a loop of your own without them, special tokens at the
         end of a sequence are taken as padding after the first.
+    methods
+        Further methods of one pass (`semtoken.methods.METHODS`), whose scores every answer gets. Those that read the
+        inside of the model (attention, states) are refused: `STC` gives them.
 
     Raises
     ------
+    BackendError
+        A method reads what a logits processor does not see.
     InvalidInput
-        Rules that are not known, or that count clusters where there are none.
+        Rules or methods that are not known, or rules that count clusters where there are none.
     SemtokenError
         A name under which no vocabulary or clusters can be read.
     VocabularyMismatch
@@ -91,7 +100,12 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         clustering: bool | None = None,
         prefix_matching: bool | None = None,
         eos_token_id: int | Collection[int] | None = None,
+        methods: Sequence[str] = (),
     ) -> None:
+        self._methods = require_one_pass(methods)
+        missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
+        if missing:
+            raise BackendError(not_given("recorder", missing))
         rules = ScoringRules(preset, function_words, clustering, prefix_matching)
         self._scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
@@ -104,7 +118,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget an unfinished generation. `results` does so by itself."""
-        self._scores = AnswerScores(self._scorer)
+        self._scores = AnswerScores(self._scorer, self._methods)
         self._finished: list[bool] = []
         self._final: dict[int, Running] = {}
         self._newest: torch.Tensor | None = None
@@ -199,7 +213,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         rows, size = as_rows(logits), self._scorer.vocabulary.size
         if rows.shape[1] < size:
             raise self._mismatch(rows.shape[1])
-        readable = readable_rows(rows, size)
+        readable = None if self._scores.methods.watches else readable_rows(rows, size)  # these read whole rows
         if readable is None:
             self._keep_in(None)
             self._waiting.append((logits.detach().clone(), self._active.tolist()))
@@ -254,7 +268,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             self._scores.add_steps(steps, found)
         else:
             for (active, chosen), (held, _) in zip(steps, rows, strict=True):
-                self._scores.add(active, normalized_rows(as_rows(held), self._scorer.vocabulary.size, active), chosen)
+                self._scores.observe(Step(active, chosen, self._scorer.vocabulary.size, as_rows(held), active))
         self._taken += len(steps)
         del self._waiting[: len(steps)]
         if finished != self._finished:
@@ -323,7 +337,9 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         if ids.shape[1] > known.shape[1]:
             self._follow(ids)
 
-    def results(self, sequences: Any, *, lengths: Sequence[int] | None = None) -> list[ScoredResponse]:
+    def results(
+        self, sequences: Any, *, lengths: Sequence[int] | None = None, questions: Sequence[str] = ()
+    ) -> list[ScoredResponse]:
         """The scored answers of the generation that just ended, one for each of its sequences.
 
         Parameters
@@ -332,13 +348,15 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             What `generate` returned: ids of shape [B, prompt + answer], or its output object.
         lengths
             Tokens of each answer, where neither an end-of-sequence token nor padding says so.
+        questions
+            What was asked, one for each answer: its words are not new in the answer (`mean_new_word`).
 
         Raises
         ------
         BackendError
             The sequences are not those that were recorded (beam search, another generation).
         InvalidInput
-            There are not as many lengths as answers.
+            There are not as many lengths or questions as answers.
         """
         ids = getattr(sequences, "sequences", sequences)
         with self._lock:
@@ -351,7 +369,11 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
                 flagged = {i for i, generated in enumerate(written) if self._may_be_padded(generated)}
             if len(lengths) != len(self._finished):
                 raise InvalidInput(f"There are {len(self._finished)} answers and {len(lengths)} lengths.")
+            if questions and len(questions) != len(self._finished):
+                raise InvalidInput(f"There are {len(self._finished)} answers and {len(questions)} questions.")
             found = self._scores.results(dict(enumerate(lengths)), self._distribution)
+            asked = questions or [""] * len(found)
+            found = [self._scores.methods.scored(i, one, asked[i]) for i, one in enumerate(found)]
             results = Answers(
                 replace(result, flags=(*result.flags, UNKNOWN_END)) if i in flagged else result
                 for i, result in enumerate(found)

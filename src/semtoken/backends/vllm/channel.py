@@ -25,6 +25,8 @@ import numpy.typing as npt
 
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.safe_files import replacing_file
+from semtoken.methods import METHODS
+from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
 from semtoken.scoring.logits import finish_answers
@@ -123,6 +125,8 @@ def read_channel(
     vocabulary: Tokens,
     *,
     timeout: float = 10.0,
+    methods: Sequence[str] = (),
+    question: str = "",
 ) -> ScoredResponse:
     """The score of an answer that an engine with `ClusterProcessor` generated; its file is then deleted.
 
@@ -139,15 +143,30 @@ def read_channel(
     timeout
         Seconds to wait: the engine writes when it sees that the request has left its batch, some hundredths of a
         second after the answer was delivered.
+    methods
+        Further methods of one pass that read the words and tokens of the answer (`headline`, `weakest_phrase`,
+        `mean_new_word`, `perplexity`, ...), whose scores it gets. The engine hands no entropies over.
+    question
+        What was asked: its words are not new in the answer.
 
     Raises
     ------
+    InvalidInput
+        A method that reads more; nothing was waited for.
     BackendError
         Nothing came in time, the engine recorded another answer, or it says why it could not score this one.
     VocabularyMismatch
         The engine uses another vocabulary, or other clusters.
     """
-    return read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)[0]
+    scores = MethodScores(methods)
+    if scores.watches:
+        needing = [name for name in scores.names if set(METHODS[name].needs) & scores.watches.keys()]
+        raise InvalidInput(
+            f"{', '.join(needing)} read numbers of every step that the engine does not hand over. "
+            "`STC.from_pretrained(..., backend='vllm', methods=...)` gives those that vLLM can; leave them out here."
+        )
+    [found] = read_channels(folder, [(request_id, token_ids)], vocabulary, timeout=timeout)
+    return scores.scored(0, found, question)
 
 
 def read_channels(
