@@ -233,6 +233,8 @@ def test_what_a_killed_process_left_goes_when_the_same_is_written_again(kind: st
         (b'{"a": NaN}', "not JSON: NaN"),
         (b"[-Infinity]", "not JSON: -Infinity"),
         (b"[1e400]", "the number 1e400 is too large"),
+        (b"[1" + 400 * b"0" + b"]", "the number 10000000000000000000... is too large"),
+        (b"[-1" + 5000 * b"0" + b"]", "the number -1000000000000000000... is too large"),
         (b'"\\ud800"', "half a character"),
         (b'"\xff"', "not UTF-8 at byte 1"),
         (b"[" * 100_000, "nested too deeply"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +85,53 @@ def test_contents_that_no_calibrator_has_are_refused_with_a_valid_checksum(saved
     values.pop("sha256")
     with pytest.raises(ArtifactError):
         from_bytes(_dumped({"sha256": _digest(values), **values}))
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Everything that an object holds, at any depth: its container and its key."""
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value[:2]))
+    for key, item in items:
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places_in(item)
+
+
+ODD = (
+    10**400,
+    10**308,
+    -(10**400),
+    2**63,
+    0,
+    -1,
+    1e-320,
+    None,
+    True,
+    "x",
+    "1",
+    [],
+    {},
+    [1.0],
+    [10**400],
+    {"a": 10**400},
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:12])
+def test_odd_values_with_a_valid_checksum_are_refused_or_read(saved: Path, odd: Any) -> None:
+    """Whatever stands where: an error of ours that names the file, or a calibrator."""
+    values = json.loads(saved.read_bytes())
+    values.pop("sha256")
+    read = 0
+    for container, key in list(places_in(values)):
+        former, container[key] = container[key], odd
+        saved.write_bytes(_dumped({"sha256": _digest(values), **values}))
+        try:
+            st.Calibrator.load(saved.parent)
+            read += 1
+        except ArtifactError as error:
+            assert str(saved) in str(error)
+        container[key] = former
+    assert read == 0 or str(10**400) not in str(odd)
 
 
 def test_steps_that_fall_are_refused(saved: Path) -> None:

@@ -445,7 +445,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         created, learning = str(values["created"]), str(values.get("learning", ""))
         learned = None if "learned" not in values else learned_from(values["learned"])
         ascending = np.asarray(scores, dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, ArtifactError):
             raise
         raise ArtifactError("It lacks a field that a calibrator has.") from error

@@ -34,6 +34,8 @@ from semtoken.files.unfinished import make_in_use, remove_abandoned, working_nam
 
 FORMER = ".former-"
 """Beginning of the name of a folder that is being replaced where two folders cannot be exchanged in one step."""
+LONGEST_NUMBER = 20  # characters of one that messages show
+DIGITS_OF_FLOATS = 300  # whole numbers with fewer digits fit a float
 ATTEMPTS = 20  # other processes may replace the same folder at the same time
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -365,7 +367,7 @@ def parse_json(text: bytes | str) -> Any:
     """
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8")
-        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite_number)
+        value = json.loads(decoded, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
         dump_json(value)
         return value
     except UnicodeDecodeError as error:
@@ -425,8 +427,15 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"not JSON: {name} is no JSON number")
 
 
-def _finite_number(text: str) -> float:
+def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"not usable JSON: the number {text[:20]} is too large")
+        shown = text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}..."
+        raise ValueError(f"not usable JSON: the number {shown} is too large")
     return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > DIGITS_OF_FLOATS:
+        _finite(text)
+    return int(text)
