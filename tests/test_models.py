@@ -140,7 +140,7 @@ def test_a_gguf_file_whose_counts_cannot_be_true_is_refused_at_once(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"GGUF", header(0, 1), array(9, 1, NESTED), array(77, 1), tensor(*[1] * 9), header(0, 1, text("a") * 2)],
+    [b"", b"GGUF", header(0, 1), array(9, 1, NESTED), array(77, 1), tensor(*[1] * 9)],
 )
 def test_an_odd_header_of_a_gguf_file_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "odd.gguf").write_bytes(content)
@@ -251,11 +251,10 @@ def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueMode
 
 
 IN_A_LOOP = """
-import sys
+import importlib
 from dataclasses import replace
-from pathlib import Path
-from semtoken.models import fetch as fetching
 from semtoken.models.catalogue import CATALOGUE
+fetching = importlib.import_module("semtoken.models.fetch")
 fetching.CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
 def made(entry, folder, report):
     (folder / "model").mkdir()

@@ -19,6 +19,7 @@ from semtoken.files.record_files import read_records, write_records
 from semtoken.results import ScoredResponse
 from semtoken.score_file import Item, ScoringJob, score_items
 from semtoken.score_file.lines import RESULT_FIELDS, BadLine, item_of
+from semtoken.score_file.output import LineWriter, _appended
 from semtoken.scoring import score_logits
 from semtoken.tokens.vocabulary import Vocabulary
 from tests import tiny
@@ -353,11 +354,17 @@ def test_no_lines_and_no_file(job: ScoringJob) -> None:
         job.check()
 
 
+def test_what_a_full_disk_did_not_take_is_no_second_error(tmp_path: Path) -> None:
+    """A file that still holds what it could not write fails to close, too."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    with pytest.raises(InvalidInput, match="cannot be written: No space"), _appended(Path("/dev/full")) as file:
+        LineWriter(Path("out.jsonl"), file).write([b"x" * 100])
+
+
 def test_a_full_disk_is_one_message_and_keeps_what_was_written(job: ScoringJob, engine: Drawn) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
-    from semtoken.score_file.output import LineWriter
-
     with open("/dev/full", "ab") as full, pytest.raises(InvalidInput, match="cannot be written: No space left"):
         LineWriter(Path("out.jsonl"), full).write([b"x" * 100_000])
 

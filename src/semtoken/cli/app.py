@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -35,10 +36,11 @@ from semtoken.errors import SemtokenError
 from semtoken.support.extras import missing_extra
 
 FAILED, INTERRUPTED = 1, 130
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Commands(TyperGroup):
-    """Errors that semtoken raises on purpose become one message on stderr; all others keep their traceback."""
+    """Errors that semtoken raises on purpose, and a full disk, become one message; all others keep their traceback."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
@@ -55,6 +57,12 @@ class Commands(TyperGroup):
             if (missing := missing_extra(error)) is None:
                 raise
             tell(f"Error: {missing}", style="red")
+            raise typer.Exit(FAILED) from error
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            where = "" if error.filename is None else f" for {error.filename}"
+            tell(f"Error: There is no space left on the disk{where}. Free some and try again.", style="red")
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             tell("Interrupted.", style="yellow")

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -101,6 +101,18 @@ class LineWriter:
             if self.checksums is not None:
                 _append(self.checksums, dump_json([checksum(line) for line in batch]) + b"\n")
             _append(self.file, b"".join(batch))
+
+
+@contextmanager
+def _appended(path: Path) -> Iterator[IO[bytes]]:
+    """A file to append to."""
+    with writing_errors(path):
+        file = path.open("ab")
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # of what could not be written, and has been reported
+            file.close()
 
 
 def _append(file: IO[bytes], data: bytes) -> None:
@@ -199,19 +211,15 @@ class OutputFile:
         InvalidInput
             Another run is writing to it, or it cannot be written.
         """
-        with self._locked():
+        with self._locked(), _appended(self.path) as file:
+            kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
             with writing_errors(self.path):
-                file = self.path.open("ab")
-            with file:
-                kept = [] if overwrite else [(len(line), checksum(line)) for line in complete_lines(self.path)]
-                with writing_errors(self.path):
-                    file.truncate(sum(length for length, _ in kept))
-                    checksums = [dump_json([one for _, one in kept]).decode()] if kept else []
-                    header = json.dumps(dict(settings), ensure_ascii=False)
-                    replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
-                    noted = self.settings_path.open("ab")
-                with noted:
-                    yield LineWriter(self.path, file, noted)
+                file.truncate(sum(length for length, _ in kept))
+                checksums = [dump_json([one for _, one in kept]).decode()] if kept else []
+                header = json.dumps(dict(settings), ensure_ascii=False)
+                replace_text(self.settings_path, "".join(f"{line}\n" for line in [header, *checksums]))
+            with _appended(self.settings_path) as noted:
+                yield LineWriter(self.path, file, noted)
 
     def _locked(self) -> AbstractContextManager[None]:
         busy = f"Another run is writing to {self.path}. Wait for it, or choose another output."
