@@ -189,3 +189,24 @@ def test_a_request_beside_a_reply_says_what_was_asked(tmp_path: Path) -> None:
     request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Capital of Peru?"}]}]}
     (tmp_path / "a.request.json").write_text(json.dumps(request), encoding="utf-8")
     assert {one.id: one.question for one in saved_replies([str(tmp_path)])} == {"a": "Capital of Peru?", "b": None}
+
+
+def test_an_answer_weighs_little_on_the_page(tmp_path: Path) -> None:
+    """A tenth of the 30 kB that an answer with its tokens took: measured as what 99 more answers add."""
+    draw = random.Random(0)
+    lines = []
+    for number in range(100):
+        shares = [draw.uniform(0.2, 0.99) for _ in range(60)]
+        tokens = [(f" word{draw.randrange(1000)}", math.log(share)) for share in shares]
+        others = {
+            i: [(f" other{i}{k}", math.log((1 - share) * 0.5**k) - 1e-3) for k in range(1, 6)]
+            for i, share in enumerate(shares)
+        }
+        lines.append({"id": str(number), "question": f"Question {number}?", "response": reply(tokens, others=others)})
+    sizes = []
+    for count in (1, 100):
+        source, page = tmp_path / f"{count}.jsonl", tmp_path / f"{count}.html"
+        source.write_text("\n".join(map(json.dumps, lines[:count])), encoding="utf-8")
+        assert CliRunner().invoke(app, ["check", str(source), "-o", str(page)]).exit_code == 0
+        sizes.append(page.stat().st_size)
+    assert (sizes[1] - sizes[0]) / 99 < 3_000, f"{(sizes[1] - sizes[0]) / 99:.0f} bytes an answer"

@@ -50,7 +50,7 @@ def embedded_folder(name: str) -> Path:
     if found is None or found.origin is None:
         raise MissingExtra(
             "The embedded model comes in a package of its own, which is not installed. "
-            "Install it with: pip install 'semtoken[demo]'"
+            "Install it with: pip install 'semtoken[demo]', or from a clone: pip install ./packages/semtoken-almanac"
         )
     return Path(found.origin).parent / name
 

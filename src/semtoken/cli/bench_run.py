@@ -286,6 +286,10 @@ class RunBars:
         self._progress.update(self._step, description=f"clustering: {phase}", total=1.0, completed=fraction)
 
 
+ENOUGH = 0.05
+"""No time left is told before such a share of a run is done: until then it is no estimate."""
+
+
 class RunLines:
     """A `Watcher` that writes a line now and then, for a file or a log."""
 
@@ -313,10 +317,12 @@ class RunLines:
         if self._step_done >= self._step_units or now - self._last >= self._every:
             self._last = now
             rate = self._step_done / max(now - self._step_start, 1e-9)
-            left = (self._units - self._done) * (now - self._start) / max(self._done, 1)
+            share = self._done / max(self._units, 1)
+            left = (now - self._start) * (1 / share - 1) if share >= ENOUGH else 0.0
+            told = f", about {duration(left)} left" if left >= 1 else ""
             tell(
                 f"{self._title}: {self._step_done:,} of {self._step_units:,} questions, {rate:,.1f} a second; "
-                f"whole run {100 * self._done / max(self._units, 1):.0f} %, about {duration(left)} left"
+                f"whole run {100 * share:.0f} %{told}"
             )
 
     def clustering(self, phase: str, fraction: float, seconds_left: float | None) -> None:
