@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
@@ -145,7 +145,7 @@ def _workspace(name: str) -> Iterator[Path]:
 
 def _remove_unless_in_use(folder: Path) -> None:
     """Delete the workspace of a fetch that was killed."""
-    with suppress(Timeout), FileLock(folder / LOCK, timeout=0):
+    with suppress(OSError), FileLock(folder / LOCK, timeout=0):  # held by its owner, who may delete it, too
         shutil.rmtree(folder, ignore_errors=True)
 
 
