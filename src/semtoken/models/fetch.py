@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock
-
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import publish_folder
@@ -122,6 +120,8 @@ def package_terms(entry: CatalogueModel) -> str:
 @contextmanager
 def _workspace(name: str) -> Iterator[Path]:
     """A folder beside the models that is gone afterwards, whatever happens."""
+    from filelock import FileLock  # not before it is needed: help has to be there at once
+
     home = models_directory()
     lock = None
     try:
@@ -145,6 +145,8 @@ def _workspace(name: str) -> Iterator[Path]:
 
 def _remove_unless_in_use(folder: Path) -> None:
     """Delete the workspace of a fetch that was killed."""
+    from filelock import FileLock
+
     with suppress(OSError), FileLock(folder / LOCK, timeout=0):  # held by its owner, who may delete it, too
         shutil.rmtree(folder, ignore_errors=True)
 
