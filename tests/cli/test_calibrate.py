@@ -145,7 +145,9 @@ def test_answers() -> tuple[dict[str, np.ndarray], np.ndarray]:
 
     questions = load_questions("test")
     prompts = [question.prompt() for question in questions]
-    answers = st.STC.from_pretrained("almanac").generate(prompts, 64, batch_size=32, stop_at_newline=True)
+    answers = st.STC.from_pretrained("almanac", clusters="almanac").generate(
+        prompts, 64, batch_size=32, stop_at_newline=True
+    )
     scores = {
         "default": [one.log_score for one in answers],
         "paper": [
@@ -168,7 +170,7 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
     """
     scores, right = test_answers[0][preset], test_answers[1]
     first = tmp_path / "0.1"
-    options = ("--batch-size", "32", "--preset", preset)
+    options = ("--batch-size", "32", "--preset", preset, "--by", "stc")
     assert semtoken("calibrate", "almanac-dev", "-o", first, *options).exit_code == 0
     report = st.Calibrator.load(first).report(scores, right)
     assert report.calibration_error < 0.05
@@ -176,7 +178,8 @@ def test_the_embedded_model_from_questions_to_a_kept_promise(
     promised = 0
     for alpha in ("0.1", "0.2"):
         if alpha != "0.1":  # the answers are there: they are judged again, not given again
-            result = semtoken("calibrate", first / "answers.jsonl", "-o", tmp_path / alpha, "--alpha", alpha)
+            judged = ("calibrate", first / "answers.jsonl", "-o", tmp_path / alpha)
+            result = semtoken(*judged, "--alpha", alpha, "--by", "stc")
             assert result.exit_code == 0, result.output
         threshold = st.Calibrator.load(tmp_path / alpha).threshold
         assert threshold is not None
