@@ -310,7 +310,8 @@ def test_fields_are_listed_worst_first_with_their_choices(
 ) -> None:
     page = Opened(browser, static_page(**everything), tmp_path / "page.html").page
     page.get_by_role("tab", name="Fields").click()
-    assert [cells[1].split("\n") for cells in rows(page)] == [["/open of 1", "true"], ["/city of 1", "Lima"]]
+    listed = [cells[1].split("\n") for cells in rows(page)]
+    assert listed == [["/open of 1", "true", "20 %"], ["/city of 1", "Lima", "90 %"]]
     first = page.locator(".detail").inner_text()
     assert "Confidence 20 %" in first and "false 80 %, true 20 %" in first
     page.locator("tbody tr").nth(1).click()
