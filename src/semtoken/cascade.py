@@ -25,12 +25,15 @@ from semtoken.calibration.promises import Test, binomial_p_value, percent
 from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
+from semtoken.support.inputs import listed, one_of, shown
 
 if TYPE_CHECKING:
     from transformers import StoppingCriteria
 
     from semtoken.backends.transformers import Recorder
     from semtoken.calibration import Threshold
+
+MODELS = ("first", "second")
 
 
 class Generator(Protocol):
@@ -96,11 +99,13 @@ class CascadeThreshold:
         InvalidInput
             Labels or scores that cannot be used, or too few scores without labels.
         """
-        promises.check_level(alpha, "alpha")
-        promises.check_level(delta, "delta")
+        alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
         one, other = labelled_pair(first, first_correct, second, second_correct)
         origins = fingerprint_of(first), fingerprint_of(second)
-        for origin, scores in zip(origins, unlabelled, strict=True):
+        pair = listed(unlabelled, "unlabelled")
+        if len(pair) != len(MODELS):
+            raise InvalidInput(f"'unlabelled' must be the scores of both models, two lists, got {shown(unlabelled)}.")
+        for origin, scores in zip(origins, pair, strict=True):
             origin.require_same(fingerprint_of(scores))
         n, least = one.correct.size, promises.labels_needed(0, alpha, delta)
         if n < least:
@@ -108,7 +113,7 @@ class CascadeThreshold:
             return cls(None, None, alpha, delta, f"A promise needs at least {least} labelled questions. {missing}", n)
         share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
         shares = promises.shares_of_coverage(share)
-        grid = list(zip(*(_quantiles(scores, shares) for scores in unlabelled), strict=True))
+        grid = list(zip(*(_quantiles(scores, shares) for scores in pair), strict=True))
         kept, tests = _walk(one.uncertainty, one.correct, other.uncertainty, other.correct, grid, alpha, delta)
         statement = _statement(tests, kept is not None, n, alpha, delta)
         low, high = kept or (None, None)
@@ -121,8 +126,11 @@ class CascadeThreshold:
         ------
         CalibratorMismatch
             It was scored in another way than the labelled ones.
+        InvalidInput
+            There is no such model.
         """
-        place = ("first", "second").index(model)
+        one_of("model", model, MODELS)
+        place = MODELS.index(model)
         self.fingerprints[place].require_same(fingerprint_of(answer))
         limit, uncertainty = (self.first, self.second)[place], -float(log_scores([answer])[0])
         accepted = limit is not None and uncertainty <= limit and math.isfinite(uncertainty)

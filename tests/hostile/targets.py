@@ -11,6 +11,7 @@ import numpy as np
 
 import semtoken
 from semtoken import TokenClusters, methods, metrics
+from semtoken.cascade import CascadeThreshold
 from semtoken.results import ScoredResponse
 from semtoken.scoring.rules import ScoringRules
 from tests import worked
@@ -355,6 +356,7 @@ def of_clusters() -> list[Target]:
             len(labels),
         ),
         Target("cluster_tokens", cluster, table, weight=0.2),
+        Target("cluster_tokens by k-means", cluster, {**table, "algorithm": "kmeans"}, weight=0.2),
         Target("decode", vocabulary.decode, {"token_ids": IDS}),
         Target("offsets", vocabulary.offsets, {"token_ids": IDS}, 0, 10**6),
         Target("check_ids", vocabulary.check_ids, {"token_ids": IDS}),
@@ -377,7 +379,21 @@ def of_calibration() -> list[Target]:
     levels = {"promise": "selective", "alpha": 0.3, "delta": 0.1}
     chosen = {"labelled_answers": logs, "correct": right, "new": logs[:10].copy(), "alpha": 0.3}
     booleans = ("correct",)
+    unlabelled = -RANDOM.random(200)
+    pair = {"first": logs, "first_correct": right, "second": logs[::-1].copy(), "second_correct": right}
+    cascade = CascadeThreshold.fit(**pair, unlabelled=(unlabelled, unlabelled), alpha=0.4, delta=0.2)
+
+    def two_thresholds(**arguments: Any) -> bool:
+        return CascadeThreshold.fit(**arguments).first is None
+
+    def decided(**arguments: Any) -> bool:
+        return cascade.decide(**arguments).action == "answer"
+
+    both = {**pair, "unlabelled": (unlabelled, unlabelled), "alpha": 0.4, "delta": 0.2, "start": None}
+    all_booleans = ("first_correct", "second_correct")
     return [
+        Target("CascadeThreshold.fit", two_thresholds, both, weight=0.3, booleans=all_booleans),
+        Target("CascadeThreshold.decide", decided, {"answer": scored(), "model": "first"}),
         Target("Calibrator.fit", calibrator, {**fitted, "method": "blend"}, weight=0.1, booleans=booleans),
         Target("Threshold.fit", threshold, {**fitted, **levels, "start": None}, weight=0.3, booleans=booleans),
         Target("select", semtoken.select, chosen, 0, weight=0.3, booleans=booleans),

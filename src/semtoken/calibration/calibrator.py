@@ -7,7 +7,7 @@ what `save` writes: it holds the SHA-256 of its other contents, so that any byte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -306,7 +306,8 @@ class Calibrator:
         return with_learned(answer, self.learned)
 
     def _scores(self, answer: Any) -> tuple[FloatArray, bool]:
-        single = hasattr(answer, "log_score") or np.ndim(answer) == 0
+        dimensions = getattr(answer, "ndim", 1 if isinstance(answer, Iterable) else 0)
+        single = hasattr(answer, "log_score") or dimensions == 0
         if single:
             answer = self.with_learned(answer)
         elif isinstance(answer, Sequence):

@@ -97,9 +97,10 @@ def starting_share(n: int, alpha: float, delta: float) -> float:
 
 def shares_of_coverage(start: float) -> FloatArray:
     """The shares of answers that the thresholds of the fixed sequence accept, strict to loose."""
-    if not 0 < real(start, "start") <= 1:
+    share = real(start, "start")
+    if not 0 < share <= 1:
         raise InvalidInput(f"start must be a share of answers in (0, 1]. Got {start!r} instead.")
-    return np.linspace(start, 1.0, GRID_POINTS)
+    return np.linspace(share, 1.0, GRID_POINTS)
 
 
 def fixed_sequence(

@@ -22,7 +22,7 @@ from semtoken.clustering.merges import Merges, cut
 from semtoken.clustering.progress import ClusteringReport, Monitor, Progress, describe_cut, usable_threads
 from semtoken.clustering.rows import TableParts, as_rows
 from semtoken.errors import InvalidInput
-from semtoken.support.inputs import listed, one_of
+from semtoken.support.inputs import listed, one_of, whole
 
 __all__ = ["Clustering", "ClusteringReport", "TableParts", "cluster_table", "cluster_tokens"]
 
@@ -36,6 +36,9 @@ class Clustering:
     merges: Merges | None
     """The lower part of the dendrogram, down to the fewest clusters asked for; None for k-means."""
     report: ClusteringReport
+
+
+LARGEST_SEED = 2**32 - 1  # of scikit-learn
 
 
 def cluster_tokens(
@@ -143,6 +146,7 @@ def cluster_table(
     """
     start, cpu = time.perf_counter(), time.process_time()
     _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
+    seed = whole(seed, "seed", low=0, high=LARGEST_SEED)
     monitor = Monitor(progress)
     with monitor.phase("table"):
         rows = as_rows(table, metric)

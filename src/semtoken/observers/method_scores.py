@@ -19,7 +19,7 @@ from semtoken.observers.inside import LastStates
 from semtoken.observers.table import STATISTICS, Statistic
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
-from semtoken.support.inputs import shown
+from semtoken.support.inputs import listed, shown
 
 
 def one_pass_methods() -> list[str]:
@@ -36,9 +36,8 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
         There is no such method, or it needs more than one pass; the message lists those that can be had.
     """
     names = (names,) if isinstance(names, str) else names
-    names = tuple(dict.fromkeys(_known(name) for name in names))
-    possible = one_pass_methods()
-    for name in names:
+    asked, possible = [_known(name) for name in listed(names, "methods")], one_pass_methods()
+    for name in asked:
         if not isinstance(name, str) or name not in METHODS:
             raise InvalidInput(f"There is no method {shown(name)}; of one pass there are {', '.join(possible)}.")
         if name not in possible:
@@ -47,7 +46,7 @@ def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
                 f"The method {name} needs {', '.join(missing)}, which one generation does not leave behind. "
                 f"`semtoken compare` and `semtoken bench run` record it. Of one pass there are {', '.join(possible)}."
             )
-    return names
+    return tuple(dict.fromkeys(asked))
 
 
 def _known(name: Any) -> Any:
