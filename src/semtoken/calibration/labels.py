@@ -351,13 +351,20 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     InvalidInput
         The file cannot be read or holds no answers, or a line cannot be used; the message names it.
     """
-    answers = [_answer(where, record, label) for _, where, record in read_rows(path)]
+    answers = [answer_record(where, record, label) for _, where, record in read_rows(path)]
     if not answers:
         raise InvalidInput(f"{path} holds no answers.")
     return answers
 
 
-def _answer(where: str, record: Mapping[str, Any], label: str) -> AnswerRecord:
+def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
+    """An answer from the plain values of a line or an entry; see `read_answers`.
+
+    Raises
+    ------
+    InvalidInput
+        A value cannot be used; the message names `where` it stands.
+    """
     return AnswerRecord(where, record, _score(where, record), _label(where, record.get(label)), _bounds(where, record))
 
 

@@ -29,6 +29,7 @@ from semtoken.cli import (
     score,
     serve,
     view,
+    watch,
 )
 from semtoken.cli.console import tell
 from semtoken.cli.help import ShortHelp, print_commands
@@ -116,6 +117,7 @@ app.command(cls=ShortHelp)(mcp.mcp)
 app.command(cls=ShortHelp)(serve.serve)
 app.command(cls=ShortHelp)(proxy.proxy)
 app.add_typer(journal.app, name="journal")
+app.command(cls=ShortHelp)(watch.watch)
 app.command(cls=ShortHelp)(doctor.doctor)
 app.command(cls=ShortHelp)(demo.demo)
 app.command(cls=ShortHelp)(models.fetch)

@@ -30,16 +30,22 @@ ALMANAC_DEV = "almanac-dev"
 
 @model_options()
 def calibrate(
+    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="Directory of the calibrator.")],
     source: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            metavar="LABELLED.jsonl",
+            metavar="[LABELLED.jsonl]",
             dir_okay=False,
             help="Scored answers with `correct`, or with `answers` (accepted ones) to judge by, or questions "
             "with `answers` to be answered first. JSON lines or CSV. Or 'almanac-dev': the built-in model's questions.",
         ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="Directory of the calibrator.")],
+    ] = None,
+    journal: Annotated[
+        str | None,
+        typer.Option(
+            "--journal", metavar="URL", help="Instead of a file: a journal, of which the labelled random sample counts."
+        ),
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Share of wrong answers that the promise allows.")] = 0.1,
     delta: Annotated[float, typer.Option(help="How likely the labels may mislead (promise 'selective').")] = 0.1,
     promise: Annotated[
@@ -97,6 +103,7 @@ def calibrate(
 
     - `semtoken calibrate labelled.jsonl -o my-calibrator --alpha 0.1`
     - `semtoken calibrate questions.jsonl -o my-calibrator --model Qwen/Qwen2.5-3B --judge contains`
+    - `semtoken calibrate --journal journal.db -o my-calibrator --overwrite`
     - `semtoken ask --calibrator my-calibrator "What is the capital of Japan?"`
     """
     from semtoken.calibration import Fingerprint
@@ -106,7 +113,9 @@ def calibrate(
     if learn and by is not None:
         raise InvalidInput("--learn reads the headline and what else the answers left; leave --by out.")
     _check_target(output, overwrite=overwrite)
-    answers = read_answers(_embedded(source), label)
+    if (source is None) == (journal is None):
+        raise InvalidInput("Name the file of labelled answers, or a journal with --journal; one of them.")
+    answers = read_answers(_embedded(source), label) if source is not None else _sampled(str(journal))
     further = [] if unlabelled is None else read_answers(unlabelled, label)
     if learn and choice.backend != "transformers":
         by_engine = ",".join(dict.fromkeys([*as_methods(choice.methods), "max_token_entropy"]))
@@ -132,6 +141,20 @@ def calibrate(
     _write(output, calibrator, report, answers, said)
     _show(calibrator, report)
     tell(f"Calibrator and report in {output}. Use it with --calibrator {output}.")
+
+
+def _sampled(url: str) -> list[AnswerRecord]:
+    """The random sample of a journal: its labels, and its scores without labels. No other labels may make a promise."""
+    from semtoken.cli.journal import opened
+    from semtoken.journal.labels import agreement
+    from semtoken.journal.refit import sampled_answers
+
+    journal = opened(url)
+    answers = sampled_answers(journal)
+    n = sum(answer.correct is not None for answer in answers)
+    tell(f"{n:,} labelled answers and {len(answers) - n:,} further scores of the random sample of {journal.name}.")
+    tell(agreement(journal).sentence)
+    return answers
 
 
 def _embedded(source: Path) -> Path:

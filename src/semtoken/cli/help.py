@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ESSENTIAL: dict[str, tuple[str, ...]] = {
     "ask": ("model", "tokens", "also", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
     "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
-    "calibrate": ("output", "alpha", "delta", "promise", "label", "model", "overwrite"),
+    "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
     "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),

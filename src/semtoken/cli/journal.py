@@ -66,8 +66,8 @@ def show(
     - `semtoken journal show journal.db`
     - `semtoken journal show journal.db -n 3 --json`
     """
-    from semtoken.journal.export import record_of, when
     from semtoken.journal.labels import labels_of
+    from semtoken.journal.records import record_of, when
 
     journal = opened(url)
     rows = list(journal.entries(newest_first=True, limit=n))
@@ -174,7 +174,7 @@ def seconds_of(age: str) -> float:
 @app.command(cls=ShortHelp)
 def size(url: UrlArgument, as_json: JsonOption = False) -> None:
     """How many entries and labels there are, and how much room they take."""
-    from semtoken.journal.export import when
+    from semtoken.journal.records import when
 
     journal = opened(url)
     found = journal.size()

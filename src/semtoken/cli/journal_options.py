@@ -112,9 +112,10 @@ class JournalChoice:
             return None
         from semtoken.journal.writer import JournalWriter
         from semtoken.web.recorder import AnswerRecorder
+        from semtoken.web.watching import PromiseWatch
 
         journal, recording = found
-        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool))
+        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool), PromiseWatch(journal))
 
 
 def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:

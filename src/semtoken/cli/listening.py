@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from semtoken.cli.console import tell
 
 if TYPE_CHECKING:
+    from semtoken.web.gate import Gate
     from semtoken.web.running import Address
 
 LOOPBACK = "127.0.0.1"
@@ -19,6 +21,13 @@ HostOption = Annotated[
 GraceOption = Annotated[
     float, typer.Option(min=1, help="Seconds that running answers get to finish after the signal to stop.")
 ]
+
+
+def gate_from_environment() -> Gate:
+    """Who may read and write the journal: whoever has the token in SEMTOKEN_TOKEN, where it is set."""
+    from semtoken.web.gate import Gate
+
+    return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)
 
 
 def warn_if_open(address: Address) -> None:

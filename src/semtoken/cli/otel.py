@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from semtoken.web.recorder import AnswerRecorder
 
 PANEL = "OpenTelemetry"
 OtelOption = Annotated[
@@ -21,8 +24,8 @@ OtelContentOption = Annotated[
 ]
 
 
-def with_events(app: Any, otel: bool, content: bool) -> Any:
-    """The application, telling OpenTelemetry of its scores if that is wanted.
+def with_events(app: Any, otel: bool, content: bool, recorder: AnswerRecorder | None = None) -> Any:
+    """The application, telling OpenTelemetry of its scores, and of each state of the promise, if that is wanted.
 
     Raises
     ------
@@ -39,4 +42,7 @@ def with_events(app: Any, otel: bool, content: bool) -> Any:
         return app
     from semtoken.integrations.opentelemetry import EvaluationEvents
 
-    return EvaluationEvents(app, content=content)
+    events = EvaluationEvents(app, content=content)
+    if recorder is not None:
+        recorder.watch.on_state = events.tell_state
+    return events

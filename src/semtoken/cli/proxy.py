@@ -11,7 +11,7 @@ import typer
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
+from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
 from semtoken.cli.options import (
     ClustersOption,
     FunctionWordsOption,
@@ -211,9 +211,9 @@ def _application(
     if calibrator is not None:
         on_hangup(calibrators.reload_or_log)
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
-    shown = page and abstain_text is None
-    app = proxy_app(settings, tokens, rules, calibrators, recorder=recorder, reader=reader, page=shown)
-    return with_events(app, otel, otel_content)
+    shown, gate = page and abstain_text is None, gate_from_environment()
+    app = proxy_app(settings, tokens, rules, calibrators, recorder=recorder, reader=reader, page=shown, gate=gate)
+    return with_events(app, otel, otel_content, recorder)
 
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:

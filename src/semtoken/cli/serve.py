@@ -12,7 +12,7 @@ from semtoken.bench.prompts import how_to_ask, template_of
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, warn_if_open
+from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
@@ -82,8 +82,9 @@ def serve(
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)
     hosts = hosts_for(host, allow_host or ())
-    app = serve_app(engine, offer, page=page, recorder=recorder, allowed_hosts=hosts, limits=limits)
-    app = with_events(app, otel, otel_content)
+    gate = gate_from_environment()
+    app = serve_app(engine, offer, page=page, recorder=recorder, gate=gate, allowed_hosts=hosts, limits=limits)
+    app = with_events(app, otel, otel_content, recorder)
     run(app, listener, lambda address: _announce(address, offer.name), grace=grace, strict=False)
 
 

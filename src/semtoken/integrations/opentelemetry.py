@@ -10,7 +10,7 @@ import logging
 import os
 from contextlib import suppress
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.integrations.events import EVENT, Attributes, ReplyWatch
@@ -24,6 +24,9 @@ from opentelemetry._logs import LoggerProvider, SeverityNumber, get_logger_provi
 from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider  # noqa: E402
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor  # noqa: E402
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: E402
+
+if TYPE_CHECKING:
+    from semtoken.journal.watch import PromiseReport
 
 PROTOCOLS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 OK = 200
@@ -86,6 +89,10 @@ class EvaluationEvents:
 
         return flushed
 
+    def tell_state(self, report: PromiseReport) -> None:
+        """Send the state of a promise as one event."""
+        send_state(report, self._provider)
+
     def emit(self, attributes: Attributes, context: Any = None) -> None:
         """Send one event.
 
@@ -122,6 +129,37 @@ class _Watched:
         if self._watch.size < LARGE:
             return found + self._watch.end()
         return found + await to_thread.run_sync(self._watch.end)  # other clients do not wait for it
+
+
+STATE_EVENT = "semtoken.promise"
+"""Name of the event that tells whether a promise is kept."""
+
+
+def state_attributes(report: PromiseReport) -> Attributes:
+    """A state of a promise as attributes of an event."""
+    found = {
+        "semtoken.promise.state": report.state,
+        "semtoken.promise.statement": report.sentence,
+        "semtoken.promise.calibrator": report.calibrator,
+        "semtoken.promise.alpha": report.alpha,
+        "semtoken.promise.labels": report.n,
+        "semtoken.promise.wrong": report.wrong,
+        "semtoken.promise.lower": report.low,
+        "semtoken.promise.upper": report.high,
+        "semtoken.promise.broken_since": report.broken_since,
+        "semtoken.scores.distance": None if report.moved is None else report.moved.distance,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def send_state(report: PromiseReport, provider: LoggerProvider | None = None) -> None:
+    """Send the state of a promise as one event; a warning where it is broken."""
+    chosen = provider or provider_from_environment()
+    severity = SeverityNumber.WARN if report.state == "broken" else SeverityNumber.INFO
+    logger = chosen.get_logger("semtoken")
+    logger.emit(event_name=STATE_EVENT, attributes=state_attributes(report), severity_number=severity)
+    if provider is None and hasattr(chosen, "force_flush"):
+        chosen.force_flush(FLUSH_MILLISECONDS)
 
 
 def _watch_for(start: Any, content: bool) -> ReplyWatch | None:

@@ -6,7 +6,7 @@ tables.py       the tables; migrations/ brings a database to their newest form, 
 store.py        `Journal`: open, add, read, delete, size, by URL
 spool.py        files that hold entries until the database has them
 writer.py       `JournalWriter`: takes entries without delay, and brings them into the database
-export.py       entries as JSON lines, Parquet or CSV
+records.py      entries under the names that files of scored answers have; export.py all of them
 labels.py       people's labels: the queue of each, undo, agreement
 betting.py      tests of a promise that may be looked at at any time (pure functions)
 watch.py        what the journal says of a promise now, in words

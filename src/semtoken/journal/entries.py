@@ -93,8 +93,8 @@ class JournalEntry:
     headline: str | None = None
     """Name of the number on top."""
     headline_value: float | None = None
-    headline_low: float | None = None
-    headline_high: float | None = None
+    confidence_low: float | None = None
+    confidence_high: float | None = None
     confidence: float | None = None
     """The headline where higher is surer, in [0, 1]."""
     uncertainty: float | None = None
@@ -176,7 +176,7 @@ class Recording:
         low, high = result.log_score_bounds or (result.log_score, result.log_score)
         uncertainty = result.uncertainty_bounds
         headline = result.headline
-        at_headline = uncertainty if headline.name == "stc" else result.score_bounds.get(headline.name, (None, None))
+        confidence = headline.confidence_bounds or (headline.confidence, headline.confidence)
         return self._made(
             identifier,
             prompt,
@@ -195,8 +195,8 @@ class Recording:
                 "signature": result.signature,
                 "headline": headline.name,
                 "headline_value": headline.value,
-                "headline_low": at_headline[0],
-                "headline_high": at_headline[1],
+                "confidence_low": confidence[0],
+                "confidence_high": confidence[1],
                 "confidence": headline.confidence,
                 "uncertainty": result.uncertainty,
                 "uncertainty_low": uncertainty[0],

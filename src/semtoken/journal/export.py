@@ -1,15 +1,13 @@
-"""Entries as records for files, and as labelled answers for calibrators."""
+"""All entries of a journal with their labels, for files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from collections.abc import Iterator
 from typing import Any
 
-from semtoken.journal.labels import labels_of, verdict
+from semtoken.journal.labels import labels_of
+from semtoken.journal.records import Record, record_of
 from semtoken.journal.store import AT_ONCE, Journal
-
-Record = dict[str, Any]
 
 
 def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
@@ -34,34 +32,3 @@ def _with_labels(journal: Journal, rows: list[Record]) -> Iterator[Record]:
     given = labels_of(journal, rows[0]["n"], rows[-1]["n"])
     for row in rows:
         yield record_of(row, given.get(row["n"], {}))
-
-
-def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """One entry as a record.
-
-    Parameters
-    ----------
-    row
-        As `Journal.entries` gives it.
-    given
-        Its labels by reviewer.
-    """
-    numbers: Mapping[str, Any] = row["numbers"] or {}
-    left_out = ("n", "numbers", "log_score", "log_score_low", "log_score_high")
-    found: Record = {"id": row["id"], "at": when(row["at"])}
-    found |= {name: value for name, value in row.items() if name not in left_out and name not in found}
-    found["log_score"] = row["log_score"]
-    if row["method"] == "top-k":
-        found["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
-    for name, (value, *bounds) in numbers.items():
-        found[f"score_{name}"] = value
-        if bounds != [None, None]:
-            found[f"score_bounds_{name}"] = bounds
-    found["correct"] = verdict(given.values())
-    found["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
-    return {name: None if value in ([], {}, ()) else value for name, value in found.items()}
-
-
-def when(seconds: float) -> str:
-    """A time for people and programs, in UTC."""
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")

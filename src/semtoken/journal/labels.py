@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
 from semtoken.calibration.measures import wilson
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.journal.database import database_errors
+from semtoken.journal.records import answer_of, verdict
 from semtoken.journal.store import Journal
 from semtoken.journal.tables import entries, labels
 
@@ -50,12 +52,6 @@ class LabelAgreement:
             "be accepted: with 5 % of wrong labels a promise of 10 % accepts as if it were one of 6 %, and with 10 % "
             "it accepts none. Agree on what is right before you label more."
         )
-
-
-def verdict(given: Iterable[bool | None]) -> bool | None:
-    """What labels of several people say together: false where anybody says so; None where nobody can tell."""
-    told = [one for one in given if one is not None]
-    return all(told) if told else None
 
 
 def add_label(journal: Journal, entry: str, reviewer: str, correct: bool | None) -> None:
@@ -143,13 +139,14 @@ def _doubt(row: Mapping[str, Any]) -> tuple[float, int]:
 def _disagreements(journal: Journal, after: int) -> list[int]:
     """Recent entries that the calibrator before the newest would have decided otherwise, or another model did."""
     used = journal.in_use()[:2]
-    columns = ("log_score", "signature", "distribution", "method", "prompt", "model", "decision")
-    rows = list(journal.entries(entries.c.n > after, entries.c.decision.is_not(None), columns=columns))
+    rows = list(journal.entries(entries.c.n > after, entries.c.decision.is_not(None)))
     found: set[int] = set()
-    if len(used) == 2 and all(one.calibrator.threshold is not None for one in used):
-        scores = [row["log_score"] if row["log_score"] is not None else -float("inf") for row in rows]
-        now, before = (one.calibrator.threshold.accepts(scores) for one in used if one.calibrator.threshold)
-        found |= {row["n"] for row, a, b in zip(rows, now, before, strict=True) if a != b}
+    if len(used) == 2 and used[1].calibrator.threshold is not None:
+        decided = [row for row in rows if row["calibrator"] == used[0].checksum]
+        with suppress(SemtokenError):  # the two read different scores, so nobody can tell
+            before = used[1].calibrator.threshold.accepts([answer_of(row) for row in decided])
+            pairs = zip(decided, before, strict=True)
+            found |= {row["n"] for row, accepted in pairs if accepted != (row["decision"] == "answer")}
     by_prompt: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["prompt"] is not None:

@@ -60,7 +60,7 @@ entries = Table(
     *(Column(name, String(20)) for name in ("preset", "distribution")),
     Column("signature", Text),
     Column("headline", String(100)),
-    *(Column(name, Double) for name in ("headline_value", "headline_low", "headline_high", "confidence")),
+    *(Column(name, Double) for name in ("headline_value", "confidence_low", "confidence_high", "confidence")),
     *(Column(name, Double) for name in ("uncertainty", "uncertainty_low", "uncertainty_high")),
     Column("numbers", JSON),
     Column("n_tokens", Integer),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from semtoken.support.extras import require
+
+if TYPE_CHECKING:
+    from semtoken.journal.watch import PromiseReport
 
 require("prometheus_client", extra="serve")
 
@@ -33,6 +38,46 @@ class JournalFigures:
             registry=registry,
             multiprocess_mode="livesum",
         )
+
+        self.state = Gauge(
+            "semtoken_promise_state",
+            "1 for the state of the promise: kept, unknown, broken or no_promise.",
+            ["state"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.share = Gauge(
+            "semtoken_promise_wrong_share",
+            "Bounds on the share that the promise limits, and the share that was promised.",
+            ["bound"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.labels = Gauge(
+            "semtoken_promise_labels",
+            "Labels that tell of the promise, and those of them that count against it.",
+            ["kind"],
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+        self.distance = Gauge(
+            "semtoken_scores_distance",
+            "Distance of the newest scores from those that the calibrator was fitted on.",
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+
+    def show(self, report: PromiseReport) -> None:
+        """Show what a look at the promise found."""
+        for state in ("kept", "unknown", "broken", "no_promise"):
+            self.state.labels(state).set(state == report.state)
+        for bound, value in (("lower", report.low), ("upper", report.high), ("promised", report.alpha)):
+            if value is not None:
+                self.share.labels(bound).set(value)
+        self.labels.labels("all").set(report.n)
+        self.labels.labels("against").set(report.wrong)
+        if report.moved is not None:
+            self.distance.set(report.moved.distance)
 
     def begin(self) -> None:
         """Show zeros for what has not happened."""

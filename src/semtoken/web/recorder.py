@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from semtoken.calibration.apply import Applied
 from semtoken.results import ScoredResponse
 from semtoken.web.calibrators import CalibratorSlot
+from semtoken.web.exchange import add_exchange
+from semtoken.web.gate import Gate
+from semtoken.web.hosts import LOOPBACK_HOSTS
 
 if TYPE_CHECKING:
     from semtoken.journal.entries import JournalEntry, Recording
     from semtoken.journal.writer import JournalWriter
     from semtoken.web.journal_figures import JournalFigures
+    from semtoken.web.watching import PromiseWatch
 
 logger = logging.getLogger("semtoken.journal")
 
@@ -28,11 +33,14 @@ class AnswerRecorder:
         How answers become entries.
     writer
         Takes the entries.
+    watch
+        Looks at the promise.
     """
 
-    def __init__(self, recording: Recording, writer: JournalWriter) -> None:
+    def __init__(self, recording: Recording, writer: JournalWriter, watch: PromiseWatch) -> None:
         self.recording = recording
         self.writer = writer
+        self.watch = watch
 
     def scored(self, result: ScoredResponse, block: Mapping[str, Any], applied: Applied | None, **about: Any) -> None:
         """Keep a scored answer; see `Recording.entry`."""
@@ -86,9 +94,44 @@ def recording(recorder: AnswerRecorder | None, calibrators: CalibratorSlot, figu
     writer.on_change = lambda outcome, n: figures.count(outcome, n, writer.figures.waiting_bytes)
     figures.begin()
     writer.start()
+    recorder.watch.on_report = figures.show
     calibrators.on_change = recorder.uses
     recorder.uses(calibrators.current)
+    recorder.watch.start()
     try:
         yield
     finally:
+        recorder.watch.stop()
         writer.close()
+
+
+def add_routes(
+    app: Any,
+    recorder: AnswerRecorder | None,
+    calibrators: CalibratorSlot,
+    gate: Gate | None,
+    hosts: Sequence[str],
+) -> None:
+    """Add the routes of the journal and of the calibrator to a server that has either.
+
+    Parameters
+    ----------
+    app
+        The server.
+    recorder
+        None: there is no journal.
+    calibrators
+        Holds the calibrator that decides.
+    gate
+        Who may use them. Default: this machine, if the server answers to its names only.
+    hosts
+        Names that the server answers to.
+    """
+    chosen = gate or Gate()
+    chosen = replace(chosen, loopback_only=set(hosts) <= set(LOOPBACK_HOSTS))
+    if recorder is not None:
+        from semtoken.web.review import add_review
+
+        add_review(app, recorder.writer.journal, chosen)
+    if calibrators.current is not None:
+        add_exchange(app, calibrators, chosen)

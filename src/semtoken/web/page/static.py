@@ -16,7 +16,17 @@ from semtoken.errors import InvalidInput
 MOST_BYTES = 20_000_000
 LIBRARIES = ("preact.js", "strings.js")
 """Modules that import nothing."""
-MODULES = ("helpers.js", "answer.js", "ask.js", "file.js", "fields.js", "compare.js", "calibration.js", "app.js")
+MODULES = (
+    "helpers.js",
+    "answer.js",
+    "ask.js",
+    "file.js",
+    "fields.js",
+    "compare.js",
+    "calibration.js",
+    "review.js",
+    "app.js",
+)
 """The others, each after those that it imports from."""
 FILES = frozenset({*LIBRARIES, *MODULES, "app.css"})
 HEAD = """<!doctype html>

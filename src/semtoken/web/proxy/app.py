@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Match  # noqa: E402
 
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
+from semtoken.web.gate import Gate  # noqa: E402
 from semtoken.web.hosts import HostGuard  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
@@ -31,7 +32,7 @@ from semtoken.web.proxy.reading import Reader  # noqa: E402
 from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
-from semtoken.web.recorder import AnswerRecorder, recording  # noqa: E402
+from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.workers import Workers  # noqa: E402
 
 
@@ -59,6 +60,7 @@ def proxy_app(
     recorder: AnswerRecorder | None = None,
     reader: Reader | None = None,
     page: bool = True,
+    gate: Gate | None = None,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
@@ -78,6 +80,9 @@ def proxy_app(
         Scores answers that come without log-probabilities.
     page
         Show the page for people at `/`; the upstream's own is then at `/upstream/`.
+    gate
+        Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
+        reach the proxy.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
@@ -112,8 +117,9 @@ def proxy_app(
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if page:
-        facts = model_facts(scorer, upstream=settings.shown_upstream)
+        facts = model_facts(scorer, upstream=settings.shown_upstream) | {"review": recorder is not None}
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
+    add_routes(app, recorder, calibrators, gate, settings.allowed_hosts)
     app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

@@ -21,11 +21,12 @@ from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.calibrators import slot_of  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
+from semtoken.web.gate import Gate  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
 from semtoken.web.journal_figures import JournalFigures  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
-from semtoken.web.recorder import AnswerRecorder, recording  # noqa: E402
+from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
 from semtoken.web.serve.decisions import DECISIONS, SYSTEM_ONE, DecisionAnswering  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.intake import Intake, ServeLimits, unless_gone  # noqa: E402
@@ -46,6 +47,7 @@ def serve_app(
     *,
     page: bool = True,
     recorder: AnswerRecorder | None = None,
+    gate: Gate | None = None,
     allowed_hosts: Sequence[str] = LOOPBACK_HOSTS,
     limits: ServeLimits | None = None,
 ) -> App:
@@ -61,6 +63,9 @@ def serve_app(
         Show the page for people at `/`.
     recorder
         Keeps the answers in a journal.
+    gate
+        Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
+        reach the server.
     allowed_hosts
         Names under which clients may reach it; "*" for all. See `semtoken.web.hosts`.
     limits
@@ -111,8 +116,9 @@ def serve_app(
         return JSONResponse(card) if name == offer.name else offer.unknown(name).response()
 
     if page:
-        facts = model_facts(engine.stc.scorer, model=offer.name, disputes=True)
+        facts = model_facts(engine.stc.scorer, model=offer.name, disputes=True) | {"review": recorder is not None}
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
+    add_routes(app, recorder, calibrators, gate, allowed_hosts)
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
         "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),

@@ -6,6 +6,7 @@ import { Calibration } from "./calibration.js";
 import { Compare } from "./compare.js";
 import { Fields, fieldsOf } from "./fields.js";
 import { File } from "./file.js";
+import { Review } from "./review.js";
 import { asRow, chanceText, confidenceOf } from "./helpers.js";
 
 const embedded = () => {
@@ -62,6 +63,7 @@ function App({ data }) {
     ...(data?.files.length > 1 ? ["compare", "file"] : ["file", "compare"]),
     ...(fieldsOf(rows).length && !extracted ? ["fields"] : []),
     ...(data && !info?.calibrator ? [] : ["calibration"]),
+    ...(info?.review && !data ? ["review"] : []),
     ...(data ? [] : ["history"]),
   ];
   const [view, setView] = useState(views[0]);
@@ -107,6 +109,7 @@ function App({ data }) {
         <div hidden=${view !== "compare"}>${view === "compare" && html`<${Compare} ...${{ info, server, files, setFiles }} />`}</div>
         ${view === "fields" && html`<${Fields} ...${{ rows, setRows, calibrator }} />`}
         ${view === "calibration" && html`<${Calibration} card=${calibrator} />`}
+        ${view === "review" && html`<${Review} />`}
         ${view === "history" && html`<${History} items=${history} clear=${clear} />`}
       </div>
     </main>`;

@@ -10,7 +10,7 @@ export const S = {
   tenths: (p) => `${Math.round(10 * p)} of 10`,
   range: (low, high) => ` (${Math.round(100 * low)}–${Math.round(100 * high)})`,
   viewsName: "Views",
-  views: { ask: "Ask", file: "File", compare: "Compare", fields: "Fields", calibration: "Calibration", history: "History" },
+  views: { ask: "Ask", file: "File", compare: "Compare", fields: "Fields", calibration: "Calibration", review: "Review", history: "History" },
 
   send: "Answer",
   question: "Your question",
@@ -146,6 +146,32 @@ export const S = {
   origin: "Where the labels came from",
   facts: { method: "method", created: "made", signature: "clusters and rules", clusters: "cluster labels", distribution: "probabilities", scores: "scores", k: "tokens known a step", model: "model", dtype: "precision", engine: "engine", template: "prompt template", judge: "judged by", task: "task" },
   calibrationLimits: "The promise holds for answers like the labelled ones: same model, prompts, kind of question and judge. It is about all accepted answers together, not about each one.",
+
+  review: {
+    promise: "The promise",
+    name: "Your name",
+    token: "Token of the server",
+    begin: "Label answers",
+    queue: "Which answers",
+    queues: { sample: "Random sample", doubtful: "Most doubtful", disagreement: "Disagreements" },
+    about: {
+      sample: "Drawn beforehand, at random. Only these labels tell whether the promise is kept, and make a new calibrator.",
+      doubtful: "The least sure of the newest answers. Mend what you find; these labels never enter a promise.",
+      disagreement: "Models, or the last two calibrators, disagree on these. These labels never enter a promise.",
+    },
+    answer: "The answer to label",
+    skip: "Cannot tell",
+    undo: "Undo",
+    undone: "Your last label is taken back.",
+    nothingToUndo: "You have no label to take back.",
+    said: (value) => (value === null ? "Kept: cannot tell." : value ? "Kept: right." : "Kept: wrong."),
+    empty: {
+      sample: "Nothing is left for you to label. Texts have to be kept for this: start the server with --journal-texts.",
+      doubtful: "There is no doubtful answer that nobody has labelled.",
+      disagreement: "There is no disagreement that nobody has labelled.",
+    },
+    count: (labels, sampled) => `${some(labels, "label")}; ${some(sampled, "answer is", "answers are")} in the random sample.`,
+  },
 
   clear: "Clear",
   history: "What you asked in this browser. It is kept here only.",

@@ -1,0 +1,182 @@
+"""What a journal says of a promise now: whether it is kept, by labels, and how far scores have moved since the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias
+
+from semtoken.calibration.calibrator import Calibrator
+from semtoken.calibration.measures import Drift
+from semtoken.errors import SemtokenError
+from semtoken.journal.betting import LEVEL, find_change, wrong_share
+from semtoken.journal.labels import LabelledEntry, labelled_sample
+from semtoken.journal.records import answer_of
+from semtoken.journal.store import Journal
+from semtoken.journal.tables import entries
+
+State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
+STATES: tuple[State, ...] = ("kept", "unknown", "broken", "no_promise")
+RECENT_SCORES = 2_000
+"""Newest answers whose scores are compared with those of the labelled ones."""
+WHAT = {
+    "selective": ("labelled accepted answers", "are wrong"),
+    "missed": ("labelled wrong answers", "were accepted"),
+    "joint": ("labelled answers", "were accepted and are wrong"),
+}
+"""By promise: the answers that it is about, and what it limits."""
+
+
+@dataclass(frozen=True)
+class PromiseReport:
+    """Whether the promise of the calibrator that decides now is kept."""
+
+    state: State
+    """`unknown`: the labels do not tell yet; `no_promise`: there is no calibrator, or it promises nothing."""
+    sentence: str
+    """The state for people."""
+    calibrator: str | None = None
+    """SHA-256 of its file."""
+    alpha: float | None = None
+    """What was promised: at most this share."""
+    level: float = LEVEL
+    """How likely a kept promise is ever called broken."""
+    n: int = 0
+    """Labels that tell of it."""
+    wrong: int = 0
+    low: float = 0.0
+    """Bounds on the share, averaged over these answers, valid however often one looks."""
+    high: float = 1.0
+    broken_since: float | None = None
+    """Seconds since 1970."""
+    undecided: int = 0
+    """Answers of which people said that they cannot tell."""
+    moved: Drift | None = None
+    """How far the newest scores are from those of the labelled answers."""
+    moved_sentence: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
+    """Look at the promise of the calibrator that came into use last.
+
+    Only labels of the random sample count, and only of answers that this calibrator decided, in the order in which
+    they were labelled.
+
+    Parameters
+    ----------
+    journal
+        With entries and labels.
+    level
+        How likely a kept promise may ever be called broken, in (0, 1).
+    """
+    used = journal.in_use()
+    if not used:
+        return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is promised.")
+    newest = used[0]
+    moved, moved_sentence = _moved(journal, newest.checksum, newest.calibrator)
+    about: dict[str, Any] = {
+        "calibrator": newest.checksum,
+        "level": level,
+        "moved": moved,
+        "moved_sentence": moved_sentence,
+    }
+    threshold = newest.calibrator.threshold
+    if threshold is None or threshold.uncertainty is None:
+        return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
+    labelled = labelled_sample(journal, newest.checksum, columns=("decision",))
+    about["undecided"] = sum(one.correct is None for one in labelled)
+    counted = _counted(labelled, threshold.promise)
+    return promise_report(
+        [bad for _, bad in counted], [at for at, _ in counted], threshold.alpha, threshold.promise, level, about
+    )
+
+
+def _counted(labelled: Sequence[LabelledEntry], promise: str) -> list[tuple[float, bool]]:
+    """Time, and whether it counts against the promise, of each answer that the promise is about."""
+    told = [one for one in labelled if one.correct is not None]
+    accepted = [one.row["decision"] == "answer" for one in told]
+    match promise:
+        case "selective":
+            return [(one.row["at"], not one.correct) for one, a in zip(told, accepted, strict=True) if a]
+        case "missed":
+            return [(one.row["at"], a) for one, a in zip(told, accepted, strict=True) if not one.correct]
+        case _:
+            return [(one.row["at"], a and not one.correct) for one, a in zip(told, accepted, strict=True)]
+
+
+def promise_report(
+    bad: Sequence[bool],
+    times: Sequence[float],
+    alpha: float,
+    promise: str = "selective",
+    level: float = LEVEL,
+    about: dict[str, Any] | None = None,
+) -> PromiseReport:
+    """The state of a promise from labels alone.
+
+    Parameters
+    ----------
+    bad
+        Whether each answer counts against the promise, in the order of the labels.
+    times
+        When each was answered, seconds since 1970.
+    alpha
+        The share that was promised not to be exceeded.
+    promise, level
+        As in `Threshold` and `watch`.
+    about
+        Further fields of the report.
+    """
+    n, wrong = len(bad), sum(bad)
+    low, high = wrong_share(wrong, n, level)
+    found: dict[str, Any] = {**(about or {}), "alpha": alpha, "n": n, "wrong": wrong, "low": low, "high": high}
+    answers, limited = WHAT[promise]
+    told = f"{wrong} of {n} {answers} {limited} (between {percent(low)} and {percent(high)}); promised: at most "
+    told += f"{percent(alpha)}."
+    change = find_change(bad, alpha, level) if n else None
+    if change is not None:
+        since = times[change.since]
+        return PromiseReport(
+            "broken",
+            f"Broken since about {day(since)}: take the threshold back. {told[0].upper()}{told[1:]}",
+            broken_since=since,
+            **found,
+        )
+    if high <= alpha:
+        return PromiseReport("kept", f"Kept so far: {told}", **found)
+    return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **found)
+
+
+def _moved(journal: Journal, checksum: str, calibrator: Calibrator) -> tuple[Drift | None, str]:
+    """How far the newest scores are from those that the calibrator was fitted on."""
+    scored = (entries.c.calibrator == checksum, entries.c.unscored.is_(None))
+    rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
+    if not rows:
+        return None, "No answer has been decided by it yet."
+    try:
+        moved = calibrator.compare([answer_of(row) for row in rows])
+    except SemtokenError as error:
+        return None, f"Scores cannot be compared: {error}"
+    between = f"{moved.distance:.2f} (95 % interval {moved.low:.2f} to {moved.high:.2f})"
+    told = (
+        f"The {moved.n_recent:,} newest scores are at a distance of {between} from the {moved.n_fitted:,} labelled ones"
+    )
+    if moved.low == 0:
+        return moved, f"{told}: no difference is shown."
+    return moved, f"{told}: questions or model have changed. Labels tell what that does to the promise."
+
+
+def percent(share: float) -> str:
+    """A share for people."""
+    return f"{100 * share:.1f} %".replace(".0 %", " %")
+
+
+def day(seconds: float) -> str:
+    """A day for people, in UTC."""
+    found = datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{found.day} {found:%B %Y}"

@@ -1,0 +1,133 @@
+// Labels for answers of the journal: one answer at a time, by key or thumb. It shows neither how sure the model was nor
+// what was decided, which would sway people.
+import { html, useEffect, useRef, useState } from "./preact.js";
+import { S } from "./strings.js";
+
+const KEPT = "semtoken.reviewer"; // the name, so that the browser knows it the next day
+const FEW = 3; // answers that are left when more are fetched
+const QUEUES = ["sample", "doubtful", "disagreement"];
+const VALUES = { y: true, n: false, s: null };
+
+const keptName = () => {
+  try {
+    return localStorage.getItem(KEPT) ?? "";
+  } catch {
+    return "";
+  }
+};
+const keepName = (name) => {
+  try {
+    localStorage.setItem(KEPT, name);
+  } catch {
+    // switched off: the name lives as long as the page
+  }
+};
+
+// An answer of the server; the token stays in the memory of this page.
+async function asked(path, token, body) {
+  const headers = { ...(token ? { authorization: `Bearer ${token}` } : {}), ...(body ? { "content-type": "application/json" } : {}) };
+  const response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers });
+  const found = await response.json();
+  if (!response.ok) throw Object.assign(new Error(found.error?.message ?? response.statusText), { status: response.status });
+  return found;
+}
+
+function Promised({ report }) {
+  if (!report) return null;
+  return html`<section class="card" aria-label=${S.review.promise}>
+    <p class=${`promise ${report.state}`} role="status">${report.sentence}</p>
+    ${report.moved_sentence && html`<p class="note">${report.moved_sentence}</p>`}
+  </section>`;
+}
+
+export function Review() {
+  const [name, setName] = useState(keptName());
+  const [token, setToken] = useState("");
+  const [needsToken, setNeedsToken] = useState(false);
+  const [queue, setQueue] = useState("sample");
+  const [facts, setFacts] = useState(null);
+  const [report, setReport] = useState(null);
+  const [problem, setProblem] = useState("");
+  const [last, setLast] = useState("");
+  const busy = useRef(false);
+  const panel = useRef(null);
+  const failed = (error) => {
+    setNeedsToken(needsToken || error.status === 401 || error.status === 403);
+    setProblem(error.message);
+  };
+  const look = () => asked("./semtoken/watch", token).then(setReport).catch(failed);
+  const load = async (which = queue) => {
+    try {
+      setFacts(await asked(`./semtoken/review?${new URLSearchParams({ reviewer: name, queue: which })}`, token));
+      setProblem("");
+    } catch (error) {
+      failed(error);
+    }
+  };
+  useEffect(() => { look(); }, []);
+  const begin = (event) => {
+    event.preventDefault();
+    keepName(name);
+    look();
+    load().then(() => panel.current?.focus());
+  };
+  const change = async (body, told) => {
+    if (busy.current) return;
+    busy.current = true;
+    try {
+      const done = await asked("./semtoken/review", token, { reviewer: name, ...body });
+      setLast(done.undone === null ? S.review.nothingToUndo : told);
+      setProblem("");
+      if (body.undo || facts.items.length <= FEW) await load();
+      else setFacts({ ...facts, items: facts.items.slice(1), labels: facts.labels + 1 });
+      look();
+    } catch (error) {
+      failed(error);
+    } finally {
+      busy.current = false;
+    }
+  };
+  const item = facts?.items[0];
+  const label = (value) => item && change({ id: item.id, correct: value }, S.review.said(value));
+  const undo = () => change({ undo: true }, S.review.undone);
+  const onKey = (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.tagName === "INPUT") return;
+    if (event.key in VALUES) label(VALUES[event.key]);
+    else if (event.key === "u") undo();
+    else return;
+    event.preventDefault();
+  };
+  const choose = (which) => {
+    setQueue(which);
+    load(which);
+  };
+  return html`<div class="review" onKeyDown=${onKey}>
+    <${Promised} report=${report} />
+    ${problem && html`<p role="alert" class="card">${problem}</p>`}
+    <form class="row" onSubmit=${begin}>
+      <label>${S.review.name} <input value=${name} maxlength="100" required autocomplete="name" onInput=${(event) => { setName(event.target.value); setFacts(null); }} /></label>
+      ${needsToken && html`<label>${S.review.token} <input type="password" autocomplete="off" value=${token} onInput=${(event) => setToken(event.target.value)} /></label>`}
+      <button class=${facts ? "" : "main"}>${S.review.begin}</button>
+    </form>
+    ${facts &&
+    html`<div class="row" role="group" aria-label=${S.review.queue}>
+        ${QUEUES.map((which) => html`<button aria-pressed=${queue === which} onClick=${() => choose(which)}>${S.review.queues[which]}</button>`)}
+      </div>
+      <p class="note">${S.review.about[queue]}</p>
+      <div tabindex="0" ref=${panel} role="region" aria-label=${S.review.answer}>
+        ${item
+          ? html`<article class="card">
+              <h2 dir="auto">${item.question ?? ""}</h2>
+              <p class="answer" dir="auto">${item.answer}</p>
+            </article>
+            <div class="row thumbs bottom" role="group" aria-label=${S.columns.label}>
+              <button onClick=${() => label(true)}>✓ ${S.right} (y)</button>
+              <button onClick=${() => label(false)}>✗ ${S.wrong} (n)</button>
+              <button onClick=${() => label(null)}>${S.review.skip} (s)</button>
+            </div>`
+          : html`<p class="card">${S.review.empty[queue]}</p>`}
+      </div>
+      <div class="row"><button onClick=${undo}>${S.review.undo} (u)</button> <span role="status">${last}</span></div>
+      <p class="note">${S.review.count(facts.labels, facts.sampled)} ${facts.agreement}</p>`}
+  </div>`;
+}

@@ -1,0 +1,74 @@
+"""The routes by which people label answers of the journal, and see whether the promise is kept."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from semtoken.journal import labels
+from semtoken.journal.store import Journal
+from semtoken.journal.watch import watch
+from semtoken.web.gate import Gate
+from semtoken.web.guarded import guarded
+from semtoken.web.wire import ApiError
+
+SHOWN = ("id", "question", "answer", "doubts", "model")
+"""What the page gets of an answer: neither how sure the model was nor what was decided, which would sway people."""
+
+
+def add_review(app: Any, journal: Journal, gate: Gate) -> None:
+    """Add GET and POST /semtoken/review, and GET /semtoken/watch.
+
+    Parameters
+    ----------
+    app
+        The server (FastAPI).
+    journal
+        With the answers.
+    gate
+        Who may read and write it.
+    """
+
+    async def state(request: Request) -> Response:
+        return await guarded(request, gate, lambda _: watch(journal).to_dict())
+
+    async def review(request: Request) -> Response:
+        asked = request.query_params
+        return await guarded(request, gate, lambda _: _next(journal, asked.get("reviewer", ""), asked.get("queue")))
+
+    async def label(request: Request) -> Response:
+        return await guarded(request, gate, lambda body: _labelled(journal, body))
+
+    app.add_route("/semtoken/watch", state, methods=["GET"])
+    app.add_route("/semtoken/review", review, methods=["GET"])
+    app.add_route("/semtoken/review", label, methods=["POST"])
+
+
+def _next(journal: Journal, reviewer: str, queue: str | None) -> dict[str, Any]:
+    """What a person is asked next, with how far everybody is."""
+    name = queue or "sample"
+    if name not in get_args(labels.QueueName):
+        raise ApiError(400, f"There is no queue {name[:40]!r}.", param="queue")
+    rows = labels.queue(journal, reviewer, name)  # type: ignore[arg-type]
+    size, agreed = journal.size(), labels.agreement(journal)
+    return {
+        "items": [{field: row[field] for field in SHOWN} for row in rows],
+        "labels": size.labels,
+        "sampled": size.sampled,
+        "agreement": agreed.sentence,
+    }
+
+
+def _labelled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
+    reviewer = body.get("reviewer")
+    if not isinstance(reviewer, str):
+        raise ApiError(400, "`reviewer` must be a name.", param="reviewer")
+    if body.get("undo") is True:
+        return {"undone": labels.undo(journal, reviewer)}
+    entry, correct = body.get("id"), body.get("correct")
+    if not isinstance(entry, str) or not isinstance(correct, bool | None) or "correct" not in body:
+        raise ApiError(400, "Send `id`, `reviewer` and `correct`: true, false, or null for one who cannot tell.")
+    labels.add_label(journal, entry, reviewer, correct)
+    return {"labelled": entry}

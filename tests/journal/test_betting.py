@@ -1,0 +1,88 @@
+"""The tests of a promise: expectations by hand, level and delay by simulation, bounds by what they mean."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from semtoken.errors import InvalidInput
+from semtoken.journal.betting import LEVEL, change_evidence, find_change, wrong_share
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3, 0.9])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0])
+def test_a_kept_promise_wins_nothing_on_average(alpha: float, share: float) -> None:
+    """All 2^12 streams with their probabilities: mean wealth 1 at the limit, below 1 under it, after every label."""
+    streams = np.array(list(itertools.product([False, True], repeat=12)))
+    p = alpha * share
+    weights = p ** streams.sum(axis=1) * (1 - p) ** (~streams).sum(axis=1)
+    means = weights @ np.exp(change_evidence(streams, alpha))
+    if share == 1.0:
+        assert means == pytest.approx(np.ones(12), abs=1e-9)
+    else:
+        assert (means < 1).all()
+
+
+def test_the_level_holds_for_all_looks_together() -> None:
+    wrong = np.random.default_rng(1).random((1000, 1500)) < 0.1
+    alarms = int((change_evidence(wrong, 0.1) >= -math.log(LEVEL)).any(axis=1).sum())
+    assert alarms <= binom.ppf(0.999, 1000, LEVEL)
+
+
+def test_a_change_is_noticed_soon_and_dated() -> None:
+    generator = np.random.default_rng(2)
+    found = [find_change(generator.random(1500) < np.where(np.arange(1500) < 700, 0.05, 0.4), 0.1) for _ in range(40)]
+    assert all(one is not None for one in found)
+    noticed = np.array([one.noticed for one in found if one])
+    since = np.array([one.since for one in found if one])
+    assert np.mean(noticed >= 700) > 0.9
+    assert np.median(noticed) < 760 and abs(np.median(since) - 700) < 15
+
+
+def test_evidence_of_the_past_is_not_rewritten() -> None:
+    """A further label changes nothing that was said before it: that is what makes looking every day free."""
+    wrong = np.random.default_rng(3).random(300) < 0.2
+    whole = change_evidence(wrong, 0.1)
+    for n in (1, 10, 11, 137):
+        assert change_evidence(wrong[:n], 0.1) == pytest.approx(whole[:n], rel=1e-12)
+
+
+@given(st.integers(0, 400), st.integers(0, 400))
+def test_bounds_hold_the_share_and_mirror(wrong: int, right: int) -> None:
+    n = wrong + right
+    low, high = wrong_share(wrong, n)
+    assert 0 <= low <= high <= 1
+    if n:
+        assert low <= wrong / n <= high
+    assert wrong_share(right, n) == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_bounds_are_wider_than_those_of_one_look_and_miss_seldom() -> None:
+    from scipy.stats import beta
+
+    assert wrong_share(5, 100)[1] > beta.ppf(0.975, 6, 95)
+    generator, missed = np.random.default_rng(4), 0
+    for _ in range(200):
+        wrong = np.cumsum(generator.random(400) < 0.15)
+        looks = [wrong_share(int(wrong[n - 1]), n) for n in range(10, 401, 15)]
+        missed += any(not low <= 0.15 <= high for low, high in looks)
+    assert missed <= binom.ppf(0.999, 200, LEVEL)
+
+
+@pytest.mark.parametrize("labels", [[0.5, 1], [[[]], 2], "no"])
+def test_labels_must_be_labels(labels: object) -> None:
+    with pytest.raises(InvalidInput):
+        find_change(labels, 0.1)  # type: ignore[arg-type]
+
+
+def test_levels_must_be_shares() -> None:
+    with pytest.raises(InvalidInput):
+        find_change([True], 1.0)
+    with pytest.raises(InvalidInput):
+        wrong_share(3, 2)

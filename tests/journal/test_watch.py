@@ -1,0 +1,150 @@
+"""From labels to words, to a new calibrator, and back; in both databases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import semtoken as st
+from semtoken.calibration.apply import Applied
+from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
+from semtoken.journal.labels import add_label, agreement, queue, undo
+from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.watch import promise_report, watch
+from tests.journal.made_up import entry
+
+DAY = 86400.0
+
+
+def fitted(alpha: float = 0.2, seed: int = 0) -> Applied:
+    generator = np.random.default_rng(seed)
+    scores = -generator.exponential(0.5, 400)
+    correct = generator.random(400) < np.exp(scores)
+    threshold = st.Threshold.fit(scores, correct, alpha=alpha)
+    return Applied(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+
+
+def filled(journal: Journal, applied: Applied, correct: list[bool], first: int = 0) -> None:
+    """Accepted answers of the random sample, one a day, each with a label."""
+    journal.use(applied.file, applied.checksum)
+    made = [
+        entry(first + i, at=1.7e9 + DAY * (first + i), sampled=True, decision="answer", calibrator=applied.checksum)
+        for i in range(len(correct))
+    ]
+    journal.add(rows_of(made))
+    for one, right in zip(made, correct, strict=True):
+        add_label(journal, one.id, "me", right)
+
+
+def test_words_for_each_state() -> None:
+    days = [1.7e9 + DAY * i for i in range(300)]
+    assert promise_report([False] * 41, days[:41], 0.05).sentence.startswith("Cannot be told yet: 41 labels.")
+    assert promise_report([False] * 200, days[:200], 0.1).sentence.startswith("Kept so far: 0 of 200 labelled accepted")
+    broken = promise_report([False] * 150 + [True] * 30, days[:180], 0.1)
+    assert broken.state == "broken"
+    assert broken.sentence.startswith("Broken since about 12 April 2024: take the threshold back.")
+    assert broken.broken_since == days[150]  # 14 November 2023 and 150 days
+
+
+def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) -> None:
+    assert watch(journal).state == "no_promise"
+    old, new = fitted(), fitted(seed=1)
+    filled(journal, old, [False] * 60)
+    assert watch(journal).state == "broken"
+    filled(journal, new, [True] * 10, first=1000)
+    made = entry(5000, sampled=True, decision="abstain", calibrator=new.checksum)
+    doubtful = entry(5001, sampled=False, decision="answer", calibrator=new.checksum)
+    journal.add(rows_of([made, doubtful]))
+    add_label(journal, made.id, "me", False)
+    add_label(journal, doubtful.id, "me", False)
+    report = watch(journal)
+    assert (report.state, report.n, report.wrong, report.calibrator) == ("unknown", 10, 0, new.checksum)
+    journal.use(old.file, old.checksum)  # the old one came back
+    assert watch(journal).calibrator == old.checksum
+
+
+def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:
+    filled(journal, fitted(), [True] * 20)
+    for i in range(5):
+        add_label(journal, f"entry-{i}", "you", i > 0)
+    found = agreement(journal)
+    assert (found.twice, found.disagreed) == (5, 1) and "counts as wrong" in found.sentence
+    assert watch(journal).wrong == 1
+    assert undo(journal, "you") == "entry-4"
+    assert agreement(journal).twice == 4
+    assert undo(journal, "nobody") is None
+
+
+def test_nobody_is_asked_twice_and_a_fifth_is_asked_of_two(journal: Journal) -> None:
+    journal.add(rows_of(entry(i, sampled=i % 2 == 0, seen_twice=i % 10 == 0, chance=i / 100) for i in range(100)))
+    seen: dict[str, list[str]] = {"ann": [], "bob": [], "cy": []}
+    for person, found in seen.items():
+        while rows := queue(journal, person, limit=7):
+            for row in rows:
+                add_label(journal, row["id"], person, True)
+                found.append(row["id"])
+    assert seen["ann"] == [f"entry-{i}" for i in range(0, 100, 2)]
+    assert seen["bob"] == [f"entry-{i}" for i in range(0, 100, 10)]
+    assert seen["cy"] == []
+    doubtful = [row["id"] for row in queue(journal, "cy", "doubtful", limit=5)]
+    assert doubtful == [f"entry-{i}" for i in (1, 3, 5, 7, 9)]  # the least sure first, none of the sample
+    undo(journal, "ann")
+    assert [row["id"] for row in queue(journal, "ann")] == ["entry-98"]
+
+
+def test_models_that_disagree_are_queued(journal: Journal) -> None:
+    rows = [
+        entry(i, sampled=False, prompt=f"p{i % 5}", model=f"m{i // 5}", decision="abstain" if i in (5, 7) else "answer")
+        for i in range(10)
+    ]
+    journal.add(rows_of(rows))
+    assert {row["id"] for row in queue(journal, "ann", "disagreement")} == {"entry-0", "entry-2", "entry-5", "entry-7"}
+
+
+def test_calibrators_that_disagree_are_queued(journal: Journal) -> None:
+    lenient, strict = fitted(0.4), fitted(0.1)
+    journal.use(lenient.file, lenient.checksum)
+    journal.use(strict.file, strict.checksum)
+    loose, tight = (
+        one.calibrator.threshold.uncertainty or 0.0 for one in (lenient, strict) if one.calibrator.threshold
+    )
+    about = {"sampled": False, "calibrator": strict.checksum, "headline": None, "decision": "abstain"}
+    rows = [entry(0, log_score=-(loose + tight) / 2, **about), entry(1, log_score=-9.0, **about)]
+    journal.add(rows_of(rows))
+    assert [row["id"] for row in queue(journal, "ann", "disagreement")] == ["entry-0"]
+
+
+def test_a_person_needs_a_name(journal: Journal) -> None:
+    with pytest.raises(InvalidInput):
+        queue(journal, "  ")
+    with pytest.raises(InvalidInput):
+        add_label(journal, "none", "ann", True)
+
+
+def test_a_calibrator_from_the_labelled_sample_alone(journal: Journal, url: str, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    scores = -generator.exponential(0.5, 700)
+    journal.add(rows_of(entry(i, log_score=float(s), sampled=i < 600, headline=None) for i, s in enumerate(scores)))
+    for i in [*range(300), *range(600, 700)]:
+        add_label(journal, f"entry-{i}", "me", bool(generator.random() < np.exp(scores[i])) if i < 600 else False)
+    target = tmp_path / "calibrator"
+    done = CliRunner().invoke(app, ["calibrate", "--journal", url, "-o", str(target), "--alpha", "0.3"])
+    assert done.exit_code == 0, done.output
+    found = st.Calibrator.load(target)
+    assert found.n == 300  # not the hundred wrong ones that are not of the sample
+    assert set(found.scores) == {float(s) for s in scores[:300]}
+    assert "300 labelled answers and 300 further scores" in done.output
+
+
+def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) -> None:
+    filled(journal, fitted(), [True] * 30 + [False] * 40)
+    done = CliRunner().invoke(app, ["watch", url])
+    assert done.exit_code == 0 and "Broken since about" in done.output and "distance" in done.output
+    report = json.loads(CliRunner().invoke(app, ["watch", url, "--json"]).stdout)
+    assert (report["state"], report["n"], report["wrong"]) == ("broken", 70, 40)
