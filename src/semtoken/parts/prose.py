@@ -21,6 +21,8 @@ NEGATIONS = frozenset(
         *("hasn't", "haven't", "hadn't"),
     )
 )
+LONGEST_PIECE = 4_000  # characters
+_MAY_END = re.compile(r"\n\n+|[.!?\u3002]\s+")
 _FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
 _SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
 _UNSPACED = "".join(rf"\p{{Script={script}}}" for script in _SCRIPTS)
@@ -116,8 +118,12 @@ def phrases(text: str) -> list[tuple[int, int]]:
 def find_sentences(text: str, language: str) -> Iterator[Found]:
     """Every sentence; blanks around it are left out."""
     sentencex = require("sentencex", extra="parts")
-    for sentence in sentencex.get_sentence_boundaries(language, text):
-        start, end = sentence["start_index"], sentence["end_index"]
+    found = (
+        (begin + sentence["start_index"], begin + sentence["end_index"])
+        for begin, end in _pieces(text)
+        for sentence in sentencex.get_sentence_boundaries(language, text[begin:end])
+    )
+    for start, end in found:
         piece = text[start:end]
         if piece.strip():
             first = start + len(piece) - len(piece.lstrip())
@@ -128,3 +134,13 @@ def negations(text: str, start: int, end: int, budget: Budget | None = None) -> 
     """Ranges of the words between start and end that turn a statement round ("not", "never")."""
     ranges = ((start + a, start + b) for a, b in words(text[start:end], budget))
     return [(a, b) for a, b in ranges if plain_word(text[a:b]) in NEGATIONS]
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Pieces of a long text that end where a sentence may end: dividing it costs the square of its length."""
+    begin = 0
+    while len(text) - begin > LONGEST_PIECE:
+        *_, end = begin + LONGEST_PIECE, *(m.end() for m in _MAY_END.finditer(text, begin, begin + LONGEST_PIECE))
+        yield begin, end
+        begin = end
+    yield begin, len(text)
