@@ -31,7 +31,7 @@ from rich.table import Table
 
 import semtoken as st
 from clustering import decision_cost, synthetic
-from generation import cost, made_up_model
+from generation import cost, made_up_model, made_up_tokenizer
 from proxy import BUDGET, costs_beyond_bare, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax
 
@@ -155,6 +155,20 @@ def generation(short: bool) -> Iterator[Measured]:
         found = cost(model, clusters, batch, tokens=4 if short else 8, pairs=1 if short else 3)
         yield Measured(f"generation, batch of {batch}", "the same without scores", 1 + found.share, budget)
     torch.set_num_threads(1)
+    yield from entropies(model, made_up_tokenizer(151_936), 2 if short else 5)
+
+
+def entropies(model: Any, tokenizer: Any, repeats: int, tokens: int = 4) -> Iterator[Measured]:
+    """The same answers with scores alone, and with what methods of one pass read besides."""
+    random = torch.Generator().manual_seed(0)
+    prompts = [tokenizer.decode(torch.randint(300, len(tokenizer), (32,), generator=random)) for _ in range(8)]
+    plain = st.STC(model, tokenizer)
+    for name, budget in (("mean_token_entropy", 1.05), ("epr", None), ("self_certainty", None)):
+        more = st.STC(model, tokenizer, methods=[name])
+        found = ratio(
+            lambda more=more: more.generate(prompts, tokens), lambda: plain.generate(prompts, tokens), repeats
+        )
+        yield Measured(f"generation with {name}, batch of 8", "the same with scores alone", found, budget)
 
 
 def decisions(rows: int) -> Measured:
