@@ -26,6 +26,7 @@ from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, Ru
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
+from semtoken.results.generation import LAYOUTS
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
 
@@ -290,8 +291,8 @@ def method_inputs(name: str) -> list[str]:
     """Steps whose files a method reads."""
     fields = METHODS[name].needs
     files = {STEP[name].artifact for name in steps_for(fields)}
-    if {"text", "token_ids", "token_texts"} & set(fields):
-        files.add("greedy")
+    if {"text", "token_ids"} & set(fields) or any(LAYOUTS[name].per == "token" for name in fields):
+        files.add("greedy")  # what has a value for each token is held against the tokens
     return sorted(files)
 
 
