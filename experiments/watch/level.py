@@ -80,7 +80,10 @@ def main() -> None:
     for number, (name, (chance, change)) in enumerate(worlds(options.labels).items()):
         wrong = np.random.default_rng([options.seed, number]).random((options.streams, options.labels)) < chance
         for test, evidence in TESTS.items():
-            table.writerow({"world": name, "test": test, **measured(wrong, evidence(wrong), change)})
+            found = np.concatenate([evidence(some) for some in np.array_split(wrong, max(1, len(wrong) // 100))])
+            table.writerow(
+                {"world": name, "test": test, **measured(wrong, found, change), **dated(test, wrong, change)}
+            )
             sys.stdout.flush()
 
 
@@ -109,10 +112,15 @@ def measured(wrong: Booleans, evidence: Floats, change: int | None) -> dict[str,
             "median_delay": int(np.median(delays)),
             "delay_90": int(np.quantile(delays, 0.9)),
         }
-        some = [found for one in wrong[:100] if (found := find_change(one, ALPHA)) and found.noticed >= change]
-        if some:
-            row["since_error_median"] = int(np.median([abs(one.since - change) for one in some]))
     return row
+
+
+def dated(test: str, wrong: Booleans, change: int | None) -> dict[str, object]:
+    """How far the date that `semtoken watch` names is from the change, in labels, over the first hundred streams."""
+    if test != "watch" or change is None:
+        return {}
+    some = [found for one in wrong[:100] if (found := find_change(one, ALPHA)) and found.noticed >= change]
+    return {"since_error_median": int(np.median([abs(one.since - change) for one in some]))} if some else {}
 
 
 if __name__ == "__main__":

@@ -10,11 +10,14 @@ from starlette.responses import Response
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.gate import Gate
 from semtoken.web.guarded import guarded
+from semtoken.web.running import is_one_of_several, tell_the_others
 from semtoken.web.wire import ApiError
 
 
 def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
     """Add POST /semtoken/calibrator, which takes `{"action": "reload"}` or `{"action": "back"}` with the token.
+
+    Of several processes the one that gets the request tells the others, which follow within moments.
 
     Parameters
     ----------
@@ -31,7 +34,14 @@ def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
         action = body.get("action")
         if not isinstance(action, str) or action not in actions:
             raise ApiError(400, 'Send {"action": "reload"} or {"action": "back"}.', param="action")
+        if action == "back" and is_one_of_several():
+            raise ApiError(
+                400,
+                "This server has several processes, which cannot go back together. Put the former calibrator in the "
+                'place of this one, and send {"action": "reload"}.',
+            )
         told = actions[action]()
+        tell_the_others()
         current = calibrators.current
         return {"told": told, "calibrator": None if current is None else current.checksum}
 

@@ -214,6 +214,17 @@ def on_hangup(action: Callable[[], None]) -> None:
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=action, daemon=True).start())
 
 
+def is_one_of_several() -> bool:
+    """Whether this is one of several processes that share the work of a server."""
+    return multiprocessing.parent_process() is not None
+
+
+def tell_the_others() -> None:
+    """Have the other processes of a server load their calibrators again, too; this one does so once more."""
+    if is_one_of_several() and hasattr(signal, "SIGHUP"):
+        os.kill(os.getppid(), signal.SIGHUP)
+
+
 class _Workers(Multiprocess):
     """Uvicorn's processes, with a message once they take requests."""
 

@@ -1,0 +1,203 @@
+"""`serve` and `proxy` with --journal as people start them: every reply has its entry, and calibrators are exchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.calibration import Fingerprint
+from semtoken.journal.store import Journal
+from semtoken.scoring.rules import ScoringRules
+from tests.journal.databases import can_run_postgres, postgres
+from tests.web.test_proxy_load import SEMTOKEN
+
+TOKEN = "a token of the server's"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+PLACES = ("Peru", "Japan", "Norway", "Chile", "Kenya")
+
+
+def put_calibrator(folder: Path, seed: int, **origin: Any) -> str:
+    """A calibrator of the proxy's top-k scores from simulated labels, put into a folder at once; its checksum."""
+    generator = np.random.default_rng(seed)
+    scores = -generator.exponential(1, 300)
+    correct = generator.random(300) < np.exp(scores / 4)
+    known = Fingerprint(**({"signature": ScoringRules().signature, "scores": "top-k", "k": 20} | origin))
+    threshold = st.Threshold.fit(scores, correct, alpha=0.2, fingerprint=known)
+    st.Calibrator.fit(scores, correct, fingerprint=known).save(folder, threshold)
+    return hashlib.sha256((folder / "calibrator.json").read_bytes()).hexdigest()
+
+
+@contextmanager
+def started(*command: str) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
+    """A command that listens: its address, the process, and what it says."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with log.open("w") as file:
+            environment = {**os.environ, "SEMTOKEN_TOKEN": TOKEN}
+            process = subprocess.Popen([*SEMTOKEN, *command, "--port", "0"], stderr=file, env=environment, text=True)
+        try:
+            wait_for(lambda: "(stop with Ctrl-C)" in log.read_text() or process.poll() is not None, 120)
+            found = re.search(r"http://[\d.:]+", log.read_text())
+            assert found is not None and process.poll() is None, log.read_text()
+            yield found.group(), process, log
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+def wait_for(holds: Callable[[], Any], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def ask(url: str, person: str, place: str = "Peru", **more: Any) -> dict[str, Any]:
+    question = [{"role": "user", "content": f"What is the capital of {place}?"}]
+    body = {"model": "almanac", "messages": question, "user": person, **more}
+    reply = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()["choices"][0]
+    return found
+
+
+def exchange(url: str, action: str, headers: dict[str, str] = BEARER) -> httpx.Response:
+    return httpx.post(f"{url}/semtoken/calibrator", json={"action": action}, headers=headers, timeout=60)
+
+
+def entries_of(url: str, **conditions: Any) -> list[dict[str, Any]]:
+    journal = Journal.open(url)
+    try:
+        rows = list(journal.entries())
+    finally:
+        journal.close()
+    return [row for row in rows if all(row[name] == value for name, value in conditions.items())]
+
+
+def test_every_answer_of_the_proxy_has_its_entry(served: str, tmp_path: Path) -> None:
+    folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
+    checksum = put_calibrator(folder, 0)
+    keep = ("--journal", database, "--journal-texts", "--journal-withhold", "Lima", "--journal-sample", "1")
+    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder))
+    with started("proxy", *options, *keep) as (url, process, _):
+        choices = {place: ask(url, f"person-{place}", place) for place in PLACES}
+        httpx.post(f"{url}/v1/chat/completions", json={"model": "almanac", "messages": "no"}, timeout=60)
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    rows = {row["person"]: row for row in entries_of(database)}
+    assert len(rows) == len(entries_of(database)) == len(PLACES)
+    for place, choice in choices.items():
+        row, block = rows[f"person-{place}"], choice["semtoken"]
+        assert (row["source"], row["model"], row["calibrator"], row["sampled"]) == ("proxy", "almanac", checksum, True)
+        assert (row["decision"], row["chance"]) == (block["decision"], pytest.approx(block["chance"], abs=1e-6))
+        assert row["uncertainty"] == pytest.approx(block["uncertainty"], abs=1e-6)
+        assert row["question"] == f"What is the capital of {place}?"
+        assert "Lima" not in row["answer"]
+        assert place == "Peru" or row["answer"].strip() == choice["message"]["content"].strip()
+
+
+def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_goes_back(
+    served: str, tmp_path: Path
+) -> None:
+    folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
+    first = put_calibrator(folder, 0)
+    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--journal", database)
+    with started("proxy", *options) as (url, process, log):
+        assert exchange(url, "reload", {}).status_code == exchange(url, "reload", {"origin": url}).status_code == 401
+        assert exchange(url, "explode").status_code == 400
+        assert exchange(url, "back").status_code == 400  # there was none before
+        assert exchange(url, "reload").json()["calibrator"] == first
+
+        second = put_calibrator(folder, 1)
+        told = exchange(url, "reload").json()
+        assert told["calibrator"] == second != first and "300 labels" in told["told"]
+
+        put_calibrator(folder, 2, k=5)  # fitted on other scores
+        refused = exchange(url, "reload")
+        assert refused.status_code == 400 and "5" in refused.json()["error"]["message"]
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: "The calibrator stays as it is" in log.read_text())
+        (folder / "calibrator.json").write_text('{"half of it')
+        assert exchange(url, "reload").status_code == 400
+        ask(url, "second")
+
+        third = put_calibrator(folder, 3)
+        process.send_signal(signal.SIGHUP)
+        wait_for(lambda: third[:12] in log.read_text())
+        ask(url, "third")
+        assert exchange(url, "back").json()["calibrator"] == second
+        ask(url, "second")
+        assert exchange(url, "back").json()["calibrator"] == third
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    deciding = [(row["person"], row["calibrator"]) for row in entries_of(database)]
+    assert deciding == [("second", second), ("third", third), ("second", second)]
+    journal = Journal.open(database)
+    assert {one.checksum for one in journal.in_use()} == {first, second, third}
+    assert journal.in_use()[0].checksum == third
+    journal.close()
+
+
+def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_path: Path) -> None:
+    """With PostgreSQL; both processes take the calibrator of a POST to one of them."""
+    if not can_run_postgres():
+        pytest.skip("no PostgreSQL server on this machine (apt-get install postgresql)")
+    folder = tmp_path / "calibrator"
+    put_calibrator(folder, 0)
+    with postgres() as server:
+        database = server.database()
+        keep = ("--journal", database, "--journal-texts", "--journal-spool", str(tmp_path / "spool"))
+        options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--workers", "2")
+        with started("proxy", *options, *keep) as (url, process, log):
+            people = [(f"person-{i}", PLACES[i % len(PLACES)]) for i in range(40)]
+            with ThreadPoolExecutor(20) as pool:
+                choices = list(pool.map(lambda one: ask(url, *one), people))
+            second = put_calibrator(folder, 1)
+            assert exchange(url, "reload").json()["calibrator"] == second
+            wait_for(lambda: log.read_text().count(second[:12]) >= 2)
+            refused = exchange(url, "back")
+            assert refused.status_code == 400 and "reload" in refused.json()["error"]["message"]
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda i: ask(url, f"later-{i}"), range(16)))
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+        rows = entries_of(database)
+        assert sorted(row["person"] for row in rows) == sorted(
+            [name for name, _ in people] + [f"later-{i}" for i in range(16)]
+        )
+        by_person = {row["person"]: row for row in rows}
+        for (name, place), choice in zip(people, choices, strict=True):
+            assert by_person[name]["question"] == f"What is the capital of {place}?"
+            assert by_person[name]["answer"].strip() == choice["message"]["content"].strip()
+        assert {by_person[f"later-{i}"]["calibrator"] for i in range(16)} == {second}
+
+
+def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> None:
+    database = str(tmp_path / "journal.db")
+    with started("serve", "--journal", database, "--journal-texts", "--journal-sample", "1") as (url, process, _):
+        for place in PLACES:
+            ask(url, "ann", place)
+        wait_for(lambda: len(entries_of(database)) == len(PLACES))
+        items = httpx.get(f"{url}/semtoken/review", params={"reviewer": "me"}, headers=BEARER).json()["items"]
+        assert [one["question"] for one in items] == [f"What is the capital of {place}?" for place in PLACES]
+        health = httpx.get(f"{url}/health").json()["journal"]
+        assert (health["acknowledged"], health["dropped"]) == (len(PLACES), 0)
+        assert exchange(url, "reload").status_code in (400, 404, 405)  # started without a calibrator
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)

@@ -1,0 +1,154 @@
+"""The Review routes of a proxy that runs, and who may use them: this machine's page, or whoever has the token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from semtoken import TokenClusters
+from semtoken.journal.entries import AnswerOrigin, Recording
+from semtoken.journal.store import Journal, rows_of
+from semtoken.journal.writer import JournalWriter
+from semtoken.web.gate import Gate
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.recorder import AnswerRecorder
+from semtoken.web.watching import PromiseWatch
+from tests.journal.made_up import entry
+from tests.web.servers import running
+
+TOKEN = "a token of the server's"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def start(almanac_clusters: TokenClusters, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts a proxy whose journal holds ten answers, five of them in the random sample; its address."""
+    with ExitStack() as stack:
+
+        def started(token: str | None = None, **settings: Any) -> str:
+            journal = Journal.open(str(tmp_path / "journal.db"))
+            stack.callback(journal.close)
+            made = [entry(i, sampled=i % 2 == 0, seen_twice=i == 0, confidence=i / 10) for i in range(9)]
+            journal.add(rows_of([*made, entry(9, sampled=True, seen_twice=False, question=None, answer=None)]))
+            rule, salt = journal.sampling(0.5, "x")
+            recording = Recording(AnswerOrigin("proxy"), rule, salt)
+            recorder = AnswerRecorder(recording, JournalWriter(journal), PromiseWatch(journal))
+            app = proxy_app(
+                ProxySettings("http://127.0.0.1:9", **settings), almanac_clusters, recorder=recorder, gate=Gate(token)
+            )
+            return stack.enter_context(running(app))
+
+        yield started
+
+
+def asked(url: str, reviewer: str, queue: str = "sample", **headers: str) -> httpx.Response:
+    return httpx.get(
+        f"{url}/semtoken/review", params={"reviewer": reviewer, "queue": queue}, headers=headers, timeout=60
+    )
+
+
+def said(url: str, body: Any, **headers: str) -> httpx.Response:
+    """As the page sends it, unless other headers are given."""
+    return httpx.post(f"{url}/semtoken/review", json=body, headers={"origin": url, **headers}, timeout=60)
+
+
+def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., str]) -> None:
+    url, seen = start(), []
+    while items := asked(url, "ann").json()["items"]:
+        first = items[0]
+        assert set(first) == {"id", "question", "answer", "doubts", "model"}  # not how sure the model was
+        body = {"id": first["id"], "reviewer": "ann", "correct": [True, False, None][len(seen) % 3]}
+        assert said(url, body).json() == {"labelled": first["id"]}
+        seen.append(first["id"])
+    assert seen == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]  # one without texts is for nobody
+    assert [one["id"] for one in asked(url, "bob").json()["items"]] == ["entry-0"]
+    doubtful = asked(url, "ann", "doubtful").json()
+    assert [one["id"] for one in doubtful["items"]] == [f"entry-{i}" for i in (1, 3, 5, 7)]
+    assert (doubtful["labels"], doubtful["sampled"]) == (5, 6)
+
+
+def test_one_can_undo_the_own_labels_only(start: Callable[..., str]) -> None:
+    url = start()
+    for person, name, correct in (("ann", "entry-0", True), ("ann", "entry-2", True), ("bob", "entry-0", False)):
+        assert said(url, {"id": name, "reviewer": person, "correct": correct}).status_code == 200
+    assert "1 of 1 answers" in asked(url, "cy").json()["agreement"]
+    assert said(url, {"undo": True, "reviewer": "ann"}).json() == {"undone": "entry-2"}
+    assert said(url, {"undo": True, "reviewer": "ann"}).json() == {"undone": "entry-0"}
+    assert said(url, {"undo": True, "reviewer": "ann"}).json() == {"undone": None}
+    assert asked(url, "cy").json()["labels"] == 1
+    assert [one["id"] for one in asked(url, "ann").json()["items"]] == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]
+
+
+BAD: list[Any] = [
+    {},
+    [],
+    {"reviewer": "ann"},
+    {"reviewer": "ann", "id": "entry-0"},
+    {"reviewer": "ann", "id": "entry-0", "correct": "yes"},
+    {"reviewer": "ann", "id": "entry-0", "correct": 1},
+    {"reviewer": "ann", "id": 0, "correct": True},
+    {"reviewer": "ann", "id": "no such", "correct": True},
+    {"reviewer": " ", "id": "entry-0", "correct": True},
+    {"reviewer": "a" * 101, "id": "entry-0", "correct": True},
+    {"reviewer": None, "undo": True},
+]
+
+
+def test_bad_requests_are_refused_with_words(start: Callable[..., str]) -> None:
+    url = start()
+    for body in BAD:
+        reply = said(url, body)
+        assert reply.status_code == 400 and reply.json()["error"]["message"], body
+    assert said(url, {"reviewer": "ann", "id": "e" * 20_000, "correct": True}).status_code == 413
+    plain = httpx.post(f"{url}/semtoken/review", content=b"{}", headers={"origin": url, "content-type": "text/plain"})
+    assert plain.status_code == 415
+    assert asked(url, "ann", "no such").status_code == asked(url, "").status_code == 400
+    assert asked(url, "ann").json()["labels"] == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": ""},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_pages_of_others_write_nothing(start: Callable[..., str], headers: dict[str, str]) -> None:
+    url = start()
+    reply = said(url, {"id": "entry-0", "reviewer": "ann", "correct": True}, **headers)
+    assert reply.status_code == 403
+    assert asked(url, "ann").json()["labels"] == 0
+
+
+def test_programs_need_the_token_to_write(start: Callable[..., str]) -> None:
+    url = start()
+    reply = httpx.post(f"{url}/semtoken/review", json={"id": "entry-0", "reviewer": "ann", "correct": True})
+    assert reply.status_code == 403
+
+
+def test_where_there_is_a_token_everybody_needs_it(start: Callable[..., str]) -> None:
+    url = start(TOKEN)
+    label = {"id": "entry-0", "reviewer": "ann", "correct": True}
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}):
+        assert asked(url, "ann", **headers).status_code == said(url, label, **headers).status_code == 401
+        assert httpx.get(f"{url}/semtoken/watch", headers=headers).status_code == 401
+    assert said(url, label, **BEARER).status_code == 200
+    assert httpx.post(f"{url}/semtoken/review", json=label, headers=BEARER).status_code == 200  # a program
+    foreign = said(url, label, **BEARER, origin="http://evil.example")
+    assert foreign.status_code == 403
+    assert httpx.get(f"{url}/semtoken/watch", headers=BEARER).json()["state"] == "no_promise"
+
+
+def test_a_server_that_others_can_reach_shows_nothing_without_a_token(start: Callable[..., str]) -> None:
+    url = start(allowed_hosts=("127.0.0.1", "proxy.example"))
+    assert asked(url, "ann").status_code == 403
+    assert httpx.get(f"{url}/semtoken/watch").status_code == 403
