@@ -10,6 +10,7 @@ import typer
 
 from semtoken.cli.calibration_options import CalibratorOption
 from semtoken.cli.console import out, tell, untrusted
+from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.options import SchemaOption
 from semtoken.errors import InvalidInput
 
@@ -20,6 +21,7 @@ WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
 
 
+@journal_options()
 def check(
     sources: Annotated[
         list[str],
@@ -39,6 +41,8 @@ def check(
     format: Annotated[
         str | None, typer.Option("--format", help="Shape of the replies. Default: recognised by their fields.")
     ] = None,
+    *,
+    keeping: JournalChoice,
 ) -> None:
     """Show which of your saved answers to check first, and why.
 
@@ -65,7 +69,12 @@ def check(
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     applied = None if calibrator is None else Applied.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
-    checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+    with keeping.keeper("check") as keeper:
+        checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
+        if keeper is not None:
+            keeper.uses(applied)
+            for one in checked.answers:
+                keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
     if wanted is not None:
         rows = field_table(checked)
         show_fields(rows, top, calibrated=applied is not None)

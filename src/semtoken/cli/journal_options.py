@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +15,11 @@ from semtoken.cli.model_options import option_group
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from semtoken.calibration.apply import Applied
     from semtoken.journal.entries import Recording
     from semtoken.journal.store import Journal
+    from semtoken.journal.writer import JournalWriter
+    from semtoken.results import ScoredResponse
     from semtoken.web.recorder import AnswerRecorder
 
 PANEL = "Journal"
@@ -105,6 +110,30 @@ class JournalChoice:
         rule, salt = journal.sampling(self.journal_sample, self.journal_seed)
         return journal, Recording(AnswerOrigin(source, **about), rule, salt, texts)
 
+    @contextmanager
+    def keeper(self, source: str, **about: Any) -> Iterator[AnswerKeeper | None]:
+        """What keeps the answers of a command that ends; None without a journal. Raises as `open`."""
+        found = self.open(source, **about)
+        if found is None:
+            yield None
+            return
+        from semtoken.cli.console import tell
+        from semtoken.journal.writer import JournalWriter
+
+        journal, recording = found
+        writer = JournalWriter(journal, self.journal_spool)
+        writer.start()
+        try:
+            yield AnswerKeeper(recording, writer)
+        finally:
+            writer.close()
+            figures = writer.figures
+            if figures.dropped:
+                tell(f"{figures.dropped:,} answers could not be kept in {journal.name}.", style="yellow")
+            elif figures.problem is not None:
+                tell(f"{journal.name} is away: the next command that opens it brings the answers in.", style="yellow")
+            journal.close()
+
     def recorder(self, source: str, **about: Any) -> AnswerRecorder | None:
         """What keeps the answers of a server; None without a journal. Raises as `open`."""
         found = self.open(source, **about)
@@ -116,6 +145,51 @@ class JournalChoice:
 
         journal, recording = found
         return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool), PromiseWatch(journal))
+
+
+class AnswerKeeper:
+    """Puts the answers of a command that ends into a journal.
+
+    Parameters
+    ----------
+    recording
+        How answers become entries.
+    writer
+        Takes the entries; it runs.
+    """
+
+    def __init__(self, recording: Recording, writer: JournalWriter) -> None:
+        self._recording, self._writer = recording, writer
+
+    def uses(self, applied: Applied | None) -> None:
+        """Keep the calibrator that decides."""
+        if applied is not None:
+            self._writer.journal.use(applied.file, applied.checksum)
+
+    def keep(
+        self,
+        result: ScoredResponse,
+        block: Mapping[str, Any] | None,
+        applied: Applied | None,
+        *,
+        place: str,
+        question: str | None,
+    ) -> None:
+        """Keep an answer, once: the same answer at the same place is not written again by a command that goes on.
+
+        Parameters
+        ----------
+        result, block, applied, question
+            See `Recording.entry`.
+        place
+            Where the answer is read from.
+        """
+        told = f"{place}\n{question}\n{result.text}\n{None if applied is None else applied.checksum}"
+        name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        entry = self._recording.entry(
+            result, block or {}, applied=applied, prompt=question, question=question, identifier=name
+        )
+        self._writer.put(entry)
 
 
 def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:

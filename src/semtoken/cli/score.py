@@ -19,6 +19,7 @@ from semtoken.cli.executor_options import (
     RayWorkersOption,
     ray_executor,
 )
+from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption, SchemaOption
 from semtoken.errors import InvalidInput
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from semtoken.score_file import Annotate, Item, Progress, ScoreItems, ScoringJob
 
 
+@journal_options()
 @model_options()
 def score(
     source: Annotated[
@@ -82,6 +84,7 @@ def score(
     ray_workers: RayWorkersOption = 1,
     ray_gpus: RayGpusOption = 0,
     ray_address: RayAddressOption = None,
+    keeping: JournalChoice,
 ) -> None:
     """Score a file of prompts, or of prompts with responses, line by line.
 
@@ -109,7 +112,9 @@ def score(
     target = output or (source if str(source) == STANDARD else source.with_suffix(".scored.jsonl"))
     if str(source) != STANDARD and not source.exists():
         raise typer.BadParameter(f"file '{source}' does not exist.", param_hint="INPUT")
-    with stored(source) as readable:
+    if executor == "ray" and keeping.journal is not None:
+        raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
+    with stored(source) as readable, keeping.keeper("score", model=choice.model) as keeper:
         lines = target if schema is None else _lines_beside(target, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
@@ -126,7 +131,7 @@ def score(
             skip_bad_lines=skip_bad_lines,
             overwrite=overwrite,
         )
-        scoring = _Scoring(choice, generation, questions, calibrator, states, schema)
+        scoring = _Scoring(choice, generation, questions, calibrator, states, schema, str(source), keeper)
         if executor == "ray":
             if STANDARD in (str(source), str(target)):
                 raise typer.BadParameter("Ray reads and writes files: name both.", param_hint="--executor")
@@ -189,6 +194,8 @@ class _Scoring:
     calibrator: Path | None
     states: bool = False
     schema: Path | None = None
+    source: str = ""
+    keeper: AnswerKeeper | None = None
 
     def load(self) -> tuple[ScoreItems, Annotate | None]:
         """What scores a batch, and what it adds to a line."""
@@ -207,7 +214,22 @@ class _Scoring:
 
     def scorer(self, stc: STC) -> ScoreItems:
         """The function that scores a batch."""
-        return batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
+        score_batch = batch_scorer(stc, self.choice.model, self.generation, questions=self.questions)
+        keeper = self.keeper
+        if keeper is None:
+            return score_batch
+        applied = applied_to(stc, self.calibrator, self.choice.model)
+        keeper.uses(applied)
+
+        def score_and_keep(items: Sequence[Item]) -> list[ScoredResponse]:
+            results = score_batch(items)
+            for item, result in zip(items, results, strict=True):
+                block = None if applied is None else applied.block(result)
+                question = item.prompt if isinstance(item.prompt, str) else None
+                keeper.keep(result, block, applied, place=f"{self.source}:{item.number}", question=question)
+            return results
+
+        return score_and_keep
 
 
 def _left(job: ScoringJob) -> Progress | None:

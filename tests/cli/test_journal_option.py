@@ -1,0 +1,57 @@
+"""`score` and `check` with --journal: every answer has one entry, also where the command is given again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from semtoken.cli.app import app
+from semtoken.journal.store import Journal
+
+
+def kept(database: Path) -> list[dict[str, Any]]:
+    journal = Journal.open(str(database), create=False)
+    rows = list(journal.entries())
+    journal.close()
+    return rows
+
+
+def run(*arguments: str) -> None:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+
+
+def test_scored_lines_are_kept_once(tmp_path: Path) -> None:
+    source, scored, database = (tmp_path / name for name in ("q.jsonl", "s.jsonl", "journal.db"))
+    questions = [f"What is the capital of {place}?" for place in ("Peru", "Japan", "Norway")]
+    source.write_text("".join(json.dumps({"question": one}) + "\n" for one in questions))
+    for _ in range(2):
+        keep = ("--journal", str(database), "--journal-texts", "--journal-sample", "1")
+        run("score", str(source), "-o", str(scored), "--model", "almanac", "--overwrite", *keep)
+    rows, lines = kept(database), [json.loads(line) for line in scored.read_text().splitlines()]
+    assert [row["question"] for row in rows] == questions
+    assert [row["answer"] for row in rows] == [line["response"] for line in lines]
+    assert [row["log_score"] for row in rows] == pytest.approx([line["log_score"] for line in lines], abs=1e-6)
+    assert all((row["source"], row["model"], row["sampled"]) == ("score", "almanac", True) for row in rows)
+
+
+def test_checked_replies_are_kept_once_and_without_texts_by_default(tmp_path: Path) -> None:
+    replies, database, table = tmp_path / "replies.jsonl", tmp_path / "journal.db", tmp_path / "out.jsonl"
+    logprob = {"token": "Lima", "logprob": -0.1, "top_logprobs": [{"token": "Lima", "logprob": -0.1}]}
+    choice = {"index": 0, "message": {"content": "Lima"}, "logprobs": {"content": [logprob]}, "finish_reason": "stop"}
+    replies.write_text("".join(json.dumps({"id": f"r{i}", "choices": [choice]}) + "\n" for i in range(3)))
+    for _ in range(2):
+        run("check", str(replies), "-o", str(table), "--journal", str(database))
+    rows = kept(database)
+    assert len(rows) == len(table.read_text().splitlines()) == 3
+    assert all(row["source"] == "check" and row["answer"] is None and row["method"] == "top-k" for row in rows)
+
+
+def test_without_a_journal_its_options_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "?"}\n')
+    done = CliRunner().invoke(app, ["score", str(tmp_path / "q.jsonl"), "--journal-texts"])
+    assert done.exit_code != 0 and "need --journal" in " ".join(done.output.split())
