@@ -1,4 +1,4 @@
-"""Sampling with a stream of random numbers for each answer, so that its batch cannot matter."""
+"""Sampling with a stream of random numbers for each answer, so that up to rounding its batch cannot matter."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from transformers import (  # noqa: E402
     TopPLogitsWarper,
 )
 
-BLOCK = 512
+FAN = 16
+"""Branches of the tree in which a token is drawn."""
 ROWS = 16
 """Drawn together on a processor: copies of so few rows stay in its cache, which is four times as fast."""
 
 
 class SeededDraws:
-    """Draws one token for each answer of a batch, the same ones whatever else is in the batch.
+    """Draws one token for each answer of a batch, up to rounding the same ones whatever else is in the batch.
 
-    Every answer has its own stream of random numbers, one number a token: the token where the running sum of
-    its probabilities passes that number. Two batches may differ in the last bits of their logits; that changes a
-    token only if the number lies that close to a border.
+    Every answer has its own stream of random numbers, a few of which choose a token (`drawn_places`). Two batches may
+    differ in the last bits of their logits; that changes a token about as rarely as it changes the probabilities.
 
     Parameters
     ----------
@@ -58,51 +58,62 @@ class SeededDraws:
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits [B, V] -> ids [B]."""
-        numbers = torch.tensor([stream.random() for stream in self._streams], dtype=torch.float64, device=logits.device)
+        depth = depth_of(logits.shape[1])
+        drawn = np.array([stream.random(depth) for stream in self._streams]).reshape(-1, depth)
+        numbers = torch.from_numpy(drawn).to(logits.device)
         some = ROWS if logits.device.type == "cpu" else len(logits)
         parts = zip(torch.split(logits, some), torch.split(numbers, some), strict=True)
         return torch.cat([self._drawn(*part) for part in parts])
 
     def _drawn(self, logits: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """The token of each row at which its running sum passes its number."""
+        """The token of each row."""
         scaled = logits.float()
         scaled = scaled - scaled.amax(-1, keepdim=True)  # from the best, so that none overflows
         scaled /= max(self._temperature, torch.finfo(scaled.dtype).tiny)
         for warper in self._warpers:
             scaled = warper(None, scaled)
-        return where_passed(scaled.exp_(), numbers)
+        return drawn_places(scaled.exp_(), numbers)
 
 
-def where_passed(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Where the running sum of each row passes a part of its total; never at a weight of zero.
+def depth_of(size: int) -> int:
+    """Steps from the root of the tree over so many places to one of them, at least 1."""
+    depth = 1
+    while FAN**depth < size:
+        depth += 1
+    return depth
 
-    The running sum is made of one block of each row alone, the one in which the place lies.
+
+def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Places that are drawn with probabilities proportional to weights; never one of weight zero.
+
+    The way leads down a tree, and at each node an own number chooses the branch, by the sums below its branches. One
+    running sum over all tokens would not do: the rounding of a single logit moves all borders behind it, and among
+    thousands of improbable tokens a number often lies at one. Here a border moves only as far as a few sums change.
 
     Parameters
     ----------
     weights
         [B, V], none negative, not all of a row zero.
     numbers
-        [B], float64, in [0, 1).
+        [B, `depth_of(V)`], float64, independent and uniform in [0, 1).
 
     Returns
     -------
     torch.Tensor
-        [B], the first place whose running sum is greater than the number times the sum of the row.
+        [B].
     """
     size, rows = weights.shape[1], torch.arange(len(weights), device=weights.device)
-    if missing := -size % BLOCK:  # padding by nothing would copy all of them
-        weights = torch.nn.functional.pad(weights, (0, missing))
-    blocks = weights.reshape(len(weights), -1, BLOCK)
-    sums = blocks.sum(-1, dtype=torch.float64).cumsum(-1)
-    wanted = numbers * sums[:, -1]
-    block = torch.searchsorted(sums, wanted[:, None], right=True)[:, 0].clamp(max=sums.shape[1] - 1)
-    before = torch.where(block > 0, sums[rows, block - 1], 0.0)
-    inner = blocks[rows, block].cumsum(-1, dtype=torch.float64)
-    last = inner[:, -1]
-    rest = torch.minimum(wanted - before, torch.nextafter(last, torch.zeros_like(last)))  # sums round in other places
-    place = block * BLOCK + torch.searchsorted(inner, rest[:, None], right=True)[:, 0]
-    return place.clamp(max=size - 1)  # only rows with NaN pass nowhere; what observes the step refuses them
+    levels = []
+    for _ in range(numbers.shape[1]):
+        missing = -weights.shape[1] % FAN
+        levels.append(torch.nn.functional.pad(weights, (0, missing)).reshape(len(weights), FAN, -1))
+        weights = levels[-1].sum(1, dtype=torch.float64)  # branches of a node lie apart: sums run along the memory
+    place = torch.zeros_like(rows)
+    for level, number in zip(reversed(levels), numbers.unbind(1), strict=True):
+        inner = level[rows, :, place].cumsum(-1, dtype=torch.float64)
+        branch = torch.searchsorted(inner, number[:, None] * inner[:, -1:], right=True)[:, 0]
+        place = branch.clamp(max=FAN - 1) * level.shape[2] + place
+    return place.clamp(max=size - 1)  # only rows with NaN choose nothing; what observes the step refuses them
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]
