@@ -159,9 +159,12 @@ class Answer:
 
     logs: Any
     question: str = ""
-    n_tokens: int = 1
     text: str = "x"
     log_score: float = -1.0
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.logs)
 
     @property
     def token_ids(self) -> list[int]:

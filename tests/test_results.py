@@ -278,7 +278,7 @@ def test_json_round_trip() -> None:
     assert parsed["tokens"][1]["alternatives"][0] == dataclasses.asdict(SCORED.tokens[1].alternatives[0])
     decided = {"chance", "chance_bounds", "decision"}
     assert decided.isdisjoint(parsed) and decided <= set(dataclasses.replace(SCORED, chance=0.5).to_dict())
-    names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question"} | {
+    names = {f.name for f in dataclasses.fields(SCORED)} - decided - {"question", "state"} | {
         "headline",
         "uncertainty",
         "confidence",

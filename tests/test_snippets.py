@@ -348,7 +348,7 @@ class Command:
         return [step for step in found if step]
 
 
-PROGRAMS = ("ray", "semtoken", "pip", "make", "python", "hf", "export", "vllm", "git", "cat", "curl", "head")
+PROGRAMS = ("ray", "semtoken", "pip", "make", "python", "hf", "export", "vllm", "git", "cat", "curl", "head", "kill")
 INLINE = re.compile(r"`(semtoken [a-z][^`\n]*)`")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import runpy
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_score_text(
     prompt = "Answer these questions:\n\nQuestion:\nWhat is the capital of Japan?\nAnswer:\n"
     [expected] = STC.from_pretrained(model, clusters=clusters).score(prompt, "Kyoto\n")
     assert f"uncertainty {number(expected.uncertainty)}" in capsys.readouterr().out
-    assert f"confidence {expected.headline.shown}" in (tmp_path / "page.html").read_text()
+    assert f"confidence {expected.headline.shown}" in html.unescape((tmp_path / "page.html").read_text())
 
 
 def test_make_clusters(

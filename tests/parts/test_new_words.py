@@ -10,7 +10,7 @@ import pytest
 from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
 from semtoken.cli.ask import summary
 from semtoken.parts.new_words import LONG, new_words
-from semtoken.support.text import number
+from semtoken.support.text import number, percentage
 from tests import tiny
 
 QUESTION = "What is the capital of Peru?"
@@ -47,12 +47,15 @@ def test_what_leads_depends_on_the_answer() -> None:
     long = answer("The capital of Peru is Lima, which lies at the coast of the Pacific.")
     assert len(short.tokens) < LONG <= len(long.tokens)
     shown = {name: summary(scored, QUESTION) for name, scored in (("short", short), ("long", long))}
-    assert shown["short"].startswith(f"uncertainty {number(short.uncertainty)} · probability")
+    assert shown["short"].startswith(
+        f"confidence {percentage(1 - short.uncertainty)}: probability of an answer that agrees"
+    )
+    assert f" · uncertainty {number(short.uncertainty)} · probability of these very words " in shown["short"]
     typical = long.new_word_confidence(QUESTION)
     assert typical is not None
-    assert shown["long"].startswith(f"confidence of a typical new word {number(typical)} · of the whole: uncertainty")
+    assert shown["long"].startswith("confidence ") and ": probability of the weakest phrase" in shown["long"]
+    assert shown["long"].endswith(f" · confidence of a typical new word {number(typical)}")
     assert len(sentence.tokens) < LONG
     typical = sentence.new_word_confidence(QUESTION)
     assert typical is not None
-    assert f" · confidence of a typical new word {number(typical)} · " in summary(sentence, QUESTION)
-    assert summary(sentence, QUESTION).startswith("uncertainty ")
+    assert summary(sentence, QUESTION).endswith(f" · confidence of a typical new word {number(typical)}")

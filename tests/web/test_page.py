@@ -258,6 +258,7 @@ def test_an_accepted_answer_is_shown_as_one_that_can_be_wrong(
     for decision, told in (("answer", True), ("abstain", False)):
         row = next(row for row in rows if row["calibration"].get("decision") == decision)
         page = Opened(browser, static_page({"one": [row]}), tmp_path / "page.html").page
+        page.get_by_role("tab", name="File").click()  # an answer with JSON fields opens at these
         assert ("An accepted answer can be wrong" in page.locator("article").inner_text()) == told
 
 

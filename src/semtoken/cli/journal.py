@@ -173,7 +173,10 @@ def seconds_of(age: str) -> float:
 
 @app.command(cls=ShortHelp)
 def size(url: UrlArgument, as_json: JsonOption = False) -> None:
-    """How many entries and labels there are, and how much room they take."""
+    """How many entries and labels there are, and how much room they take.
+
+    For example: `semtoken journal size journal.db`
+    """
     from semtoken.journal.records import when
 
     journal = opened(url)

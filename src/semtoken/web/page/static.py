@@ -28,6 +28,8 @@ MODULES = (
     "app.js",
 )
 """The others, each after those that it imports from."""
+SERVED_ONLY = frozenset({"review.js"})
+"""Modules of views that need a server's journal: a file never opens them."""
 FILES = frozenset({*LIBRARIES, *MODULES, "app.css"})
 HEAD = """<!doctype html>
 <html lang="en">
@@ -98,7 +100,7 @@ _IMPORT = re.compile(r'^import \{ (.+) \} from "\./(.+)";\n', re.MULTILINE)
 @cache
 def _script() -> str:
     """The modules as one: from a file, a browser loads no modules beside it. Libraries are imported from the text."""
-    source = "".join(page_file(module) for module in MODULES)
+    source = "".join(page_file(module) for module in MODULES if module not in SERVED_ONLY)
     heads = []
     for library in LIBRARIES:
         names = sorted(
