@@ -179,6 +179,15 @@ class TestChat:
         with pytest.raises(openai.BadRequestError, match="semtoken may hold"):
             client.chat.completions.create(model="almanac", messages=ASKED, extra_body={"semtoken": {"parts": "x"}})
 
+    @pytest.mark.parametrize("more", [{}, {"disputes": 2}])
+    def test_parts_end_with_their_time(self, almanac: Any, more: Any) -> None:
+        asked = {"messages": ASKED, "semtoken": {"parts": "word", **more}}
+        with running(serve_app(Engine(almanac), Offer("almanac", part_seconds=0.0)), strict=False) as url:
+            block = httpx.post(url + "/v1/chat/completions", json=asked, timeout=60).json()["choices"][0]["semtoken"]
+        assert 0 <= block["uncertainty"] <= 1
+        assert "parts" not in block
+        assert "0 seconds" in block["disputes_refused" if more else "parts_refused"]
+
     def test_chance_is_repeatable_and_differs_between_choices(self, client: OpenAI) -> None:
         asked: Any = {"model": "almanac", "messages": ASKED, "temperature": 1.5, "n": 8}
         first, second, third = (client.chat.completions.create(**asked, seed=seed) for seed in (1, 1, 2))

@@ -37,6 +37,9 @@ def serve(
     abstain_text: AbstainTextOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
+    max_part_seconds: Annotated[
+        float, typer.Option(min=0, help="Time for finding the parts of one answer; beyond it, it has none and says so.")
+    ] = 10,
     grace: GraceOption = 10.0,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
@@ -77,7 +80,8 @@ def serve(
         on_hangup(slot.reload_or_log)
     known = stc.fingerprint(choice.model)
     recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
-    offer = Offer(name or _name_of(choice.model), template_of(asking), asking.stop_at_newline, max_logprobs, slot)
+    called, stops = name or _name_of(choice.model), asking.stop_at_newline
+    offer = Offer(called, template_of(asking), stops, max_logprobs, slot, max_part_seconds)
     engine = Engine(stc)
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)

@@ -13,6 +13,7 @@ from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores
+from semtoken.parts.budget import MAX_SECONDS
 from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
@@ -49,6 +50,8 @@ class Offer:
     """Most log-probabilities a token that a request may ask for."""
     calibrator: Applied | CalibratorSlot | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
+    part_seconds: float = MAX_SECONDS
+    """How long finding the parts of an answer may take; beyond that it has none, and says why."""
 
     def check_name(self, model: str | None) -> None:
         """Raise unless a request asks for this model, or for none."""
@@ -176,7 +179,7 @@ class Service:
             running=bool(request.stream) and request.block.running and not self._holds_answers,
             methods=self._methods(request),
             question=request.question or "",
-            ask=partial(probe, request.block) if request.block.disputes else None,
+            ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
         )
 
     def _methods(self, request: GenerationRequest) -> tuple[str, ...]:
@@ -267,7 +270,15 @@ class Service:
 
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
         request, applied = job.request, self._calibrators.current
-        block = score_block(ended.result, self._stc.scorer, request.block, applied, request.question, ended.told)
+        block = score_block(
+            ended.result,
+            self._stc.scorer,
+            request.block,
+            applied,
+            request.question,
+            ended.told,
+            part_seconds=self._offer.part_seconds,
+        )
         if self._recorder is not None:
             asked = {"prompt": job.work.prompts[ended.row], "question": request.question, "person": request.person}
             self._recorder.scored(ended.result, block, applied, **asked)
@@ -284,12 +295,16 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
     return {**chunk, "choices": [{**choice, "semtoken": block} for choice in chunk["choices"]]}
 
 
-def probe(options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse) -> Probed:
-    """Ask the model what else it could have meant in an answer, as the options of a block want it."""
+def probe(
+    options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
+) -> Probed:
+    """Ask the model what else it could have meant in an answer, as the options of a block want it; its parts are
+    found within some seconds.
+    """
     try:
         found = disputed(stc, list(prompt), answer, n=options.disputes, with_agreed=True)
         disputes = sorted(found, key=lambda one: one.step)
-        parts = None if options.parts is None else parts_wanted(answer, options.parts)
+        parts = None if options.parts is None else parts_wanted(answer, options.parts, seconds)
         if parts is not None and any(part.path is not None for part in parts):
             parts = with_choices(stc, list(prompt), answer, parts)
     except SemtokenError as error:  # an engine that shows the best tokens only, or a library that is not installed
