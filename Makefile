@@ -7,6 +7,8 @@
 # make notebooks   run the notebooks and keep what they print
 # make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
 #              BENCH=--short for fewer runs
+# make rehearsal   a journal, labels, a calibrator, and the day on which questions change, with the embedded model (some
+#              minutes); REHEARSAL="--questions 600 --sample 0.4" for fewer questions
 # make release-check   build what a release uploads and try it in empty environments; EXTRAS=--extras for each extra, too
 # make test-engines   install vLLM and llama.cpp for the CPU (4 GB, a compiler, up to half an hour) and run the tests
 #                     against them; docs/engines.md
@@ -23,7 +25,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.py tests/test_masses.py \
 	tests/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper rehearsal notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -49,6 +51,9 @@ notebooks: $(VENV)/test.installed
 
 bench: $(VENV)/test.installed
 	$(BIN)/python benchmarks/budgets.py $(BENCH)
+
+rehearsal: $(VENV)/test.installed
+	$(BIN)/python examples/rehearsal.py $(REHEARSAL)
 
 release-check: $(VENV)/package.installed
 	$(BIN)/python scripts/release_check.py --tag '$(TAG)' $(EXTRAS)
