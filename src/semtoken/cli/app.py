@@ -17,6 +17,7 @@ from semtoken.cli import (
     cluster,
     clusters,
     compare,
+    decide,
     demo,
     doctor,
     journal,
@@ -111,6 +112,7 @@ app.command(cls=ShortHelp)(label.label)
 app.command(cls=ShortHelp)(calibrate.calibrate)
 app.command(cls=ShortHelp)(calibrate.drift)
 app.command(cls=ShortHelp)(compare.compare)
+app.add_typer(decide.app, name="decide")
 app.add_typer(bench.app, name="bench")
 app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
 app.command(cls=ShortHelp)(mcp.mcp)

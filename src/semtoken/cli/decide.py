@@ -1,0 +1,125 @@
+"""`semtoken decide`: typed questions about a file of states, calibrators for them, and whether these hold elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semtoken.choices import Reading
+from semtoken.cli.console import out, tell
+from semtoken.cli.help import ShortHelp
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.errors import InvalidInput
+
+app = typer.Typer(no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server.")
+
+AnswersArgument = Annotated[
+    Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="What `semtoken decide run` wrote.")
+]
+
+
+@app.command(cls=ShortHelp)
+@model_options()
+def run(
+    questions: Annotated[
+        Path, typer.Argument(metavar="QUESTIONS.yaml", dir_okay=False, help="Questions by name, in either wire format.")
+    ],
+    source: Annotated[
+        Path, typer.Argument(metavar="ITEMS.jsonl", dir_okay=False, help='Lines with "state" and perhaps "labels".')
+    ],
+    *,
+    choice: ModelChoice,
+    output: Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="Answers, one line for each item.")],
+    reading: Annotated[Reading, typer.Option(help="How probabilities are read.")] = "labels",
+    orders: Annotated[int, typer.Option(min=0, help="Orders of the options that are averaged; 0: all.")] = 1,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Ask a server instead: the address of its /v1/decisions or /v1/systemone.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
+    calibrator: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Adds chance, decision and promise to each answer.")
+    ] = None,
+) -> None:
+    """Answer typed questions about every line of a file. A run that was stopped goes on where it ended.
+
+    A line such as `{"state": "My parcel is late.", "labels": {"refund": false}}` is written with its answers. Labels
+    are the right values; `semtoken decide fit` reads them.
+
+    For example:
+
+    - `semtoken decide run questions.yaml items.jsonl -o answers.jsonl --model Qwen/Qwen2.5-1.5B-Instruct`
+    - `semtoken decide run questions.yaml items.jsonl -o there.jsonl --endpoint http://localhost:8000/v1/systemone`
+    """
+    from semtoken.decisions import ReadingOptions
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.running import DecisionJob, asker_of_endpoint, asker_of_model, read_questions
+
+    options = ReadingOptions(reading, orders or None)
+    asked = read_questions(questions)
+    fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
+    job = DecisionJob(source, output, asked, options, fitted)
+    if not job.left():
+        tell(f"{output} is complete.")
+        return
+    ask = asker_of_endpoint(endpoint, name) if endpoint else asker_of_model(choice.load())
+    tell(f"{job.run(ask):,} lines written to {output}.")
+
+
+@app.command(cls=ShortHelp)
+def fit(
+    source: AnswersArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="The calibrator's folder.")],
+    alpha: Annotated[float, typer.Option(help="Share of the accepted that may be wrong.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Chance that the labels mislead.")] = 0.1,
+) -> None:
+    """Make a calibrator for every question from labelled answers: chances, and thresholds with a promise.
+
+    A predicate gets two, for what is called true and for what is called false: false alarms and misses cost
+    differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many.
+    """
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.records import read_decisions
+
+    if output.exists() and not (output / "decisions.json").exists():
+        raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
+    fitted = DecisionCalibrator.fit(read_decisions(source), alpha=alpha, delta=delta)
+    fitted.save(output)
+    for one in fitted.sides.values():
+        out(f"{one.what} ({one.n} labels): {one.statement}")
+
+
+@app.command(cls=ShortHelp)
+def audit(
+    calibrator: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="What `decide fit` wrote.")],
+    source: AnswersArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
+
+    Let the other server answer labelled items that the calibrator was not fitted on (`semtoken decide run --endpoint`).
+    The verdict is `holds`, `does not hold`, or `cannot be told from N labels`.
+    """
+    from semtoken.decisions.auditing import audit as audited
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.records import read_decisions
+
+    for one in audited(DecisionCalibrator.load(calibrator), read_decisions(source)):
+        counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
+        values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
+        out(json.dumps(values) if as_json else one.statement)
+
+
+@app.command(cls=ShortHelp)
+def compare(
+    first: AnswersArgument,
+    second: Annotated[Path, typer.Argument(metavar="THERE.jsonl", dir_okay=False, help="The other server's answers.")],
+) -> None:
+    """How far apart two servers' answers lie, without labels: agreement, rank correlation, shift."""
+    from semtoken.decisions.auditing import compare as compared
+    from semtoken.decisions.records import read_decisions
+
+    for one in compared(read_decisions(first), read_decisions(second)):
+        out(one.statement)

@@ -1,0 +1,199 @@
+"""Does a calibrator of decisions hold behind another server? And how far apart are two servers, without labels?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from semtoken.calibration.measures import Drift
+from semtoken.calibration.promises import percent, upper_error_bound
+from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
+from semtoken.decisions.records import DecisionRecord
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
+
+Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised"]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Share:
+    """How many of some answers, with the exact (Clopper-Pearson) 95 % interval of the share."""
+
+    count: int
+    of: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """0 to 1 where there are none."""
+        beta, tail = require("scipy.stats", extra="calibrate").beta, (1 - CONFIDENCE) / 2
+        k, n = self.count, self.of
+        low = float(beta.ppf(tail, k, n - k + 1)) if k else 0.0
+        return low, float(beta.ppf(1 - tail, k + 1, n - k)) if k < n else 1.0
+
+    def __str__(self) -> str:
+        if not self.of:
+            return "0 of 0"
+        low, high = self.interval
+        return f"{self.count} of {self.of} ({percent(self.count / self.of)}, {percent(low)} to {percent(high)})"
+
+
+@dataclass(frozen=True)
+class SideAudit:
+    """One side of one question, where it was fitted and there."""
+
+    fitted: DecisionSide
+    fired_fitted: Share
+    """Accepted on this side, of all labelled answers of the question, where it was fitted."""
+    wrong_fitted: Share
+    """Wrong ones among them. They chose the threshold, so the share flatters."""
+    fired: Share
+    """The same behind the other server."""
+    wrong: Share
+    """Of those accepted there that have a label."""
+    drift: Drift | None
+    """Of the log-probabilities of what was chosen; needs no labels. None where this side is never chosen there."""
+    order_spread: float | None
+    """Mean change with the order of the options, where several were read."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the promise holds there: an exact one-sided bound on either side, at the promise's own confidence."""
+        threshold = self.fitted.threshold
+        if threshold is None or not self.fitted.promises:
+            return "nothing was promised"
+        delta, wrong, of = threshold.delta or 0.1, self.wrong.count, self.wrong.of
+        if of and upper_error_bound(wrong, of, delta) <= threshold.alpha:
+            return "holds"
+        if of and 1 - upper_error_bound(of - wrong, of, delta) > threshold.alpha:
+            return "does not hold"
+        return "cannot be told"
+
+    @property
+    def statement(self) -> str:
+        """The verdict in plain words."""
+        n = self.wrong.of
+        told = f"cannot be told from {n} labels" if self.verdict == "cannot be told" else self.verdict
+        lines = [f"{self.fitted.what}: {told}."]
+        if self.verdict != "nothing was promised":
+            lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
+            lines.append(f"Wrong among them {self.wrong}, where it was fitted {self.wrong_fitted}.")
+            if self.fires_otherwise:
+                lines.append("It fires on another share of the answers than where it was fitted.")
+        if self.drift is not None:
+            d = self.drift
+            lines.append(f"Distance of the probabilities {d.distance:.2f} ({d.low:.2f} to {d.high:.2f}).")
+        if self.order_spread is not None:
+            lines.append(f"The order of the options moves a probability by {self.order_spread:.2f} on average.")
+        return " ".join(lines)
+
+    @property
+    def fires_otherwise(self) -> bool:
+        """Whether the intervals of the two shares that are accepted lie apart."""
+        (low, high), (low_fitted, high_fitted) = self.fired.interval, self.fired_fitted.interval
+        return high < low_fitted or high_fitted < low
+
+
+def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> list[SideAudit]:
+    """Whether the promises of a calibrator hold for the answers of another server.
+
+    Parameters
+    ----------
+    calibrator
+        Fitted behind one server.
+    records
+        Answers of the other one to the same questions, about states that no calibrator was fitted on. Labels are
+        needed for the verdict; the share that is accepted and the drift need none.
+
+    Raises
+    ------
+    InvalidInput
+        None of the answers is to a question of the calibrator.
+    """
+    known = {fingerprint for fingerprint, _ in calibrator.sides}
+    if not any(record.fingerprint in known for record in records):
+        raise InvalidInput(
+            "No answer belongs to a question of this calibrator: instructions, options and their order, reading and "
+            "orders have to be the same."
+        )
+    return [
+        _audited(one, [record for record in records if record.fingerprint == fingerprint])
+        for (fingerprint, _), one in calibrator.sides.items()
+    ]
+
+
+def _audited(one: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
+    chosen = [record for record in records if record.side == one.side]
+    accepted = [record for record in chosen if one.accepts(record)]
+    judged = [record for record in accepted if record.label is not None]
+    spreads = [record.order_spread for record in chosen if record.order_spread is not None]
+    return SideAudit(
+        one,
+        *_where_fitted(one),
+        Share(len(accepted), len(records)),
+        Share(sum(not record.correct for record in judged), len(judged)),
+        one.calibrator.compare([record.log_score for record in chosen]) if one.calibrator and chosen else None,
+        float(np.mean(spreads)) if spreads else None,
+    )
+
+
+def _where_fitted(one: DecisionSide) -> tuple[Share, Share]:
+    threshold = one.threshold
+    passed = [] if threshold is None else [t for t in threshold.tests if t.p_value <= (threshold.delta or 0)]
+    accepted, wrong = (passed[-1].accepted, passed[-1].wrong) if passed else (0, 0)
+    return Share(accepted, one.asked), Share(wrong, accepted)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two servers' answers to one question about the same states, without labels."""
+
+    name: str
+    agreement: Share
+    """Where both chose the same option."""
+    rank_correlation: float
+    """Spearman's, of the probability of the first option (for other questions than predicates: of the chosen)."""
+    shift: float
+    """Mean of the second's probability minus the first's."""
+    shift_bounds: tuple[float, float]
+    """95 % interval, by a percentile bootstrap over the states."""
+
+    @property
+    def statement(self) -> str:
+        """In plain words."""
+        low, high = self.shift_bounds
+        return (
+            f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
+            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f})."
+        )
+
+
+def compare(first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0) -> list[Comparison]:
+    """How far two servers' answers lie apart: line by line, the same questions about the same states.
+
+    Raises
+    ------
+    InvalidInput
+        The two have other questions, or other numbers of answers.
+    """
+    if [one.fingerprint for one in first] != [one.fingerprint for one in second]:
+        raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
+    groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
+    for pair in zip(first, second, strict=True):
+        groups.setdefault(pair[0].fingerprint, []).append(pair)
+    return [_compared(pairs, seed) for pairs in groups.values()]
+
+
+def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> Comparison:
+    places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
+    p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
+    same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
+    flat = bool((p == p[0]).all(axis=0).any())
+    correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
+    moved = p[:, 1] - p[:, 0]
+    draws = np.random.default_rng(seed).integers(0, len(moved), (2000, len(moved)))
+    low, high = np.quantile(moved[draws].mean(axis=1), [0.025, 0.975])
+    return Comparison(pairs[0][0].name, same, float(correlation), float(moved.mean()), (float(low), float(high)))

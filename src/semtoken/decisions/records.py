@@ -1,0 +1,123 @@
+"""Answered questions as lines of a file: what `semtoken decide run` writes, and what fits and audits read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semtoken.decisions.answers import AnsweredQuestion, plain
+from semtoken.decisions.options import ReadingOptions
+from semtoken.decisions.questions import Question, question_values, same_value
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import dump_json, read_json_lines
+
+
+def question_fingerprint(question: Question, options: ReadingOptions) -> str:
+    """SHA-256 of all that a question's probabilities depend on besides the model: words, options, reading, orders."""
+    how = {"reading": options.reading, "orders": options.orders or "all"}
+    return hashlib.sha256(dump_json({**question_values(question), **how})).hexdigest()
+
+
+@dataclass(frozen=True)
+class DecisionRecord:
+    """The answer to one question about one state, with its label where somebody gave one."""
+
+    name: str
+    fingerprint: str
+    kind: str
+    values: tuple[Any, ...]
+    """Of the options."""
+    probabilities: tuple[float, ...]
+    label: int | None = None
+    """The place of the right option."""
+    order_spread: float | None = None
+
+    @property
+    def best(self) -> int:
+        """The place of the most probable option, the first of equals."""
+        return self.probabilities.index(max(self.probabilities))
+
+    @property
+    def log_score(self) -> float:
+        """Log-probability of the most probable option, in (-inf, 0]."""
+        return min(math.log(self.probabilities[self.best]), 0.0)
+
+    @property
+    def side(self) -> str:
+        """What is decided apart: for a predicate what it is called, `true` or `false`; else `answer`."""
+        return ("true", "false")[self.best] if self.kind == "predicate" else "answer"
+
+    @property
+    def correct(self) -> bool:
+        """Whether the most probable option is the right one."""
+        return self.best == self.label
+
+
+def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str, Any]:
+    """One answer as it stands in a line, under `answers` and its question's name."""
+    if answer.refusal is not None:
+        return {"refusal": answer.refusal}
+    return {
+        "question": question_fingerprint(answer.question, options),
+        "kind": answer.question.kind,
+        "options": [option.value for option in answer.question.options],
+        "probabilities": list(answer.probabilities),
+        "value": answer.value,
+        "confidence": answer.confidence,
+        **{key: value for key, value in plain(answer).items() if value is not None},
+    }
+
+
+def read_decisions(path: Path) -> list[DecisionRecord]:
+    """The answers of a file; refused questions are left out.
+
+    Raises
+    ------
+    InvalidInput
+        A line cannot be read; the message names it.
+    """
+    found: list[DecisionRecord] = []
+    for line in read_json_lines(path):
+        try:
+            if line.fault:
+                raise ValueError(line.fault)
+            found += records_of(line.value)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"{path}, line {line.number}: {_why(error)}") from error
+    if not found:
+        raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide run`.")
+    return found
+
+
+def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
+    """The answers of one line.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        It holds something else.
+    """
+    labels = line.get("labels") or {}
+    for name, given in line["answers"].items():
+        if "refusal" in given:
+            continue
+        values, probabilities = tuple(given["options"]), tuple(map(float, given["probabilities"]))
+        if len(values) != len(probabilities) or not all(0 <= p <= 1 for p in probabilities) or not any(probabilities):
+            raise ValueError(f"The probabilities of {name!r:.60} are none, or not as many as the options.")
+        label = None
+        if labels.get(name) is not None:
+            label = next((i for i, value in enumerate(values) if same_value(value, labels[name])), None)
+            if label is None:
+                raise ValueError(f"The label {labels[name]!r:.60} is none of the options of {name!r:.60}.")
+        spread = given.get("order_spread")
+        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"the field {error} is missing. Lines come from `semtoken decide run`."
+    return str(error) or "it cannot be read."

@@ -1,0 +1,97 @@
+"""Calibrators of decisions, and audits: worlds of known chances, and counts by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from semtoken.decisions.auditing import audit, compare
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import DecisionRecord, records_of
+from semtoken.errors import ArtifactError, InvalidInput
+
+
+def world(n: int, seed: int, sharpened: float = 1.0, wrong: float = 0.0) -> list[DecisionRecord]:
+    """Predicates whose chance of being so is drawn evenly; the server tells it, sharpened, and is at times inverted."""
+    chance = np.random.default_rng(seed)
+    p = chance.uniform(0.01, 0.99, n)
+    label = np.where(chance.random(n) < p, 0, 1)
+    told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
+    told = np.where(chance.random(n) < wrong, 1 - told, told)
+    return [
+        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b))
+        for a, b in zip(told, label, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> DecisionCalibrator:
+    return DecisionCalibrator.fit(world(2000, 1), alpha=0.2)
+
+
+def test_the_same_server_holds(fitted: DecisionCalibrator) -> None:
+    found = audit(fitted, world(2000, 2))
+    assert {one.fitted.side for one in found} == {"true", "false"}
+    assert {one.verdict for one in found} <= {"holds", "cannot be told"}
+    for one in found:
+        low, high = binomtest(one.wrong.count, one.wrong.of).proportion_ci(0.95, method="exact")
+        assert one.wrong.interval == pytest.approx((low, high))
+        assert not one.fires_otherwise
+
+
+def test_an_overconfident_server_does_not(fitted: DecisionCalibrator) -> None:
+    found = audit(fitted, world(2000, 3, sharpened=4.0))
+    assert {one.verdict for one in found} == {"does not hold"}
+    assert all(one.fires_otherwise for one in found)
+    assert all(one.drift is not None and one.drift.low > 0.1 for one in found)
+
+
+def test_few_labels_say_so(fitted: DecisionCalibrator) -> None:
+    found = audit(fitted, world(12, 4))
+    assert {one.verdict for one in found} == {"cannot be told"}
+    assert all(f"cannot be told from {one.wrong.of} labels" in one.statement for one in found)
+
+
+def test_other_questions_are_refused(fitted: DecisionCalibrator) -> None:
+    other = [DecisionRecord("late", "g", "predicate", (True, False), (0.5, 0.5), 0)]
+    with pytest.raises(InvalidInput, match="No answer belongs"):
+        audit(fitted, other)
+
+
+def test_too_few_labels_are_refused_with_their_number() -> None:
+    with pytest.raises(InvalidInput, match="missing"):
+        DecisionCalibrator.fit(world(20, 5))
+
+
+def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: DecisionCalibrator, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "made")
+    loaded = DecisionCalibrator.load(tmp_path / "made")
+    for record in world(50, 6):
+        assert loaded.block(record) == fitted.block(record)
+    file = tmp_path / "made" / "decisions.json"
+    file.write_bytes(file.read_bytes().replace(b'"late"', b'"soon"'))
+    with pytest.raises(ArtifactError, match="changed"):
+        DecisionCalibrator.load(tmp_path / "made")
+
+
+def test_two_servers_without_labels() -> None:
+    first = world(500, 7)
+    [same] = compare(first, first)
+    assert (same.agreement.count, same.agreement.of, same.shift) == (500, 500, 0.0)
+    assert same.rank_correlation == pytest.approx(1)
+    [sharper] = compare(first, world(500, 7, sharpened=4.0))
+    assert sharper.agreement.count == 500
+    assert sharper.rank_correlation == pytest.approx(1)
+    with pytest.raises(InvalidInput, match="other questions"):
+        compare(first, first[1:])
+
+
+def test_labels_are_told_apart_by_type() -> None:
+    answer = {"question": "f", "kind": "choice", "options": [True, "true"], "probabilities": [0.3, 0.7]}
+    [record] = records_of({"answers": {"q": answer}, "labels": {"q": "true"}})
+    assert (record.label, record.correct) == (1, True)
+    with pytest.raises(ValueError, match="none of the options"):
+        list(records_of({"answers": {"q": answer}, "labels": {"q": 1}}))
