@@ -62,7 +62,7 @@ def test_other_questions_are_refused(fitted: DecisionCalibrator) -> None:
 
 
 def test_too_few_labels_are_refused_with_their_number() -> None:
-    with pytest.raises(InvalidInput, match="missing"):
+    with pytest.raises(InvalidInput, match="label 21 more"):
         DecisionCalibrator.fit(world(20, 5))
 
 

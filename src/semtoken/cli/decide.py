@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from semtoken.choices import Reading
-from semtoken.cli.console import out, tell
+from semtoken.cli.console import tell
 from semtoken.cli.help import ShortHelp
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.errors import InvalidInput
@@ -88,7 +88,7 @@ def fit(
     fitted = DecisionCalibrator.fit(read_decisions(source), alpha=alpha, delta=delta)
     fitted.save(output)
     for one in fitted.sides.values():
-        out(f"{one.what} ({one.n} labels): {one.statement}")
+        typer.echo(f"{one.what} ({one.n} labels): {one.statement}")
 
 
 @app.command(cls=ShortHelp)
@@ -109,7 +109,7 @@ def audit(
     for one in audited(DecisionCalibrator.load(calibrator), read_decisions(source)):
         counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
         values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
-        out(json.dumps(values) if as_json else one.statement)
+        typer.echo(json.dumps(values) if as_json else one.statement)
 
 
 @app.command(cls=ShortHelp)
@@ -122,4 +122,4 @@ def compare(
     from semtoken.decisions.records import read_decisions
 
     for one in compared(read_decisions(first), read_decisions(second)):
-        out(one.statement)
+        typer.echo(one.statement)
