@@ -478,6 +478,7 @@ NOT_RUN = {
     r"clusters remove": "names clusters of the author's machine",
     r"semtoken demo\b": "tests/cli/test_demo.py runs it",
     r"compare --limit": "tests/bench/test_compare.py runs it",
+    r"semtoken decide\b": "needs labelled answers; tests/decisions/test_commands.py runs it",
     r"almanac/answers\.parquet": "tests/bench/test_report_command.py makes reports",
 }
 QUESTIONS = ("Who wrote Emma?", "Mumbai lies in what country?", "What is the capital of Japan?")

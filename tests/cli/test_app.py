@@ -70,7 +70,7 @@ def test_help_fits_a_screen_and_has_an_example(semtoken: RunCommand, monkeypatch
 
 def test_essential_options_are_there() -> None:
     commands = {
-        place[-1]: {option.name for option in command.params} for place, command in commands_of(get_command(app))
+        " ".join(place): {option.name for option in command.params} for place, command in commands_of(get_command(app))
     }
     for name, options in ESSENTIAL.items():
         assert set(options) <= commands[name], name

@@ -61,6 +61,7 @@ def run(
     asked = read_questions(questions)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
     job = DecisionJob(source, output, asked, options, fitted)
+    job.check()
     if not job.left():
         tell(f"{output} is complete.")
         return
@@ -79,6 +80,8 @@ def fit(
 
     A predicate gets two, for what is called true and for what is called false: false alarms and misses cost
     differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many.
+
+    For example: `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
     """
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.decisions.records import read_decisions
@@ -101,6 +104,8 @@ def audit(
 
     Let the other server answer labelled items that the calibrator was not fitted on (`semtoken decide run --endpoint`).
     The verdict is `holds`, `does not hold`, or `cannot be told from N labels`.
+
+    For example: `semtoken decide audit calibrator there.jsonl`
     """
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -117,7 +122,10 @@ def compare(
     first: AnswersArgument,
     second: Annotated[Path, typer.Argument(metavar="THERE.jsonl", dir_okay=False, help="The other server's answers.")],
 ) -> None:
-    """How far apart two servers' answers lie, without labels: agreement, rank correlation, shift."""
+    """How far apart two servers' answers lie, without labels: agreement, rank correlation, shift.
+
+    For example: `semtoken decide compare here.jsonl there.jsonl`
+    """
     from semtoken.decisions.auditing import compare as compared
     from semtoken.decisions.records import read_decisions
 

@@ -23,10 +23,10 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
     "cluster": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
     "score-payload": ("tokenizer", "format", "segment", "tokens", "as_json", "preset"),
-    "run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
-    "judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
+    "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
+    "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
 }
-"""Options by command that `--help` shows, besides the arguments; of other commands it shows all."""
+"""Options by command, with its group, that `--help` shows, besides the arguments; of other commands it shows all."""
 
 
 ALL = "--help-all"
@@ -55,7 +55,8 @@ class ShortHelp(TyperCommand):
 
         options = [param for param in self.params if isinstance(param, TyperOption) and not param.hidden]
         names = {param.name: param for param in options}
-        shown = [names[name] for name in (names if whole else ESSENTIAL.get(self.name or "", names))]
+        place = ctx.command_path.partition(" ")[2]
+        shown = [names[name] for name in (names if whole else ESSENTIAL.get(place, names))]
         arguments = [param for param in self.params if not isinstance(param, TyperOption)]
         console = Console(highlight=False)
         console.print(self.get_usage(ctx), markup=False, soft_wrap=True)

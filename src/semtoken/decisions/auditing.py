@@ -179,7 +179,7 @@ def compare(first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *
     InvalidInput
         The two have other questions, or other numbers of answers.
     """
-    if [one.fingerprint for one in first] != [one.fingerprint for one in second]:
+    if [(one.fingerprint, one.state) for one in first] != [(one.fingerprint, one.state) for one in second]:
         raise InvalidInput("The two files hold answers to other questions, or not to the same states in one order.")
     groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
     for pair in zip(first, second, strict=True):

@@ -148,7 +148,7 @@ class DecisionCalibrator:
             with reading_errors(path):
                 content = parse_json(path.read_bytes())
         except (InvalidInput, ValueError) as error:
-            raise ArtifactError(f"{path} cannot be read: {error} Make one with `semtoken decide fit`.") from error
+            raise ArtifactError(f"{error} Make one with `semtoken decide fit`.") from error
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
         sides = {}

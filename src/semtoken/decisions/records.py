@@ -35,6 +35,8 @@ class DecisionRecord:
     label: int | None = None
     """The place of the right option."""
     order_spread: float | None = None
+    state: str = ""
+    """SHA-256 of what the question was about."""
 
     @property
     def best(self) -> int:
@@ -86,7 +88,7 @@ def read_decisions(path: Path) -> list[DecisionRecord]:
             if line.fault:
                 raise ValueError(line.fault)
             found += records_of(line.value)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{path}, line {line.number}: {_why(error)}") from error
     if not found:
         raise InvalidInput(f"{path} holds no answers. Make some with `semtoken decide run`.")
@@ -98,10 +100,11 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
 
     Raises
     ------
-    KeyError, TypeError, ValueError
+    AttributeError, KeyError, TypeError, ValueError
         It holds something else.
     """
     labels = line.get("labels") or {}
+    state = hashlib.sha256(dump_json(line.get("state"))).hexdigest()
     for name, given in line["answers"].items():
         if "refusal" in given:
             continue
@@ -114,10 +117,12 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
             if label is None:
                 raise ValueError(f"The label {labels[name]!r:.60} is none of the options of {name!r:.60}.")
         spread = given.get("order_spread")
-        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread)
+        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread, state)
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"the field {error} is missing. Lines come from `semtoken decide run`."
+    if isinstance(error, AttributeError | TypeError):
+        return "it is no line of `semtoken decide run`."
     return str(error) or "it cannot be read."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +14,7 @@ from semtoken.decisions.answers import AnsweredQuestion, refused
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Question
-from semtoken.decisions.records import answer_values, records_of
+from semtoken.decisions.records import answer_values, question_fingerprint, records_of
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.files.safe_files import dump_json, locked, read_json_lines, reading_errors
 from semtoken.support.extras import require
@@ -119,6 +120,27 @@ class DecisionJob:
         with reading_errors(self.target):
             return self.target.read_bytes().count(b"\n")
 
+    def check(self) -> None:
+        """Refuse an output that belongs to something else, and cut what a killed run left behind the last whole line.
+
+        Raises
+        ------
+        InvalidInput
+            The output belongs to other items or questions, or another run writes it.
+        """
+        if self.target.exists():
+            with self._alone():
+                self._settled()
+
+    def _alone(self) -> AbstractContextManager[Any]:
+        return locked(self.target.with_name(self.target.name + ".lock"), "Another run writes this file.", remove=True)
+
+    def _settled(self) -> int:
+        self._drop_unfinished()
+        done = self._done()
+        self._check_beginning(done)
+        return done
+
     def run(self, ask: Asker) -> int:
         """Answer what is left; every line is written at once. Returns how many.
 
@@ -130,10 +152,8 @@ class DecisionJob:
             The server gave no answers.
         """
         written = 0
-        with locked(self.target.with_name(self.target.name + ".lock"), "Another run writes this file.", remove=True):
-            self._drop_unfinished()
-            done = self._done()
-            self._check_beginning(done)
+        with self._alone():
+            done = self._settled()
             with self.target.open("ab") as file:
                 for line in islice(read_json_lines(self.source), done, None):
                     if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
@@ -168,5 +188,17 @@ class DecisionJob:
         for there, item in pairs:
             found = there.value if isinstance(there.value, dict) else {}
             same = isinstance(item.value, dict) and found.get("state") == item.value.get("state")
-            if not same or set(found.get("answers", ())) != set(self.questions):
-                raise InvalidInput(f"{self.target} holds answers to other items or questions. Name another output.")
+            if not same or not self._are_answers(found.get("answers")):
+                raise InvalidInput(
+                    f"{self.target}, line {there.number}: the answer is to another item or question, or was read in "
+                    "another way. Name another output."
+                )
+
+    def _are_answers(self, found: Any) -> bool:
+        """Whether these are answers to the questions of this job, read as it reads them; refusals do not say."""
+        if not isinstance(found, dict) or set(found) != set(self.questions):
+            return False
+        expected = {name: question_fingerprint(question, self.options) for name, question in self.questions.items()}
+        return all(
+            isinstance(one, dict) and one.get("question", expected[n]) == expected[n] for n, one in found.items()
+        )

@@ -60,10 +60,14 @@ class OpenDecisions:
         return bool(self._open)
 
     def take(self, orders: Sequence[DecisionOrder]) -> None:
-        """Begin to read some, together."""
-        if orders:
-            steps = answer_prepared(self._backend, [order.inquiry for order in orders])
-            self._open.append(_ReadTogether(orders, steps))
+        """Begin to read some, together; those that nobody waits for any more are not read."""
+        for order in orders:
+            if order.cancelled.is_set():
+                order.end()
+        wanted = [order for order in orders if not order.is_done]
+        if wanted:
+            steps = answer_prepared(self._backend, [order.inquiry for order in wanted])
+            self._open.append(_ReadTogether(wanted, steps))
 
     def advance(self) -> None:
         """Read some prompts of each more, so that a long one holds up nobody."""
