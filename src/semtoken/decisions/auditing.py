@@ -148,7 +148,7 @@ def _where_fitted(one: DecisionSide) -> tuple[Share, Share]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ServerComparison:
     """Two servers' answers to one question about the same states, without labels."""
 
     name: str
@@ -171,7 +171,9 @@ class Comparison:
         )
 
 
-def compare(first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0) -> list[Comparison]:
+def compare(
+    first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *, seed: int = 0
+) -> list[ServerComparison]:
     """How far two servers' answers lie apart: line by line, the same questions about the same states.
 
     Raises
@@ -187,7 +189,7 @@ def compare(first: Sequence[DecisionRecord], second: Sequence[DecisionRecord], *
     return [_compared(pairs, seed) for pairs in groups.values()]
 
 
-def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> Comparison:
+def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int) -> ServerComparison:
     places = [0 if a.kind == "predicate" else a.best for a, _ in pairs]
     p = np.array([[a.probabilities[k], b.probabilities[k]] for k, (a, b) in zip(places, pairs, strict=True)])
     same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
@@ -196,4 +198,4 @@ def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int)
     moved = p[:, 1] - p[:, 0]
     draws = np.random.default_rng(seed).integers(0, len(moved), (2000, len(moved)))
     low, high = np.quantile(moved[draws].mean(axis=1), [0.025, 0.975])
-    return Comparison(pairs[0][0].name, same, float(correlation), float(moved.mean()), (float(low), float(high)))
+    return ServerComparison(pairs[0][0].name, same, float(correlation), float(moved.mean()), (float(low), float(high)))
