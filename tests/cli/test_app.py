@@ -17,6 +17,7 @@ from semtoken.choices import DType
 from semtoken.cli.app import app
 from semtoken.cli.help import ESSENTIAL
 from semtoken.cli.model_options import ModelChoice
+from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError
 from semtoken.models.fetch import fetch as fetch_model
 from semtoken.parts import parts_of
@@ -134,6 +135,7 @@ def test_choices_are_those_of_the_library() -> None:
         "segment": inspect.signature(score_payload).parameters["segment"],
         "promise": inspect.signature(Threshold.fit).parameters["promise"],
         "method": inspect.signature(Calibrator.fit).parameters["method"],
+        "reading": inspect.signature(ReadingOptions).parameters["reading"],
         "origin": inspect.signature(fetch_model).parameters["origin"],
     }
     offered: set[str] = set()

@@ -18,6 +18,7 @@ ESSENTIAL: dict[str, tuple[str, ...]] = {
     "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
     "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
     "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
+    "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
     "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
     "serve": ("model", "port", "host", "calibrator", "page", "preset"),
     "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
