@@ -110,10 +110,13 @@ def drawn_places(weights: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
         weights = levels[-1].sum(1, dtype=torch.float64)  # branches of a node lie apart: sums run along the memory
     place = torch.zeros_like(rows)
     for level, number in zip(reversed(levels), numbers.unbind(1), strict=True):
+        place = place.clamp(
+            max=level.shape[2] - 1
+        )  # rows with NaN alone end in the padding: their step is refused later
         inner = level[rows, :, place].cumsum(-1, dtype=torch.float64)
         branch = torch.searchsorted(inner, number[:, None] * inner[:, -1:], right=True)[:, 0]
         place = branch.clamp(max=FAN - 1) * level.shape[2] + place
-    return place.clamp(max=size - 1)  # only rows with NaN choose nothing; what observes the step refuses them
+    return place.clamp(max=size - 1)
 
 
 class Sampling(LogitsProcessor):  # type: ignore[misc]
