@@ -15,12 +15,18 @@ FOLDER = Path(__file__).parents[1] / "experiments"
 pandas = pytest.importorskip("pandas")
 
 
+def tables_of(experiment: str) -> types.ModuleType:
+    """The program that makes an experiment's tables."""
+    spec = importlib.util.spec_from_file_location(f"{experiment}_tables", FOLDER / experiment / "tables.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
 def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    spec = importlib.util.spec_from_file_location("experiment_tables", FOLDER / "default_rule" / "tables.py")
-    assert spec is not None and spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
+    tables = tables_of("default_rule")
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 12, 60).astype(float)  # many ties
     right = rng.random(60) < 0.3
@@ -283,14 +289,6 @@ def test_the_tables_of_thresholds_and_presets_are_those_of_the_scores() -> None:
 # ---- the number on top ------------------------------------------------------------------------------------------
 
 
-def headline_tables() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("headline_tables", FOLDER / "headline" / "tables.py")
-    assert spec is not None and spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    return tables
-
-
 def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
     """Every AUROC by scikit-learn, and one cell whole by the program."""
     roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
@@ -303,14 +301,14 @@ def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
         assert (len(answers), right.sum()) == (int(line["answers"]), int(line["right"]))
         assert roc_auc_score(~right, answers[line["candidate"]]) == pytest.approx(float(line["auroc"]), abs=1e-5)
     chat = scores["qwen1.5b-chat"][["contains", "probability", "weakest_phrase"]]
-    again = headline_tables().cell(chat, "contains", ["probability"]).set_index("candidate").loc["weakest_phrase"]
+    again = tables_of("headline").cell(chat, "contains", ["probability"]).set_index("candidate").loc["weakest_phrase"]
     kept = next(x for x in lines if (x["set"], x["candidate"]) == ("qwen1.5b-chat", "weakest_phrase"))
     for column in ("low", "high", "minus_probability", "minus_probability_low", "minus_probability_high"):
         assert again[column] == pytest.approx(float(kept[column]), abs=1e-5)
 
 
 def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
-    tables = headline_tables()
+    tables = tables_of("headline")
     kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
     page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
     short, chat = tables.short_headline(kept), tables.chat_headline(kept)
@@ -319,7 +317,7 @@ def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
 
 
 def test_a_candidate_replaces_only_if_it_is_worse_nowhere_and_better_on_enough_sets() -> None:
-    tables = headline_tables()
+    tables = tables_of("headline")
 
     def lines(*lows: float) -> object:
         return pandas.DataFrame({"set": [f"set {k}" for k in range(len(lows))], "minus_default_low": lows})
@@ -356,16 +354,8 @@ def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
 # ---- what labels add ----------------------------------------------------------------------------------------------
 
 
-def learned_tables() -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location("learned_tables", FOLDER / "learned" / "tables.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_what_labels_add_is_that_of_the_kept_runs() -> None:
-    module = learned_tables()
+    module = tables_of("learned")
     kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
     pandas.testing.assert_frame_equal(module.tables(module.read_runs()), kept, atol=1e-9)
 

@@ -145,7 +145,7 @@ class STC:
 
     @property
     def depth(self) -> float | None:
-        """Of the layer whose states are read, in (0, 1]; None where none are."""
+        """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
         return self._depth if self.learned is None or not self.learned.reads_states else self.learned.origin.depth
 
     def _require_own(self, check: Callable[[Fingerprint], None]) -> None:

@@ -34,7 +34,7 @@ class LearnedFrom:
     vocabulary: str | None = None
     """Fingerprint of the tokenizer's tokens."""
     depth: float | None = None
-    """Of the layer whose states are read, in (0, 1]; None where none are."""
+    """Depth of the layer whose states are read, in (0, 1]; None where no states are read."""
     given: bool | None = None
     """The answers were read from texts, which have no terminator, and not generated."""
     before: str | None = None

@@ -16,7 +16,7 @@ from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.tokens.scored import Flag
 
 DEPTH = 0.65
-"""Of the layer whose states are read: two thirds up. One choice for all models; it was made on one."""
+"""Depth of the layer whose states are read: two thirds up. It is one choice for all models, and was made on one."""
 REFUSED = "learned_refused"
 """Code of the flag that says why an answer has no learned number."""
 PEAK = "max_token_entropy"

@@ -38,7 +38,7 @@ class CheckedAnswer:
     calibration: Mapping[str, Any] | None = None
     """Chance, decision and promise, as `Applied.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
-    """Its JSON fields as `semtoken.checking.fields.field_records` gives them, where a schema was given."""
+    """The fields of its JSON, as `semtoken.checking.fields.field_records` gives them; none without a schema."""
     rank: int = 0
     """1 is the most doubtful of the answers at hand."""
 

@@ -16,7 +16,6 @@ LEAST_ALLOWED = 0.5
 """Below this share of the probability on any option, the model wanted to say something else."""
 
 MASS_ELSEWHERE = "mass_elsewhere"
-ORDER_MATTERS = "order_matters"
 
 
 @dataclass(frozen=True)

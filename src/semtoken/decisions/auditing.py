@@ -53,9 +53,10 @@ class SideAudit:
     fired: Share
     """The same behind the other server."""
     wrong: Share
-    """Of those accepted there that have a label."""
+    """Wrong answers among those that were accepted there and have a label."""
     drift: Drift | None
-    """Of the log-probabilities of what was chosen; needs no labels. None where this side is never chosen there."""
+    """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
+    chosen there."""
     order_spread: float | None
     """Mean change with the order of the options, where several were read."""
 

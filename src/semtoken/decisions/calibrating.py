@@ -32,7 +32,7 @@ class DecisionSide:
     """What is known of one question's answers on one side."""
 
     name: str
-    """Of the question."""
+    """The name of the question."""
     side: str
     """`true` or `false` of a predicate, else `answer`."""
     n: int
