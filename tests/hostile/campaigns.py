@@ -1,0 +1,41 @@
+"""The campaigns by name, each to be run in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.hostile import damage, functions, intervals, kills, outputs, properties, texts, traffic
+from tests.hostile.outcomes import Outcome
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of each campaign: the options of the command."""
+
+    calls: int
+    first: int
+    answers: int
+    texts: int
+    parts: int
+    every: int
+    kills: int
+    requests: int
+
+
+def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome]:
+    """Run one campaign; `place` is a folder for its files."""
+    logging.disable(logging.CRITICAL)
+    attacks: dict[str, Callable[[], list[Outcome]]] = {
+        "functions": lambda: [functions.attack(seed, sizes.calls, sizes.first)],
+        "intervals": lambda: [intervals.attack(seed, sizes.answers)],
+        "texts": lambda: [texts.attack(seed, sizes.parts)],
+        "outputs": lambda: [outputs.attack(seed, sizes.texts, place)],
+        "damage": lambda: damage.attack(seed, sizes.every, place / "damage"),
+        "kills": lambda: kills.attack(seed, sizes.kills, place / "kills"),
+        "traffic": lambda: [traffic.attack(seed, sizes.requests)],
+        "properties": lambda: [properties.attack(seed)],
+    }
+    return attacks[name]()
