@@ -22,13 +22,16 @@ def test_the_patch_for_lm_polygraph_holds_the_files_beside_it() -> None:
     [path] = CONTRIB.glob("lm-polygraph/*.patch")
     patch = path.read_text("utf-8")
     for name in (
+        "src/lm_polygraph/estimators/listed_tokens_bound.py",
         "src/lm_polygraph/estimators/semantic_token_clustering.py",
         "src/lm_polygraph/stat_calculators/stc_log_scores.py",
+        "test/test_listed_tokens_bound.py",
         "test/test_semantic_token_clustering.py",
     ):
         here = (path.parent / Path(name).name).read_text("utf-8")
         assert here.startswith('"""Proposed as ') and added(patch, name) == here.partition("\n\n")[2], name
     for line in (
+        "import ListedTokensBound",
         "import SemanticTokenClustering",
         "import StcLogScoresCalculator",
         "_register(StcLogScoresCalculator)",

@@ -134,7 +134,13 @@ def test_what_is_proposed_upstream_gives_the_same_numbers(
     from_arrays = SemanticTokenClusteringFromArrays(clusters)
     manager, batches = run(stc, questions[:14], [from_arrays], [])
     found = [value for batch in batches for value in estimator(calculator(batch, [], None)).tolist()]
-    assert found == pytest.approx(manager.estimations["sequence", str(from_arrays)], abs=1e-9)
+    exact = manager.estimations["sequence", str(from_arrays)]
+    assert found == pytest.approx(exact, abs=1e-9)
+    bound = proposed("estimators", "listed_tokens_bound").ListedTokensBound
+    lower, upper = (
+        np.concatenate([bound(end, clusters)(batch) for batch in batches]) for end in ("lower", "upper")
+    )  # of the ten best tokens that their calculator keeps
+    assert (lower <= exact + 1e-4).all() and (exact <= upper + 1e-4).all() and (lower < upper).any()
 
 
 def proposed(package: str, name: str) -> Any:
