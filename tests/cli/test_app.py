@@ -15,6 +15,7 @@ import semtoken.choices
 from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
 from semtoken.choices import DType
 from semtoken.cli.app import app
+from semtoken.cli.commands import PLACES
 from semtoken.cli.help import ESSENTIAL
 from semtoken.cli.model_options import ModelChoice
 from semtoken.decisions import ReadingOptions
@@ -83,11 +84,17 @@ def test_help_names_every_command(semtoken: RunCommand) -> None:
         assert f" {name} " in result.stdout
 
 
+def test_summaries_are_what_the_commands_say() -> None:
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        first = " ".join(inspect.cleandoc(command.help).partition("\n\n")[0].split())
+        assert PLACES[name].summary == first.replace("`", ""), name
+
+
 def test_version_and_help_are_light() -> None:
-    """Neither torch nor numpy is loaded to say what the command can do."""
+    """Neither torch nor numpy, and no command, is loaded to say what the command can do."""
     code = (
         "import sys; from semtoken.cli.app import app; app(sys.argv[1:], standalone_mode=False)\n"
-        "print(sorted({'torch', 'transformers', 'numpy', 'numba'} & set(sys.modules)))"
+        "print(sorted({'torch', 'transformers', 'numpy', 'numba', 'semtoken.cli.ask'} & set(sys.modules)))"
     )
     for argument, shown in (("--version", f"semtoken {__version__}"), ("--help", "Usage")):
         result = subprocess.run([sys.executable, "-c", code, argument], capture_output=True, text=True, check=True)
@@ -214,7 +221,9 @@ def test_unexpected_errors_keep_their_traceback(semtoken: RunCommand, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "arguments", [["ask", "who?"], ["cluster", "model"], ["demo"], ["compare"]], ids=lambda given: given[0]
+    "arguments",
+    [["ask", "who?", "--device", "cpu"], ["cluster", "model"], ["demo"], ["compare"]],
+    ids=lambda given: given[0],
 )
 def test_a_missing_extra_is_told_with_its_install_line(arguments: list[str], tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()

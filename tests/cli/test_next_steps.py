@@ -92,7 +92,7 @@ main()
         (("serve",), ["serve", "--port", "0"]),
         (("serve",), ["proxy", "--upstream", "http://127.0.0.1:9", "--port", "0"]),
         (("serve",), ["doctor", "--base-url", "http://127.0.0.1:9"]),
-        (("transformers",), ["ask", "Who?"]),
+        (("transformers",), ["ask", "Who?", "--device", "cpu"]),
         (("transformers",), ["demo"]),
         (("bench", "serve"), ["bench", "run", "--model", "almanac", "--dataset", "almanac-dev", "--out", "DIR"]),
         (("calibrate",), ["calibrate", "FILE", "-o", "DIR"]),

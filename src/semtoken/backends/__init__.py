@@ -2,7 +2,7 @@
 
     prompt --prompts.py--> token ids --generate / read--> steps of logits and chosen tokens --> observers
                                                           |
-                        transformers/  vllm/  llama_cpp/
+                        transformers/  vllm/  llama_cpp/  small/
 
 base.py          what semtoken asks of a model: `Backend`, `Decoding`, `Step`, `Observer`, `Completion`
 load.py          a backend by name, for `--backend`
@@ -18,6 +18,7 @@ vllm/            model.py (the backend), requests.py (what it asks vLLM for), ou
                  log-probabilities), processor.py and watch.py (scoring inside the engine), channel.py (how its scores
                  come back)
 llama_cpp/       the backend of llama-cpp-python
+small/           the embedded model in NumPy, for one answer in a fresh process
 
 Enter by `semtoken.STC`, `load_backend(name, model)`, or a backend class of your own with the members of `Backend`.
 Other measurements than scores are observers too: `semtoken.statistics.decoding` has log-probabilities, best tokens and

@@ -9,31 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from semtoken import __version__
-from semtoken.cli import (
-    ask,
-    bench,
-    calibrate,
-    check,
-    cluster,
-    clusters,
-    compare,
-    decide,
-    demo,
-    doctor,
-    journal,
-    label,
-    lm_eval,
-    mcp,
-    models,
-    payload,
-    proxy,
-    score,
-    serve,
-    view,
-    watch,
-)
+from semtoken.cli.commands import PLACES, CommandsOnDemand
 from semtoken.cli.console import tell
-from semtoken.cli.help import ShortHelp, print_commands
+from semtoken.cli.help import print_commands
 from semtoken.errors import SemtokenError
 from semtoken.support.extras import missing_extra
 
@@ -44,9 +22,13 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 class Commands(TyperGroup):
     """Errors that semtoken raises on purpose, and a full disk, become one message; all others keep their traceback."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = CommandsOnDemand()  # type: ignore[assignment]
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what the commands are for, without the libraries that format Markdown: help is there at once."""
-        print_commands(self, ctx)
+        print_commands(self, ctx, {name: place.summary for name, place in PLACES.items()})
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
@@ -100,28 +82,3 @@ def semtoken(
 
     Begin with `semtoken demo` or `semtoken ask "What is the capital of Japan?"`
     """
-
-
-app.command(cls=ShortHelp)(ask.ask)
-app.command(cls=ShortHelp)(score.score)
-app.command(cls=ShortHelp)(payload.score_payload)
-app.command(cls=ShortHelp)(check.check)
-app.command(cls=ShortHelp)(cluster.cluster)
-app.add_typer(clusters.app, name="clusters")
-app.command(cls=ShortHelp)(label.label)
-app.command(cls=ShortHelp)(calibrate.calibrate)
-app.command(cls=ShortHelp)(calibrate.drift)
-app.command(cls=ShortHelp)(compare.compare)
-app.add_typer(decide.app, name="decide")
-app.add_typer(bench.app, name="bench")
-app.command("lm-eval", cls=ShortHelp)(lm_eval.lm_eval)
-app.command(cls=ShortHelp)(mcp.mcp)
-app.command(cls=ShortHelp)(serve.serve)
-app.command(cls=ShortHelp)(proxy.proxy)
-app.add_typer(journal.app, name="journal")
-app.command(cls=ShortHelp)(watch.watch)
-app.command(cls=ShortHelp)(doctor.doctor)
-app.command(cls=ShortHelp)(demo.demo)
-app.command(cls=ShortHelp)(models.fetch)
-app.command(cls=ShortHelp)(models.models)
-app.command(cls=ShortHelp)(view.view)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +20,7 @@ from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption
 from semtoken.errors import InvalidInput, OverBudget
 
 if TYPE_CHECKING:
+    from semtoken import STC
     from semtoken.calibration.apply import Applied
     from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
@@ -69,7 +72,7 @@ def ask(
     if also and as_json:
         raise typer.BadParameter("--also is for people; leave out --json.", param_hint="--also")
     asked = _read(questions)
-    stc = choice.load()
+    stc = choice.load() if calibrator is not None else _loaded(choice)
     applied = applied_to(stc, calibrator, choice.model, abstain_text)
     asking = how_to_ask(choice.model, stc.tokenizer, raw=raw_prompt)
 
@@ -112,6 +115,17 @@ def ask(
         out.print(legend())
         if applied is not None and applied.calibrator.threshold is not None:
             out.print(applied.calibrator.threshold.statement, soft_wrap=True, markup=False)
+
+
+def _loaded(choice: ModelChoice) -> STC:
+    """The model; the embedded one without torch, which takes longer to import than this one to answer."""
+    if replace(choice, verbose=False) != ModelChoice():
+        return choice.load()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several would spend more time on waiting than on work
+    from semtoken import STC
+    from semtoken.backends.small.model import SmallBackend
+
+    return STC(SmallBackend())
 
 
 def _read(questions: Sequence[str] | None) -> list[str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -245,7 +246,7 @@ def report_failures(failures: Sequence[Failure], folder: Path) -> None:
         for name, share in model_shares(folder).items():
             answers = "Greedy answers" if name == "greedy" else "Samples"
             tell(f"{answers}: {share:.0%} of the time was spent in the model.")
-        tell(f"The run in {folder} is complete. Its tables: semtoken bench report {folder}")
+        tell(f"The run in {folder} is complete. Its tables: semtoken bench report {quote(str(folder))}")
         return
     steps: dict[str, list[str]] = {}  # a model that cannot be loaded fails every step that reads it, for one reason
     for failure in failures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import join, quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,14 +89,24 @@ def check(
     tell(f"{len(shown):,} of {len(checked.answers):,} answers, the most doubtful first. {NOTE}")
     _conclude(checked)
     if applied is None:
+        next_step = _how_to_label(sources, questions, format, output)
         tell(
             f"For a threshold, label a random sample: with {USUAL[0.2]} labels you can usually promise at most 20 % "
-            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. Write -o answers.jsonl, then `semtoken label "
-            "answers.jsonl`."
+            f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. {next_step}"
         )
     if output is not None:
         _write(checked, shown, output)
         tell(f"{output} holds {len(checked.answers):,} answers, ranked.")
+
+
+def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | None, output: Path | None) -> str:
+    """The commands that come next: they run where this one did."""
+    if output is not None and output.suffix.lower() == ".jsonl":
+        return f"Next: `semtoken label {quote(str(output))}`."
+    given = {"--questions": questions, "--format": format}
+    options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
+    again = join(["check", *sources, *options])
+    return f"Next: `semtoken {again} -o answers.jsonl`, then `semtoken label answers.jsonl`."
 
 
 def _print(one: CheckedAnswer) -> None:

@@ -50,7 +50,7 @@ def cluster(
     revision: RevisionOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Make the clusters of a model's tokens, once for each model: a minute for 49,000 tokens, an hour for many more.
+    """Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.
 
     Only the preset paper reads them.
     Reads only the two embedding matrices and the tokenizer. The defaults are the paper's settings.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,7 +79,7 @@ def _kept_for(model: str, revision: str | None) -> TokenClusters:
         table = read_table(model, kept.provenance.get("embedding", "concatenated"), revision=revision)
         if kept.provenance.get("content_hash") == table.content_hash:
             return kept
-    raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster {model}")
+    raise InvalidInput(f"No clusters are kept for '{model}'. Make some with: semtoken cluster {quote(model)}")
 
 
 @app.command("list", cls=ShortHelp)

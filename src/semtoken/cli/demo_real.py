@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -56,8 +57,8 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
     console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
     console.print("A wrong answer that the model is sure of gets a low uncertainty, too.")
     console.print()
-    console.print(f'Next: ask it yourself      semtoken ask --model {name} "..."')
-    page = f"{installed_first('serve')}semtoken serve --model {name}"
+    console.print(f'Next: ask it yourself      semtoken ask --model {quote(name)} "..."', soft_wrap=True)
+    page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
     console.print(f"      on a page            {page}", markup=False, soft_wrap=True)
     console.print('      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."')
     return answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import typer
@@ -71,8 +71,8 @@ class ShortHelp(TyperCommand):
             console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
 
 
-def print_commands(group: Any, ctx: Any) -> None:
-    """Print the help of a group: what it is for, its options, and each command with the first sentence of its help."""
+def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
+    """Print the help of a group: what it is for, its options, and each command with its summary."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
@@ -90,17 +90,10 @@ def print_commands(group: Any, ctx: Any) -> None:
     console.print("Options", style="bold")
     console.print(table)
     table = Table.grid(padding=(0, 2))
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        if command is not None and not command.hidden:
-            table.add_row(Text(f"  {name}", style="cyan"), Text(_first_sentence(command.help or "")))
+    for name, summary in summaries.items():
+        table.add_row(Text(f"  {name}", style="cyan"), Text(summary))
     console.print("\nCommands", style="bold")
     console.print(table)
-
-
-def _first_sentence(text: str) -> str:
-    first = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
-    return first.replace("`", "")
 
 
 def _listed(params: Sequence[Any], ctx: Any) -> Table:

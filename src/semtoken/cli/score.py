@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -181,7 +182,8 @@ def _conclude_fields(lines: Path, target: Path) -> None:
     if lines != target:
         write_records(target, rows)
     doubtful = sum(row["decision"] == CHECK for row in rows)
-    tell(f"{len(rows):,} fields in {target}, {doubtful:,} to be checked. A page: semtoken view {lines} -o page.html")
+    page = f"semtoken view {quote(str(lines))} -o page.html"
+    tell(f"{len(rows):,} fields in {target}, {doubtful:,} to be checked. A page: {page}")
 
 
 @dataclass(frozen=True)

@@ -325,7 +325,7 @@ class Checkpoint:
         found = [(name, path) for name in names if (path := self.file(name)) is not None]
         if not found:
             raise ModelError(self._no_weights())
-        return {tensor: name for name, path in found for tensor in _header(path)}
+        return {tensor: name for name, path in found for tensor in stored_tensors(path)}
 
     def _no_weights(self) -> str:
         files = [] if self.folder is None else sorted(path.name for path in self.folder.iterdir())
@@ -393,7 +393,7 @@ def _is_elsewhere(parts: Sequence[str]) -> bool:
     return any(part in OTHER_PARTS or OTHER_MODALITIES.search(part) for part in parts)
 
 
-def _header(path: Path) -> dict[str, Any]:
+def stored_tensors(path: Path) -> dict[str, Any]:
     """Tensors of a safetensors file: type, shape and place. The library checks that the file is whole."""
     try:
         with safe_open(path, framework="numpy"):
@@ -408,7 +408,7 @@ def _header(path: Path) -> dict[str, Any]:
 
 def _map_tensor(path: Path, tensor: str) -> Matrix:
     # NumPy knows no bfloat16, so the library cannot read it for us: map the bytes where they lie.
-    entry = _header(path).get(tensor)
+    entry = stored_tensors(path).get(tensor)
     if entry is None:
         raise ModelError(f"{path} does not hold {tensor}, as the index says. Download the checkpoint again.")
     dtype = STORED_TYPES.get(entry["dtype"])

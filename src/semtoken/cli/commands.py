@@ -1,0 +1,109 @@
+"""Which commands there are, each loaded when it is used: `semtoken --help` reads this table and no command."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import typer
+from typer.main import get_group
+
+from semtoken.cli.help import ShortHelp
+
+
+class Place(NamedTuple):
+    """Where a command, or a group of them, is to be found."""
+
+    module: str
+    """Of `semtoken.cli`."""
+    name: str
+    """A function, or a `typer.Typer`."""
+    summary: str
+    """What it is for: the first paragraph of its help."""
+
+
+PLACES: Mapping[str, Place] = {
+    "ask": Place("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
+    "score": Place("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
+    "score-payload": Place(
+        "payload",
+        "score_payload",
+        "Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.",
+    ),
+    "check": Place("check", "check", "Show which of your saved answers to check first, and why."),
+    "cluster": Place(
+        "cluster",
+        "cluster",
+        "Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.",
+    ),
+    "clusters": Place("clusters", "app", "Look into clusters; list and remove those that are kept."),
+    "label": Place("label", "label", "Say which answers are right: y or n, s to skip, u to undo, q to stop."),
+    "calibrate": Place(
+        "calibrate",
+        "calibrate",
+        "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
+    ),
+    "drift": Place(
+        "calibrate",
+        "drift",
+        "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
+    ),
+    "compare": Place(
+        "compare", "compare", "Compare STC with fifteen other methods on questions whose answers are known."
+    ),
+    "decide": Place("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
+    "bench": Place("bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."),
+    "lm-eval": Place(
+        "lm_eval",
+        "lm_eval",
+        "Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.",
+    ),
+    "mcp": Place("mcp", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."),
+    "serve": Place(
+        "serve",
+        "serve",
+        "Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key semtoken.",
+    ),
+    "proxy": Place(
+        "proxy",
+        "proxy",
+        "Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under semtoken.",
+    ),
+    "journal": Place("journal", "app", "Look into a journal of scored answers, take it out, delete from it."),
+    "watch": Place("watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."),
+    "doctor": Place(
+        "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"
+    ),
+    "demo": Place(
+        "demo", "demo", "See a small model answer: what it is sure of, what it doubts, and what else it considered."
+    ),
+    "fetch": Place("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
+    "models": Place(
+        "models", "models", "List the small real models that semtoken fetch knows, and which of them are here."
+    ),
+    "view": Place(
+        "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
+    ),
+}
+"""In the order of the help."""
+
+
+class CommandsOnDemand(Mapping[str, Any]):
+    """By name, the commands as `typer` runs them. The module of a command is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        place = PLACES[name]
+        found = getattr(importlib.import_module(f"semtoken.cli.{place.module}"), place.name)
+        alone = typer.Typer(rich_markup_mode="markdown", pretty_exceptions_enable=False)
+        if isinstance(found, typer.Typer):
+            alone.add_typer(found, name=name)
+        else:
+            alone.command(name, cls=ShortHelp)(found)
+        return get_group(alone).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)

@@ -1,0 +1,147 @@
+"""Each command that is printed as a next step runs in the folder and the environment that printed it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from semtoken.cli.commands import PLACES
+from tests import tiny
+from tests.checking.test_check import SURE, TORN
+
+NAMES = "|".join(PLACES)
+STEP = re.compile(rf"`(semtoken [^`]+)`|(?:[:,] +|then +| {{3,}})(semtoken (?:{NAMES})\b[^`\n]*)")
+FETCHES = ("semtoken fetch", "semtoken demo --model smollm2")
+"""They need a network, or what it brought."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder whose name has a blank, with an empty cache of its own."""
+    place = tmp_path / "my files"
+    place.mkdir()
+    return place
+
+
+def run(folder: Path, *words: str, stdin: str = "", status: int = 0) -> str:
+    """Run semtoken as a process in a folder; returns all that it printed."""
+    command = [sys.executable, "-m", "semtoken", *words]
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder), input=stdin, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status and "Traceback" not in done.stderr, (words, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"SEMTOKEN_CACHE": str(folder / "cache"), "COLUMNS": "300"}
+
+
+def steps(printed: str) -> list[list[str]]:
+    """The words of each command in a printed text, after `semtoken`, the last first step first."""
+    found = [quoted or plain for quoted, plain in STEP.findall(printed)]
+    alone = [one.partition(", then")[0].rstrip(" .") for one in found]
+    return [shlex.split(one)[1:] for one in alone if not one.startswith(FETCHES)]
+
+
+def test_steps_are_found_in_what_is_printed() -> None:
+    assert steps("Next: `semtoken check 'my files' -o a.jsonl`, then `semtoken label a.jsonl`.") == [
+        ["check", "my files", "-o", "a.jsonl"],
+        ["label", "a.jsonl"],
+    ]
+    assert steps('Next: ask it      semtoken ask --tokens "Who?"\n  a page    semtoken view x.jsonl -o p.html') == [
+        ["ask", "--tokens", "Who?"],
+        ["view", "x.jsonl", "-o", "p.html"],
+    ]
+    assert steps("Fetch it: semtoken fetch smollm2, then semtoken demo --model smollm2") == []
+    assert steps("The semtoken package is there. A page: semtoken view x.jsonl") == [["view", "x.jsonl"]]
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "my answers.jsonl"), ("-o", "page.html")], ids=str)
+def test_after_check_its_answers_can_be_labelled(folder: Path, output: Sequence[str]) -> None:
+    replies = folder / "my replies"
+    replies.mkdir()
+    for name, reply in (("a", SURE), ("b", TORN)):
+        (replies / f"{name}.json").write_text(json.dumps(reply), encoding="utf-8")
+    (folder / "asked.jsonl").write_text('{"id": "a", "question": "q1"}\n{"id": "b", "question": "q2"}\n')
+    next_steps = steps(run(folder, "check", "my replies", "--questions", "asked.jsonl", *output))
+    assert next_steps
+    for words in next_steps:
+        told = run(folder, *words, stdin="y\nn\n" if words[0] == "label" else "")
+    assert next_steps[-1][0] == "label" and "2 of 2 answers have a label (1 right, 1 wrong)" in told
+
+
+def test_what_an_error_names_mends_it(folder: Path) -> None:
+    """A file without scores is scored by the command that the error names."""
+    (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
+    [words] = steps(run(folder, "view", "in.jsonl", "-o", "p.html", status=1))
+    assert words == ["score", "FILE", "-o", "scored.jsonl"]
+
+
+@pytest.mark.slow
+def test_after_score_with_a_schema_its_page_is_made(folder: Path) -> None:
+    (folder / "in.jsonl").write_text(json.dumps({"prompt": "Q", "response": '{"city": "Paris"}'}) + "\n")
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    (folder / "schema.json").write_text(json.dumps(schema))
+    asked = ("score", "in.jsonl", "--schema", "schema.json", "-o", "my fields.csv")
+    [words] = steps(run(folder, *asked))
+    run(folder, *words)
+    assert (folder / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+def test_after_the_demo_one_asks(folder: Path) -> None:
+    found = steps(run(folder, "demo", "--questions", "20"))
+    assert [words[0] for words in found] == ["ask", "ask"] and found[1][2] == "DIRECTORY_OR_HUB_ID_OR_FILE.gguf"
+    assert "confidence" in run(folder, *found[0])
+
+
+@pytest.mark.slow
+def test_after_a_demo_of_another_model_one_asks_and_serves_it(folder: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(folder / "my model")
+    tokenizer.save_pretrained(folder / "my model")
+    found = steps(run(folder, "demo", "--model", "my model"))
+    assert [words[0] for words in found] == ["ask", "serve", "ask"]
+    run(folder, *found[0], "--max-new-tokens", "4")
+    serves_what_it_prints(folder, found[1])
+
+
+def serves_what_it_prints(folder: Path, words: Sequence[str]) -> None:
+    """Start a server on a free port; the call that it prints is answered."""
+    command = [sys.executable, "-m", "semtoken", *words, "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            lines = iter(server.stderr.readline, "")
+            first = next(line for line in lines if "curl" in line)
+            call = shlex.split(first.rstrip("\n\\ ") + " " + next(lines))
+            done = subprocess.run([*call, "-s", "--max-time", "120"], capture_output=True, text=True, check=True)
+        finally:
+            server.terminate()
+    assert 0 <= json.loads(done.stdout)["choices"][0]["semtoken"]["uncertainty"] <= 1
+
+
+@pytest.mark.slow
+def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None:
+    asked = ("--model", "almanac", "--dataset", "almanac-dev", "--limit", "10", "--methods", "stc,perplexity")
+    [words] = steps(run(folder, "bench", "run", *asked, "--judges", "match", "--out", "my run"))
+    assert "AUROC" in run(folder, *words)
+
+
+@pytest.mark.slow
+def test_clusters_that_are_missing_are_made_by_the_command_that_is_named(folder: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(folder / "my model")
+    tokenizer.save_pretrained(folder / "my model")
+    [words] = steps(run(folder, "clusters", "show", "Paris", "--model", "my model", status=1))
+    assert words == ["cluster", "my model"]
+    run(folder, *words)
