@@ -12,7 +12,7 @@ from typer.main import get_group
 from semtoken.cli.help import ShortHelp
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command, or a group of them, is to be found."""
 
     module: str
@@ -23,66 +23,72 @@ class Place(NamedTuple):
     """What it is for: the first paragraph of its help."""
 
 
-PLACES: Mapping[str, Place] = {
-    "ask": Place("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
-    "score": Place("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
-    "score-payload": Place(
+PLACES: Mapping[str, CommandPlace] = {
+    "ask": CommandPlace("ask", "ask", "Ask a model; see its answer, how uncertain it is, and which words are."),
+    "score": CommandPlace("score", "score", "Score a file of prompts, or of prompts with responses, line by line."),
+    "score-payload": CommandPlace(
         "payload",
         "score_payload",
         "Score replies that hold log-probabilities: of OpenAI and its like, vLLM, SGLang, llama.cpp.",
     ),
-    "check": Place("check", "check", "Show which of your saved answers to check first, and why."),
-    "cluster": Place(
+    "check": CommandPlace("check", "check", "Show which of your saved answers to check first, and why."),
+    "cluster": CommandPlace(
         "cluster",
         "cluster",
         "Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.",
     ),
-    "clusters": Place("clusters", "app", "Look into clusters; list and remove those that are kept."),
-    "label": Place("label", "label", "Say which answers are right: y or n, s to skip, u to undo, q to stop."),
-    "calibrate": Place(
+    "clusters": CommandPlace("clusters", "app", "Look into clusters; list and remove those that are kept."),
+    "label": CommandPlace("label", "label", "Say which answers are right: y or n, s to skip, u to undo, q to stop."),
+    "calibrate": CommandPlace(
         "calibrate",
         "calibrate",
         "Make a calibrator from labelled answers: the chance of being right, a threshold with a promise, a report.",
     ),
-    "drift": Place(
+    "drift": CommandPlace(
         "calibrate",
         "drift",
         "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
     ),
-    "compare": Place(
+    "compare": CommandPlace(
         "compare", "compare", "Compare STC with fifteen other methods on questions whose answers are known."
     ),
-    "decide": Place("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
-    "bench": Place("bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."),
-    "lm-eval": Place(
+    "decide": CommandPlace("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
+    "bench": CommandPlace(
+        "bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."
+    ),
+    "lm-eval": CommandPlace(
         "lm_eval",
         "lm_eval",
         "Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.",
     ),
-    "mcp": Place("mcp", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."),
-    "serve": Place(
+    "mcp": CommandPlace(
+        "mcp", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."
+    ),
+    "serve": CommandPlace(
         "serve",
         "serve",
         "Serve a model over an OpenAI-compatible API; every choice carries its uncertainty under the key semtoken.",
     ),
-    "proxy": Place(
+    "proxy": CommandPlace(
         "proxy",
         "proxy",
         "Put a proxy in front of an OpenAI-compatible server; every choice gets its uncertainty under semtoken.",
     ),
-    "journal": Place("journal", "app", "Look into a journal of scored answers, take it out, delete from it."),
-    "watch": Place("watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."),
-    "doctor": Place(
+    "journal": CommandPlace("journal", "app", "Look into a journal of scored answers, take it out, delete from it."),
+    "watch": CommandPlace(
+        "watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
+    ),
+    "doctor": CommandPlace(
         "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"
     ),
-    "demo": Place(
+    "demo": CommandPlace(
         "demo", "demo", "See a small model answer: what it is sure of, what it doubts, and what else it considered."
     ),
-    "fetch": Place("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
-    "models": Place(
+    "fetch": CommandPlace("models", "fetch", "Download a small real model, check it, and keep it in your cache."),
+    "models": CommandPlace(
         "models", "models", "List the small real models that semtoken fetch knows, and which of them are here."
     ),
-    "view": Place(
+    "view": CommandPlace(
         "view", "view", "Make one HTML page of scored answers: riskiest first, with a slider and keys for labels."
     ),
 }
