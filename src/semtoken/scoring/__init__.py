@@ -5,11 +5,12 @@ prefixes.py      which tokens spell the beginning of the text that follows
 scorer.py        clusters and rules, prepared for scoring; shared by all answers
 running.py       the lifecycle of an answer in progress, for all logits and for the best tokens alike
 rows.py          rows of logits that were read once: normalisers, probable tokens
-masses.py        the same reduction in numpy, the reference; and what agrees with the token of each step
+reduction.py     rows and chosen tokens -> the masses of each step: the sums in numpy, and which rows the kernel takes
 kernel.py        the same compiled: one pass over a row, then the columns of the chosen token
+masses.py        what agrees with the token of each step, once the text that follows is known
 published_rule.py  the rule of the paper on one page, for readers
-step_tables.py   which columns these are, as tables for the compiled code
-steps.py         what is kept of steps, a few numbers each, in arrays; and their reduction by the kernel
+step_tables.py   which columns these are, as tables
+steps.py         what is kept of steps, a few numbers each, in arrays
 logits.py        all logits of a step -> its masses; `score_logits`
 batches.py       answers that are written together
 topk.py          the best tokens of each step -> an interval; `score_top_logprobs`

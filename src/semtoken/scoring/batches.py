@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.logits import LogitsAnswer, add_step, finish_answers, rows_that_wait, running_answers
+from semtoken.scoring.logits import LogitsAnswer, check_normalizers, finish_answers, rows_that_wait, running_answers
+from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
-from semtoken.scoring.steps import ReducedSteps, joined, reduce_rows
+from semtoken.scoring.steps import ReducedSteps, joined
 from semtoken.support.arrays import IdArray
 
 MOST_WAITING = 256
@@ -23,7 +24,7 @@ MOST_ROWS = 64
 class AnswerBatch:
     """Answers in progress by their numbers. Steps go in for several of them together.
 
-    A step that the compiled kernel has reduced waits as a few arrays until somebody asks for one of the answers.
+    A step that has been reduced waits as a few arrays until somebody asks for one of the answers.
 
     Parameters
     ----------
@@ -81,13 +82,9 @@ class AnswerBatch:
         """
         if not numbers:
             return
+        if not np.isfinite(rows.log_normalizers).all():
+            check_normalizers(rows, places, [len(self[number].ids) for number in numbers], named=len(numbers) > 1)
         self._reserve(max(numbers))
-        if rows.readable is None or not np.isfinite(rows.log_normalizers).all():
-            answers = [self[number] for number in numbers]
-            add_step(answers, rows, places, tokens)
-            for number, answer in zip(numbers, answers, strict=True):
-                self[number] = answer
-            return
         self._reduce([(numbers, tokens)], rows, places)
 
     def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
@@ -102,8 +99,8 @@ class AnswerBatch:
         """
         if not len(rows.row_ids):
             return
-        self._reserve(max(number for numbers, _ in steps for number in numbers))
-        if rows.readable is not None and np.isfinite(rows.log_normalizers).all():
+        if np.isfinite(rows.log_normalizers).all():
+            self._reserve(max(number for numbers, _ in steps for number in numbers))
             self._reduce(steps, rows, range(len(rows.row_ids)))
             return
         firsts = itertools.accumulate((len(numbers) for numbers, _ in steps), initial=0)
@@ -113,7 +110,7 @@ class AnswerBatch:
     def _reduce(
         self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows, places: Sequence[int]
     ) -> None:
-        """Have the kernel reduce some steps, which then wait; `places` are those of their answers among the rows."""
+        """Reduce some steps, which then wait; `places` are those of their answers among the rows."""
         columns = []
         for numbers, tokens in steps:
             which, chosen = np.array(numbers, dtype=np.int64), np.array(tokens, dtype=np.int64)

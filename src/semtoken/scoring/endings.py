@@ -100,11 +100,6 @@ class Endings:
             self._ids[asked] = np.flatnonzero(wanted)
         return self._ids[asked]
 
-    def masses_of(self, request: EndRequest, log_probs: FloatArray) -> list[float]:
-        """Masses of the five `KINDS`, from the log-probabilities of `request.ids`."""
-        probabilities = np.exp(log_probs)
-        return [float(probabilities[getattr(self, kind)[request.ids]].sum()) for kind in KINDS]
-
     def from_masses(self, asked: int, masses: Sequence[float]) -> ValueEnds | None:
         """Probability of each end that is asked, from the masses of the five `KINDS`, all of which are known."""
         if not len(self.ids_asked(asked)):

@@ -22,13 +22,14 @@ import numpy.typing as npt
 from semtoken.choices import FunctionWords, Preset
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
-from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, StepRequest, masses, reduce_steps
+from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, masses
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, WholeRow, normalized_rows, readable_rows
+from semtoken.scoring.reduction import reduce_rows
+from semtoken.scoring.rows import LISTED, NormalizedRows, WholeRow, normalized_rows
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.running import LogMass, OpenStep, RunningAnswer
 from semtoken.scoring.scorer import Scorer, scorer_for
-from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined, reduce_rows
+from semtoken.scoring.steps import KeptSteps, ReducedSteps, joined
 from semtoken.scoring.token_sources import Tokens, as_tokens
 from semtoken.support.arrays import (
     FloatArray,
@@ -36,8 +37,6 @@ from semtoken.support.arrays import (
     Rows,
     as_ids,
     as_rows,
-    columns_above,
-    gather,
     is_tensor,
     looks_like_probabilities,
 )
@@ -45,8 +44,9 @@ from semtoken.support.inputs import one_of
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
-ROWS_ON_DEVICE = 64  # rows on an accelerator whose normalisers are computed together
-ROWS_COMPILED = 16  # rows that the compiled kernel reads together
+ROWS_ON_DEVICE = 64  # rows on an accelerator that are read together
+ROWS_AT_ONCE = 16  # rows on the CPU: no more than stay in its cache
+NO_LOG_PROBS = np.empty(0)
 
 
 def score_logits(
@@ -114,7 +114,7 @@ def score_logits(
     check_shape(rows, ids, scorer.vocabulary)
     answer = LogitsAnswer(scorer)
     size, probable = scorer.vocabulary.size, True
-    at_once = _rows_at_once(rows, size)
+    at_once = ROWS_ON_DEVICE if is_tensor(rows) and rows.device.type != "cpu" else ROWS_AT_ONCE
     for first in range(0, len(ids), at_once):
         block = normalized_rows(rows[first : first + at_once], size)
         probable = probable and looks_like_probabilities(block.logits, block.log_normalizers, size)
@@ -125,13 +125,6 @@ def score_logits(
             "logarithms of the probabilities."
         )
     return answer.finish(distribution)
-
-
-def _rows_at_once(rows: Rows, size: int) -> int:
-    """Rows that are read together: no more than stay in the cache, and many on an accelerator."""
-    if is_tensor(rows) and rows.device.type != "cpu":
-        return ROWS_ON_DEVICE
-    return ROWS_COMPILED if readable_rows(rows[:1], size) is not None else 1
 
 
 def check_shape(rows: Rows, ids: Sequence[int], vocabulary: Vocabulary) -> None:
@@ -194,10 +187,6 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         InvalidLogits
             As `add`.
         """
-        if rows.readable is None:
-            for place, token in enumerate(tokens):
-                add_step([self], rows, [place], [token])
-            return
         check_normalizers(rows, range(len(tokens)), [len(self.ids) + k for k in range(len(tokens))])
         chosen = np.array(tokens, dtype=np.int64)
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
@@ -206,22 +195,13 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         steps = reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening)
         self.take_in(steps, rows_that_wait(self.scorer, rows, range(len(tokens)), chosen))
 
-    def plan(self, token: int) -> StepRequest:
-        """What is needed of the row from which `token` was chosen."""
-        chosen = self.scorer.columns_of(token, self.opens)
-        needs_row = not chosen.known and sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS
-        end = self.scorer.endings.request(self.ids[-1] if self.ids else None, token)
-        return StepRequest(chosen, end, needs_row)
-
     def take_in(self, steps: ReducedSteps, rows: Mapping[int, WholeRow]) -> None:
         """Take in the next steps, with the rows of `rows_that_wait` by the places of their steps."""
         first = 0
         for k in sorted(rows):
             self._take_in_telling(steps.part(first, k))
             self.advance()  # so that rows go which are not needed any more
-            request = self.plan(int(steps.tokens[k]))
-            log_probs = rows[k].log_probs(request.chosen.candidates)
-            self.accept(steps.part(k, k + 1), request, log_probs, rows[k] if request.needs_row else None)
+            self._wait(steps.part(k, k + 1), rows[k])
             first = k + 1
         self._take_in_telling(steps.part(first, len(steps)))
         self.advance()
@@ -242,28 +222,20 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         self._take_in(steps.tokens.tolist(), steps.neutral.tolist(), waiting)
         self._steps.add(steps.without_candidates(undecided) if waiting else steps)
 
-    def accept(self, step: ReducedSteps, request: StepRequest, log_probs: FloatArray, row: WholeRow | None) -> None:
-        """Take in the next step.
-
-        Parameters
-        ----------
-        step
-            What its row was reduced to, without the candidates of its prefix set.
-        request
-            Where it came from.
-        log_probs
-            Of the tokens that may be in its prefix set.
-        row
-            Its own, if nothing is known yet of what follows.
-        """
-        position, candidates = len(self.ids), request.chosen.candidates
-        waiting = []
-        if request.chosen.decided:
-            self._prefixes[position] = PrefixSet(candidates.copy(), log_probs.copy())  # no views: the rest may go
-        elif row is not None or len(candidates):
-            waiting = [OpenRow(position, position + 2, candidates.copy(), log_probs.copy(), row)]
-        self._take_in(step.tokens.tolist(), step.neutral.tolist(), waiting)
+    def _wait(self, step: ReducedSteps, row: WholeRow) -> None:
+        """Take in the next step, whose token may not tell what the text begins with, with a copy of its row."""
+        position, index = len(self.ids), self.scorer.index
+        self._take_in(step.tokens.tolist(), step.neutral.tolist(), ())
         self._steps.add(step)
+        whole = OpenRow(position, position + 2, NO_IDS, NO_LOG_PROBS, row)
+        heads, decided = index.look(self.ids[position:], 0, complete=False)
+        if decided:
+            self._decide(whole, heads[0])
+        elif all(heads):
+            narrowed = self._narrowed(whole, heads)
+            self._open += [narrowed] if len(narrowed.candidates) else []
+        elif sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS:
+            self._open.append(whole)
 
     def _decide(self, step: OpenRow, head: str) -> None:
         ids = self.scorer.index.beginnings(head).copy()
@@ -429,75 +401,12 @@ def _alternatives(
     return [found[low:high] for low, high in itertools.pairwise(places)]
 
 
-def add_step(
-    answers: Sequence[LogitsAnswer], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]
-) -> None:
-    """Take in the next step of several answers of the same scorer, with one transfer from the device of the rows.
-
-    Parameters
-    ----------
-    answers
-        Those that go on.
-    rows
-        What the model gave.
-    places, tokens
-        The place of each answer among the rows, and the token that was chosen from it.
-
-    Raises
-    ------
-    InvalidLogits
-        A row holds no distribution; the message names the answer by its row.
-    """
-    if not answers:
-        return
-    check_normalizers(rows, places, [len(answer.ids) for answer in answers], named=len(answers) > 1)
-    if rows.readable is None:
-        _add_step_exactly(answers, rows, places, tokens)
-    else:
-        before = np.array([answer.ids[-1] if answer.ids else -1 for answer in answers], dtype=np.int64)
-        opening = np.array([answer.opens for answer in answers], dtype=bool)
-        taken, chosen = np.array(places, dtype=np.int64), np.array(tokens, dtype=np.int64)
-        steps = reduce_rows(answers[0].scorer, rows, taken, chosen, before, opening)
-        waiting = rows_that_wait(answers[0].scorer, rows, places, chosen)
-        for k, answer in enumerate(answers):
-            answer.take_in(steps.part(k, k + 1), {0: waiting[k]} if k in waiting else {})
-
-
 def rows_that_wait(
     scorer: Scorer, rows: NormalizedRows, places: Sequence[int] | IdArray, tokens: IdArray
 ) -> dict[int, WholeRow]:
     """Copies of the rows of those tokens that do not tell what the text begins with, by their place in `tokens`."""
     waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
     return {k: WholeRow.of(rows, int(places[k]), scorer.vocabulary.size) for k in waiting}
-
-
-def _add_step_exactly(
-    answers: Sequence[LogitsAnswer], rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int]
-) -> None:
-    """The same in numpy and torch, for any type of number and on any device: the reference."""
-    scorer = answers[0].scorer
-    requests = [answer.plan(token) for answer, token in zip(answers, tokens, strict=True)]
-    summed = np.concatenate(_log_probs(rows, places, [request.chosen.summed for request in requests]))
-    listed = _log_probs(rows, places, [request.listed for request in requests])
-    firsts = itertools.accumulate((request.chosen.bounds[-1] for request in requests[:-1]), initial=0)
-    likely = _likely_tokens(rows, places, tokens, summed[list(firsts)].tolist(), scorer.vocabulary.size)
-    counts = [len(request.chosen.candidates) for request in requests]
-    ends = [found[count:] for found, count in zip(listed, counts, strict=True)]
-    steps = reduce_steps(scorer, requests, summed, ends, likely)
-    for k, (answer, request) in enumerate(zip(answers, requests, strict=True)):
-        whole = WholeRow.of(rows, places[k], scorer.vocabulary.size) if request.needs_row else None
-        answer.accept(steps.part(k, k + 1), request, listed[k][: counts[k]], whole)
-        answer.advance()
-
-
-def _log_probs(rows: NormalizedRows, places: Sequence[int], columns: Sequence[IdArray]) -> list[FloatArray]:
-    """Log-probabilities of some columns of each of some rows, with one transfer."""
-    lengths = [len(ids) for ids in columns]
-    taken = np.asarray(places, dtype=np.int64)
-    values = gather(rows.logits, np.repeat(rows.row_ids[taken], lengths), np.concatenate(columns))
-    values -= np.repeat(rows.log_normalizers[taken], lengths)
-    bounds = itertools.accumulate(lengths, initial=0)
-    return [values[first:last] for first, last in itertools.pairwise(bounds)]
 
 
 def check_normalizers(
@@ -514,23 +423,6 @@ def check_normalizers(
                 f"{where}The logits of step {length} hold NaN or +inf, or not one finite value: "
                 "there is no distribution to score."
             )
-
-
-def _likely_tokens(
-    rows: NormalizedRows, places: Sequence[int], tokens: Sequence[int], own: Sequence[float], size: int
-) -> tuple[IdArray, FloatArray]:
-    """For each row, the most probable tokens but the chosen one, and their log-probabilities; as in `ReducedSteps`."""
-    ids, log_probs = np.full((len(places), LISTED + 1), -1), np.full((len(places), LISTED + 1), -np.inf)
-    # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
-    unsure = [k for k, log_prob in enumerate(own) if not log_prob > math.log1p(-LEAST_LISTED)]
-    normalizers = [float(rows.log_normalizers[places[k]]) for k in unsure]
-    least = [normalizer + math.log(LEAST_LISTED) for normalizer in normalizers]
-    at = [int(rows.row_ids[places[k]]) for k in unsure]
-    above = columns_above(rows.logits, at, size, least, LISTED + 1) if unsure else []
-    for k, normalizer, (columns, values) in zip(unsure, normalizers, above, strict=True):
-        order = [j for j in np.lexsort((columns, -values)) if columns[j] != tokens[k]][:LISTED]
-        ids[k, : len(order)], log_probs[k, : len(order)] = columns[order], values[order] - normalizer
-    return ids, log_probs
 
 
 def _columns(sets: Iterable[PrefixSet | PrefixSets]) -> tuple[IdArray, FloatArray]:

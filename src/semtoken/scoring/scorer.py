@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -30,36 +28,6 @@ ANY_NUMBER = 2**53
 """Tokens that may agree with a chosen one where the vocabulary is not known."""
 TOKENS_KEPT = 4096
 """Chosen tokens whose columns are kept: an answer chooses few tokens often. A few kilobytes each."""
-
-
-@dataclass(frozen=True, eq=False)
-class TokenColumns:
-    """Which columns of a row of logits are needed when a token was chosen from it, whatever comes before and after."""
-
-    token: int
-    """The chosen token y_i."""
-    opening: bool
-    """Only blanks come before."""
-    neutral: bool
-    """y_i is neutral under the rules."""
-    paper_neutral: bool
-    """y_i is neutral under the paper's rules."""
-    summed: IdArray
-    """y_i itself, other members of its cluster that the paper does not call neutral, all tokens that the paper calls
-    neutral, those of them that are in y_i's cluster, and other tokens that are spelled as y_i is. What neither the
-    rules nor clusters ask for is left out."""
-    bounds: tuple[int, ...]
-    """Where each of these five groups begins in `summed`, and where the last ends."""
-    candidates: IdArray
-    """Ascending ids of tokens that may turn out to spell the beginning of what follows."""
-    known: bool
-    """Whether y_i tells with what the text begins; otherwise any token may turn out to spell its beginning."""
-    decided: bool
-    """Whether the candidates are the prefix set, whatever follows."""
-
-    def group(self, number: int) -> IdArray:
-        """The ids of one of the five groups."""
-        return self.summed[self.bounds[number] : self.bounds[number + 1]]
 
 
 @lru_cache(maxsize=16)
@@ -181,33 +149,6 @@ class Scorer:
     def endings(self) -> Endings:
         """The classes of the vocabulary's tokens by the values they end."""
         return endings_of(self.vocabulary)
-
-    @cached_property
-    def columns_of(self) -> Callable[[int, bool], TokenColumns]:
-        """Which columns of a row are needed for a chosen token, which may open the answer (cached)."""
-        return lru_cache(maxsize=TOKENS_KEPT)(self._columns_of)
-
-    def _columns_of(self, token: int, opening: bool) -> TokenColumns:
-        heads = self.index.heads([token], complete=False) if self.looks_ahead else ()
-        known = all(heads)  # not so after a blank or a piece of a character
-        mask = self.vocabulary.neutral
-        members = NO_IDS if self.paper is None else self.paper.cluster_of(token)
-        members = members[members != token]
-        neutral = mask[members]
-        alike = self.index.spelled_alike(token)
-        own = np.array([token], dtype=np.int64)
-        groups = (own, members[~neutral], self.neutral_columns, members[neutral], alike[alike != token])
-        return TokenColumns(
-            token=token,
-            opening=opening,
-            neutral=bool(self.neutral_mask(opening)[token]),
-            paper_neutral=bool(mask[token]),
-            summed=np.concatenate(groups),
-            bounds=(0, *itertools.accumulate(map(len, groups))),
-            candidates=self.candidates(heads) if heads and known else NO_IDS,
-            known=known,
-            decided=not heads or self.index.is_decided(heads, complete=False),
-        )
 
     def cluster_of(self, token: int) -> IdArray:
         """T^e: the ids that share the token's label and count; a numeral (or any token without clustering) is alone."""

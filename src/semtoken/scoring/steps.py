@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.scoring.rows import LISTED, NormalizedRows
+from semtoken.scoring.rows import LISTED
 from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
 from semtoken.tokens.vocabulary import BoolArray
@@ -187,52 +187,4 @@ def no_steps(count: int = 0) -> ReducedSteps:
         likely=np.full((count, LISTED + 1), -np.inf),
         counts=np.zeros(count, dtype=np.int64),
         candidates=np.empty(0),
-    )
-
-
-def reduce_rows(
-    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
-) -> ReducedSteps:
-    """Reduce n steps of rows that a kernel reads.
-
-    Parameters
-    ----------
-    scorer
-        Clusters and rules.
-    rows
-        With `readable`.
-    taken
-        [n] which of `rows`, by their place among them.
-    tokens
-        [n] the tokens that were chosen.
-    before
-        [n] the tokens before them, -1 for none.
-    opening
-        [n] only blanks come before.
-    """
-    assert rows.readable is not None and rows.likely is not None
-    from semtoken.scoring import kernel
-
-    asked, neutral, logs, ends, counts, candidates = kernel.sum_steps(
-        scorer.tables,
-        rows.readable,
-        rows.row_ids,
-        rows.common,
-        rows.log_normalizers,
-        taken,
-        tokens,
-        before,
-        opening,
-    )
-    return ReducedSteps(
-        tokens=tokens,
-        opening=opening,
-        neutral=neutral,
-        logs=logs,
-        asked=asked,
-        ends=ends,
-        likely_ids=rows.likely.ids[taken],
-        likely=rows.likely.logits[taken] - rows.log_normalizers[taken, None],
-        counts=counts,
-        candidates=candidates,
     )

@@ -1,0 +1,219 @@
+"""Decoding steps reduced from V probabilities to a few numbers: where the masses of a step are summed.
+
+`reduce_rows` is the one way in. Rows that the compiled kernel can read go to it; the sums in this file take any type
+of number on any device, and say what the kernel has to find.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from semtoken.scoring.endings import KINDS
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows
+from semtoken.scoring.scorer import Scorer
+from semtoken.scoring.steps import MASSES, ReducedSteps
+from semtoken.support.arrays import FloatArray, IdArray, columns_above, gather
+from semtoken.tokens.vocabulary import BoolArray
+
+
+def reduce_rows(
+    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
+) -> ReducedSteps:
+    """Reduce n steps.
+
+    Parameters
+    ----------
+    scorer
+        The rules, and clusters where they are asked for.
+    rows
+        Rows of logits whose normalisers are finite.
+    taken
+        [n] which of `rows`, by their place among them.
+    tokens
+        [n] the tokens that were chosen.
+    before
+        [n] the tokens before them, -1 for none.
+    opening
+        [n] only blanks come before.
+    """
+    reduce = _sums if rows.readable is None else _compiled_sums
+    asked, neutral, logs, ends, counts, candidates = reduce(scorer, rows, taken, tokens, before, opening)
+    likely_ids, likely = _likely_tokens(rows, taken, tokens, logs[:, 0], scorer.vocabulary.size)
+    return ReducedSteps(tokens, opening, neutral, logs, asked, ends, likely_ids, likely, counts, candidates)
+
+
+class _Sums(NamedTuple):
+    """The fields of `ReducedSteps` that are summed from rows."""
+
+    asked: IdArray
+    neutral: BoolArray
+    logs: FloatArray
+    ends: FloatArray
+    counts: IdArray
+    candidates: FloatArray
+
+
+def _compiled_sums(
+    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
+) -> _Sums:
+    from semtoken.scoring import kernel
+
+    normalizers, tables = rows.log_normalizers, scorer.tables
+    found = kernel.sum_steps(
+        tables, rows.readable, rows.row_ids, rows.common, normalizers, taken, tokens, before, opening
+    )
+    return _Sums(*found)
+
+
+def _sums(
+    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
+) -> _Sums:
+    tables, n = scorer.tables, len(tokens)
+    chosen = _Chosen(scorer, tokens, np.where(opening, 0, 1))
+    asked = tables.asks[tokens, tables.leaves[before]]
+    own, members, alike, neutrals, ends, candidates = _columns(
+        rows,
+        taken,
+        (np.arange(n), tokens),
+        _listed(tables.members, tables.cluster_of[tokens]),
+        _listed(tables.spelled, tables.spelling_of[tokens]),
+        (np.repeat(np.arange(n), len(tables.neutral_ids)), np.tile(tables.neutral_ids, n)),
+        _listed(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
+        _listed(tables.candidates, tables.candidates_of[tokens]),
+    )
+    logs = {
+        "own": own.log_probs,
+        **chosen.cluster_masses(members),
+        **chosen.spelling_masses(alike),
+        "neutrals": chosen.log_sums(neutrals, chosen.are_neutral(neutrals)),
+        "meaning": chosen.meaning_mass(own, members, neutrals),
+    }
+    return _Sums(
+        asked=asked,
+        neutral=tables.neutral[chosen.place, tokens],
+        logs=np.stack([logs[name] for name in MASSES], axis=1),
+        ends=chosen.end_masses(ends),
+        counts=np.bincount(candidates.steps, minlength=n),
+        candidates=candidates.log_probs,
+    )
+
+
+class _Columns(NamedTuple):
+    """Some columns of the rows of n steps, step after step."""
+
+    steps: IdArray
+    """Which step each column belongs to, ascending."""
+    ids: IdArray
+    log_probs: FloatArray
+
+
+def _listed(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
+    """The lists of n steps, one after the other, from [n, 2] places in `ids`: whose each entry is, and what it is."""
+    counts = places[:, 1] - places[:, 0]
+    behind = np.cumsum(counts)
+    if not behind[-1]:
+        return NO_IDS, NO_IDS
+    at = np.arange(behind[-1]) + np.repeat(places[:, 0] - (behind - counts), counts)
+    return np.repeat(np.arange(len(places)), counts), ids[at]
+
+
+def _columns(rows: NormalizedRows, taken: IdArray, *lists: tuple[IdArray, IdArray]) -> list[_Columns]:
+    """The log-probabilities of some lists of columns, with one transfer from the device of the rows."""
+    steps, ids = (np.concatenate(parts) for parts in zip(*lists, strict=True))
+    at = taken[steps]
+    log_probs = gather(rows.logits, rows.row_ids[at], ids) - rows.log_normalizers[at]
+    bounds = itertools.accumulate((len(one) for one, _ in lists), initial=0)
+    cut = [slice(*pair) for pair in itertools.pairwise(bounds)]
+    return [_Columns(steps[part], ids[part], log_probs[part]) for part in cut]
+
+
+class _Chosen(NamedTuple):
+    """The tokens that were chosen at n steps, and what the columns of their rows are to them."""
+
+    scorer: Scorer
+    tokens: IdArray
+    place: IdArray
+    """0 for a step that opens its answer, else 1."""
+
+    def log_sums(self, columns: _Columns, counted: BoolArray) -> FloatArray:
+        """Log of the sum of the probabilities that count, for each of the n steps; -inf for none.
+
+        Each sum is made in the order of its columns, so that it does not depend on which steps are reduced together.
+        """
+        steps, log_probs, n = columns.steps[counted], columns.log_probs[counted], len(self.tokens)
+        highest = np.full(n, -np.inf)
+        if not len(steps):
+            return highest
+        np.maximum.at(highest, steps, log_probs)
+        highest[np.isneginf(highest)] = 0.0
+        shares = np.bincount(steps, np.exp(log_probs - highest[steps]), minlength=n)
+        with np.errstate(divide="ignore"):
+            return np.asarray(highest + np.log(shares))
+
+    def are_others(self, columns: _Columns) -> BoolArray:
+        """Which columns are not the chosen token's own."""
+        return np.asarray(columns.ids != self.tokens[columns.steps])
+
+    def are_neutral(self, columns: _Columns) -> BoolArray:
+        """Which columns belong to tokens that are neutral there."""
+        return np.asarray(self.scorer.tables.neutral[self.place[columns.steps], columns.ids])
+
+    def are_members(self, columns: _Columns) -> BoolArray:
+        """Which columns belong to tokens of the chosen token's cluster that count."""
+        return self.scorer.in_cluster(self.tokens[columns.steps], columns.ids)
+
+    def cluster_masses(self, members: _Columns) -> dict[str, FloatArray]:
+        """What the other members of the clusters have."""
+        counted = self.are_others(members) & self.are_members(members)
+        return self._apart("cluster", "cluster_neutral", members, counted)
+
+    def spelling_masses(self, alike: _Columns) -> dict[str, FloatArray]:
+        """What other tokens of the same spelling have, and those of them that no cluster counts."""
+        others = self.are_others(alike)
+        counted = others & ~self.are_members(alike) & self.scorer.rules.same_spelling
+        return {"alike": self.log_sums(alike, others)} | self._apart("alike_apart", "alike_neutral", alike, counted)
+
+    def _apart(self, other: str, neutral: str, columns: _Columns, counted: BoolArray) -> dict[str, FloatArray]:
+        """What counts, neutral tokens apart from others."""
+        masks = {other: counted & ~self.are_neutral(columns), neutral: counted & self.are_neutral(columns)}
+        return {name: self.log_sums(columns, mask) for name, mask in masks.items()}
+
+    def meaning_mass(self, own: _Columns, members: _Columns, neutrals: _Columns) -> FloatArray:
+        """What agrees under the paper's rules, prefixes left out."""
+        neutral = self.scorer.tables.paper_neutral
+        others = self.log_sums(members, self.are_others(members) & ~neutral[members.ids])
+        everyone = self.log_sums(neutrals, np.ones(len(neutrals.ids), dtype=bool))
+        meaning = np.logaddexp(np.logaddexp(own.log_probs, others), everyone)
+        return np.where(neutral[self.tokens], 0.0, meaning)
+
+    def end_masses(self, ends: _Columns) -> FloatArray:
+        """What each kind of token that ends a value has [n, 5]."""
+        found = np.zeros((len(self.tokens), len(KINDS)))
+        kinds, probabilities = self.scorer.tables.end_kinds[ends.ids], np.exp(ends.log_probs)
+        for bit in range(len(KINDS)) if len(ends.ids) else ():
+            found[:, bit] = np.bincount(ends.steps, (kinds >> bit & 1) * probabilities, minlength=len(found))
+        return found
+
+
+def _likely_tokens(
+    rows: NormalizedRows, taken: IdArray, tokens: IdArray, own: FloatArray, size: int
+) -> tuple[IdArray, FloatArray]:
+    """The most probable tokens of each row and their log-probabilities, as in `ReducedSteps`."""
+    if rows.likely is not None:
+        return rows.likely.ids[taken], rows.likely.logits[taken] - rows.log_normalizers[taken, None]
+    ids, log_probs = np.full((len(taken), LISTED + 1), -1), np.full((len(taken), LISTED + 1), -np.inf)
+    # Where the chosen token has all but 1 %, no other has so much: most rows of most answers need no look.
+    unsure = np.flatnonzero(~(own > math.log1p(-LEAST_LISTED)))
+    normalizers, at = rows.log_normalizers[taken[unsure]], rows.row_ids[taken[unsure]]
+    least: Sequence[float] = (normalizers + math.log(LEAST_LISTED)).tolist()
+    above = columns_above(rows.logits, at.tolist(), size, least, LISTED + 1) if len(unsure) else []
+    for k, normalizer, (columns, values) in zip(unsure.tolist(), normalizers, above, strict=True):
+        order = [j for j in np.lexsort((columns, -values)) if columns[j] != tokens[k]][:LISTED]
+        ids[k, : len(order)], log_probs[k, : len(order)] = columns[order], values[order] - normalizer
+    return ids, log_probs

@@ -1,0 +1,78 @@
+"""Reduced steps: sums of each step alone, and the compiled loops against the sums in numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semtoken.scoring import Scorer, normalized_rows, rows, scorer_for
+from semtoken.scoring.prefixes import NO_IDS
+from semtoken.scoring.reduction import _Chosen, _Columns, reduce_rows
+from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.steps import ReducedSteps
+from tests import tiny
+from tests.test_scoring import RULES, draw_answer, small_kind
+
+LOG_PROBS = st.floats(-2000, 0) | st.just(-np.inf) | st.floats(-20, 0)
+SOME_STEPS = st.lists(st.lists(st.tuples(LOG_PROBS, st.booleans()), max_size=6), min_size=1, max_size=4)
+
+
+@given(SOME_STEPS)
+def test_the_masses_of_all_steps_are_summed_as_those_of_each_alone(each: list[list[tuple[float, bool]]]) -> None:
+    owners = np.array([k for k, step in enumerate(each) for _ in step], dtype=np.int64)
+    log_probs = np.array([log_prob for step in each for log_prob, _ in step], dtype=np.float64)
+    counted = np.array([flag for step in each for _, flag in step], dtype=bool)
+    scorer = scorer_for(small_kind("byte-level").clusters.vocabulary, ScoringRules())
+    found = _Chosen(scorer, np.zeros(len(each), dtype=np.int64), NO_IDS).log_sums(
+        _Columns(owners, np.zeros(len(owners), dtype=np.int64), log_probs), counted
+    )
+    expected = [np.logaddexp.reduce([log_prob for log_prob, flag in step if flag] or [-np.inf]) for step in each]
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def reduced(scorer: Scorer, logits: np.ndarray, tokens: list[int]) -> ReducedSteps:
+    """The steps of one answer, reduced together."""
+    chosen, n = np.array(tokens), len(tokens)
+    read = normalized_rows(logits, scorer.vocabulary.size)
+    opening = np.arange(n) == 0
+    return reduce_rows(scorer, read, np.arange(n), chosen, np.array([-1, *tokens[:-1]]), opening)
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    scale=st.sampled_from([0.1, 3.0, 400.0]),
+    holes=st.booleans(),
+    rules=st.sampled_from(RULES),
+)
+def test_the_compiled_loops_find_what_numpy_does(
+    name: str, seed: int, scale: float, holes: bool, rules: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    kind, random = small_kind(name), np.random.default_rng(seed)
+    scorer = scorer_for(kind.clusters, ScoringRules(**rules))  # type: ignore[arg-type]
+    logits, ids = draw_answer(kind, seed % 1000)
+    logits *= np.float32(scale)
+    if holes:
+        logits[random.random(logits.shape) < 0.5] = -np.inf
+        logits[np.arange(len(ids)), ids] = scale
+    expected = reduced(scorer, logits, ids)
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "COMPILED_FROM", 0)
+        found = reduced(scorer, logits, ids)
+    for field in ("tokens", "opening", "neutral", "asked", "counts"):
+        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
+    for field in ("logs", "ends", "candidates"):
+        np.testing.assert_allclose(getattr(found, field), getattr(expected, field), rtol=1e-5, atol=3e-6)
+
+
+def test_what_is_missing_is_no_mass_of_any_type() -> None:
+    """A step that ends no value, then one that does, are kept in one array."""
+    kind = small_kind("byte-level")
+    scorer = scorer_for(kind.clusters.vocabulary, ScoringRules())
+    logits, ids = draw_answer(kind, 12)
+    alone = [reduced(scorer, logits[k : k + 1], ids[k : k + 1]).ends.dtype for k in range(len(ids))]
+    assert set(alone) == {np.dtype(np.float64)}
