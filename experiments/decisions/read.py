@@ -1,9 +1,10 @@
 """Read items with a model, and keep the masses of their options.
 
-    python experiments/decisions/read.py items.jsonl MODEL masses.jsonl [--seconds 3600] [--orders 1] [--dtype float32]
+    python experiments/decisions/read.py items.jsonl MODEL masses.jsonl [--seconds 3600] [--short] [--dtype float32]
 
-Appends; items that are there already are left out, so a run that was ended goes on. With `--orders` no more orders are
-read, and predicates and choices are read in turn, so that few of both are there soon.
+Appends; items that are there already are left out, so a run that was ended goes on. With `--short` a choice is read in
+fewer orders, and both kinds are read in turn, three predicates for each choice, so that both are there whenever the
+run is ended.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from itertools import zip_longest
 from pathlib import Path
 from typing import get_args
 
 import torch
 
-from semtoken import STC
+from semtoken.backends.base import Backend
+from semtoken.backends.load import load_backend
 from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
 from semtoken.decisions.deciding import completed, prepare, read_masses
 
-BATCH = {"predicate": 8, "choice": 2}
-ORDERS = {("choice", "words"): 2}
-"""Where not all orders are read."""
+BATCH = {"predicate": 24, "choice": 8}
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -39,22 +40,26 @@ def question_of(item: dict) -> Question:
     return Choice("Which of these is the correct answer?", item["options"])
 
 
-def options_of(item: dict, reading: Reading, orders: int | None) -> ReadingOptions:
-    """How an item is read."""
-    return ReadingOptions(reading, orders or ORDERS.get((item["kind"], reading)))
+def options_of(item: dict, reading: Reading, short: bool) -> ReadingOptions:
+    """How an item is read: a predicate in both orders, a choice in as many as the README says."""
+    if item["kind"] == "predicate":
+        return ReadingOptions(reading, None)
+    if reading == "labels":
+        return ReadingOptions(reading, 2 if short else None)
+    return ReadingOptions(reading, 1 if short else 2)
 
 
-def rows_of(items: list[dict], stc: STC, orders: int | None = None) -> list[dict]:
+def rows_of(items: list[dict], backend: Backend, short: bool) -> list[dict]:
     """A line for each item and reading: the masses [orders][options], least and greatest."""
     inquiries = [
-        (item, reading, Inquiry(item["state"], [question_of(item)], options_of(item, reading, orders)))
+        (item, reading, Inquiry(item["state"], [question_of(item)], options_of(item, reading, short)))
         for item in items
         for reading in get_args(Reading)
     ]
-    prepared = [prepare(stc.backend, inquiry) for _, _, inquiry in inquiries]
+    prepared = [prepare(backend, inquiry) for _, _, inquiry in inquiries]
     found = []
     for (item, reading, _), masses, one in zip(
-        inquiries, completed(read_masses(stc.backend, prepared)), prepared, strict=True
+        inquiries, completed(read_masses(backend, prepared)), prepared, strict=True
     ):
         row = {"item": item["item"], "reading": reading, "low": None, "high": None}
         if not one.refusals:
@@ -63,9 +68,15 @@ def rows_of(items: list[dict], stc: STC, orders: int | None = None) -> list[dict
     return found
 
 
-def number_of(item: dict) -> int:
-    """The number of an item among those of its kind."""
-    return int(item["item"].rpartition("-")[2])
+def batches(items: list[dict], short: bool) -> list[list[dict]]:
+    """Items of one kind together, in the order in which they are read."""
+    by_kind = {kind: [item for item in items if item["kind"] == kind] for kind in BATCH}
+    each = [
+        [own[first : first + BATCH[kind]] for first in range(0, len(own), BATCH[kind])] for kind, own in by_kind.items()
+    ]
+    if short:
+        return [batch for pair in zip_longest(*each) for batch in pair if batch]
+    return [batch for own in each for batch in own]
 
 
 def main() -> None:
@@ -75,22 +86,24 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--orders", type=int)
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    stc = STC.from_pretrained(given.model, dtype=given.dtype)
-    items = lines_of(given.items)
+    torch.set_num_threads(given.threads)
+    backend = load_backend("transformers", given.model, dtype=given.dtype)
     done = {line["item"] for line in lines_of(given.out)} if given.out.exists() else set()
-    left = [item for item in items if item["item"] not in done]
-    left.sort(key=lambda item: (number_of(item) // 8 if given.orders else 0, item["kind"] == "choice"))
+    left = batches([item for item in lines_of(given.items) if item["item"] not in done], given.short)
     began = time.monotonic()
     with given.out.open("a", encoding="utf-8") as file:
-        while left and time.monotonic() - began < given.seconds:
-            batch, left = left[: BATCH[left[0]["kind"]]], left[BATCH[left[0]["kind"]] :]
-            file.writelines(json.dumps(row) + "\n" for row in rows_of(batch, stc, given.orders))
+        for number, batch in enumerate(left, start=1):
+            if time.monotonic() - began >= given.seconds:
+                break
+            file.writelines(json.dumps(row) + "\n" for row in rows_of(batch, backend, given.short))
             file.flush()
-            print(len(left), "left after", round(time.monotonic() - began), "s", flush=True)
+            print(
+                batch[-1]["item"], number, "of", len(left), "batches,", round(time.monotonic() - began), "s", flush=True
+            )
 
 
 if __name__ == "__main__":

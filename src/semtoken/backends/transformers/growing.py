@@ -33,17 +33,20 @@ ROOT = -1
 def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
     """Numbers of prompts whose trees stay small, in order; a prompt that shares too little with others is alone.
 
-    >>> groups_of([[1, 2, 3], [1, 2, 4], [5, 6, 7]], most=2)
-    [[0, 1], [2]]
+    What a prompt shares with the one before it counts once.
+
+    >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=2)
+    [[0, 1, 2], [3]]
     """
     groups: list[list[int]] = []
     trunk = total = 0
     for number, ids in enumerate(prompts):
         if groups:
             shared = min(trunk, len(shared_beginning((prompts[groups[-1][0]], ids))))
-            if total + len(ids) - (len(groups[-1]) + 1) * shared <= most:
+            further = len(ids) - len(shared_beginning((prompts[number - 1], ids)))
+            if total + further - shared <= most:
                 groups[-1].append(number)
-                trunk, total = shared, total + len(ids)
+                trunk, total = shared, total + further
                 continue
         groups.append([number])
         trunk, total = len(ids), len(ids)
