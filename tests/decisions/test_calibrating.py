@@ -22,8 +22,8 @@ def world(n: int, seed: int, sharpened: float = 1.0, wrong: float = 0.0) -> list
     told = p**sharpened / (p**sharpened + (1 - p) ** sharpened)
     told = np.where(chance.random(n) < wrong, 1 - told, told)
     return [
-        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b))
-        for a, b in zip(told, label, strict=True)
+        DecisionRecord("late", "f", "predicate", (True, False), (float(a), float(1 - a)), int(b), state=str(i))
+        for i, (a, b) in enumerate(zip(told, label, strict=True))
     ]
 
 
@@ -66,9 +66,29 @@ def test_too_few_labels_are_refused_with_their_number() -> None:
         DecisionCalibrator.fit(world(20, 5))
 
 
+def test_promises_of_other_kinds_are_counted_by_hand() -> None:
+    labelled, later = world(600, 11), world(400, 12)
+    for promise in ("missed", "joint"):
+        made = DecisionCalibrator.fit(labelled, promise=promise, alpha=0.1)
+        for one in audit(made, later):
+            chosen = [r for r in later if r.side == one.fitted.side]
+            level = one.fitted.threshold.uncertainty  # type: ignore[union-attr]
+            inside = [r for r in chosen if (-r.log_score < level if promise == "missed" else -r.log_score <= level)]
+            of = sum(not r.correct for r in chosen) if promise == "missed" else len(chosen)
+            assert (one.wrong.count, one.wrong.of) == (sum(not r.correct for r in inside), of)
+            assert one.fired.count == len(inside)
+            assert one.wrong_fitted.count <= 0.1 * (one.wrong_fitted.of + 1)
+
+
+def test_an_answer_about_the_same_state_is_no_further_evidence() -> None:
+    with pytest.raises(InvalidInput, match="1 labelled answers are about a state"):
+        DecisionCalibrator.fit([*world(100, 1), world(100, 1)[0]])
+
+
 def test_a_saved_calibrator_says_the_same_and_a_changed_one_nothing(fitted: DecisionCalibrator, tmp_path: Path) -> None:
     fitted.save(tmp_path / "made")
     loaded = DecisionCalibrator.load(tmp_path / "made")
+    assert loaded.scales == fitted.scales and "calibrated_probabilities" in fitted.block(world(1, 1)[0])
     for record in world(50, 6):
         assert loaded.block(record) == fitted.block(record)
     file = tmp_path / "made" / "decisions.json"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from semtoken.choices import Reading
+from semtoken.choices import Promise, Reading
 from semtoken.cli.console import tell
 from semtoken.cli.help import ShortHelp
 from semtoken.cli.model_options import ModelChoice, model_options
@@ -73,13 +73,22 @@ def run(
 def fit(
     source: AnswersArgument,
     output: Annotated[Path, typer.Option("--output", "-o", file_okay=False, help="The calibrator's folder.")],
-    alpha: Annotated[float, typer.Option(help="Share of the accepted that may be wrong.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="Chance that the labels mislead.")] = 0.1,
+    promise: Annotated[
+        Promise,
+        typer.Option(
+            help="selective: of the accepted at most alpha are wrong. missed: of the wrong ones at most alpha are "
+            "accepted. joint: of all at most alpha are accepted and wrong."
+        ),
+    ] = "selective",
+    alpha: Annotated[float, typer.Option(help="The share that the promise allows.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="Chance that the labels mislead (promise 'selective').")] = 0.1,
 ) -> None:
     """Make a calibrator for every question from labelled answers: chances, and thresholds with a promise.
 
     A predicate gets two, for what is called true and for what is called false: false alarms and misses cost
-    differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many.
+    differently. Each needs 30 labels, 5 of either kind; a promise needs more, and the message says how many. Each
+    question gets a temperature for the probabilities of all its options, and a bias for each option that was right in
+    at least 5 labels.
 
     For example: `semtoken decide fit answers.jsonl -o calibrator --alpha 0.1`
     """
@@ -88,10 +97,13 @@ def fit(
 
     if output.exists() and not (output / "decisions.json").exists():
         raise InvalidInput(f"{output} exists and is no calibrator of decisions. Name another folder.")
-    fitted = DecisionCalibrator.fit(read_decisions(source), alpha=alpha, delta=delta)
+    fitted = DecisionCalibrator.fit(read_decisions(source), promise=promise, alpha=alpha, delta=delta)
     fitted.save(output)
     for one in fitted.sides.values():
         typer.echo(f"{one.what} ({one.n} labels): {one.statement}")
+    names = {fingerprint: one.name for (fingerprint, _), one in fitted.sides.items()}
+    for fingerprint, scale in fitted.scales.items():
+        typer.echo(f"{names[fingerprint]}, probabilities of all options: {scale.statement}.")
 
 
 @app.command(cls=ShortHelp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from semtoken.calibration.measures import Drift
 from semtoken.calibration.promises import percent, upper_error_bound
+from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInput
@@ -17,6 +18,11 @@ from semtoken.support.extras import require
 
 Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised"]
 CONFIDENCE = 0.95
+OF_WHAT: Mapping[Promise, str] = {
+    "selective": "Wrong among them",
+    "missed": "Accepted among the wrong ones",
+    "joint": "Accepted and wrong, of all on this side,",
+}
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,12 @@ class SideAudit:
     fired_fitted: Share
     """Accepted on this side, of all labelled answers of the question, where it was fitted."""
     wrong_fitted: Share
-    """Wrong ones among them. They chose the threshold, so the share flatters."""
+    """Accepted and wrong, of those that the promise speaks of: the accepted (`selective`), the wrong ones (`missed`),
+    all of this side (`joint`). They chose the threshold, so the share flatters."""
     fired: Share
     """The same behind the other server."""
     wrong: Share
-    """Wrong answers among those that were accepted there and have a label."""
+    """Accepted and wrong, of those there that have a label."""
     drift: Drift | None
     """How far the log-probabilities of what was chosen have moved, which needs no labels; None where this side is never
     chosen there."""
@@ -62,7 +69,7 @@ class SideAudit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the promise holds there: an exact one-sided bound on either side, at the promise's own confidence."""
+        """Whether the promise holds there: exact one-sided bounds at its own confidence (on average: 90 %)."""
         threshold = self.fitted.threshold
         if threshold is None or not self.fitted.promises:
             return "nothing was promised"
@@ -81,7 +88,7 @@ class SideAudit:
         lines = [f"{self.fitted.what}: {told}."]
         if self.verdict != "nothing was promised":
             lines.append(f"Accepted {self.fired}, where it was fitted {self.fired_fitted}.")
-            lines.append(f"Wrong among them {self.wrong}, where it was fitted {self.wrong_fitted}.")
+            lines.append(f"{self._of_what} {self.wrong}, where it was fitted {self.wrong_fitted}.")
             if self.fires_otherwise:
                 lines.append("It fires on another share of the answers than where it was fitted.")
         if self.drift is not None:
@@ -90,6 +97,11 @@ class SideAudit:
         if self.order_spread is not None:
             lines.append(f"The order of the options moves a probability by {self.order_spread:.2f} on average.")
         return " ".join(lines)
+
+    @property
+    def _of_what(self) -> str:
+        threshold = self.fitted.threshold
+        return OF_WHAT["selective" if threshold is None else threshold.promise]
 
     @property
     def fires_otherwise(self) -> bool:
@@ -129,23 +141,33 @@ def audit(calibrator: DecisionCalibrator, records: Sequence[DecisionRecord]) -> 
 def _audited(one: DecisionSide, records: Sequence[DecisionRecord]) -> SideAudit:
     chosen = [record for record in records if record.side == one.side]
     accepted = [record for record in chosen if one.accepts(record)]
-    judged = [record for record in accepted if record.label is not None]
     spreads = [record.order_spread for record in chosen if record.order_spread is not None]
     return SideAudit(
         one,
         *_where_fitted(one),
         Share(len(accepted), len(records)),
-        Share(sum(not record.correct for record in judged), len(judged)),
+        _wrong(one, chosen, accepted),
         one.calibrator.compare([record.log_score for record in chosen]) if one.calibrator and chosen else None,
         float(np.mean(spreads)) if spreads else None,
     )
 
 
+def _wrong(one: DecisionSide, chosen: Sequence[DecisionRecord], accepted: Sequence[DecisionRecord]) -> Share:
+    judged = [record for record in chosen if record.label is not None]
+    n_accepted = sum(record.label is not None for record in accepted)
+    wrong_accepted = sum(record.label is not None and not record.correct for record in accepted)
+    return _of_promise(one, n_accepted, wrong_accepted, len(judged), sum(not record.correct for record in judged))
+
+
 def _where_fitted(one: DecisionSide) -> tuple[Share, Share]:
-    threshold = one.threshold
-    passed = [] if threshold is None else [t for t in threshold.tests if t.p_value <= (threshold.delta or 0)]
-    accepted, wrong = (passed[-1].accepted, passed[-1].wrong) if passed else (0, 0)
-    return Share(accepted, one.asked), Share(wrong, accepted)
+    n_wrong = 0 if one.threshold is None else one.threshold.n_wrong
+    return Share(one.n_accepted, one.asked), _of_promise(one, one.n_accepted, one.n_wrong_accepted, one.n, n_wrong)
+
+
+def _of_promise(one: DecisionSide, accepted: int, wrong_accepted: int, judged: int, wrong: int) -> Share:
+    """The share that the promise is about."""
+    promise = "selective" if one.threshold is None else one.threshold.promise
+    return Share(wrong_accepted, {"selective": accepted, "missed": wrong, "joint": judged}[promise])
 
 
 @dataclass(frozen=True)

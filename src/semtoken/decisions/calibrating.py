@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from semtoken.calibration import Calibrator, Threshold
-from semtoken.decisions.records import DecisionRecord
+from semtoken.choices import Promise
+from semtoken.decisions.records import AskedQuestion, DecisionRecord
+from semtoken.decisions.scaling import OptionScale
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
     dump_json,
@@ -39,6 +43,10 @@ class DecisionSide:
     """Labelled answers on this side, by any margin."""
     asked: int
     """Labelled answers of the question."""
+    n_accepted: int
+    """Of them accepted on this side; they chose the threshold."""
+    n_wrong_accepted: int
+    """Wrong ones among the accepted."""
     calibrator: Calibrator | None
     """From the log-probability of the chosen option to the chance that it is right, with its threshold."""
     refusal: str = ""
@@ -76,22 +84,35 @@ class DecisionCalibrator:
     """Calibrators of questions, by fingerprint and side."""
 
     sides: Mapping[Key, DecisionSide]
+    scales: Mapping[str, OptionScale] = field(default_factory=dict)
+    """By fingerprint: honest probabilities of all options, where labels suffice."""
+    questions: Mapping[str, AskedQuestion] = field(default_factory=dict)
+    """By fingerprint: what was asked, where the answers tell."""
 
     @classmethod
-    def fit(cls, records: Sequence[DecisionRecord], *, alpha: float = 0.1, delta: float = 0.1) -> DecisionCalibrator:
+    def fit(
+        cls,
+        records: Sequence[DecisionRecord],
+        *,
+        promise: Promise = "selective",
+        alpha: float = 0.1,
+        delta: float = 0.1,
+    ) -> DecisionCalibrator:
         """Fit on labelled answers, each about another state.
 
         Parameters
         ----------
         records
             Those without a label are left out. Each side of each question needs 30 labels, 5 of either kind.
-        alpha, delta
-            Of the promise "with confidence 1 - delta at most alpha of the accepted are wrong".
+        promise, alpha, delta
+            What the thresholds promise; see `semtoken.calibration.Threshold.fit`. For a predicate each side has its
+            own: `selective` speaks of the accepted answers of that side, `missed` of its wrong ones, `joint` of all.
 
         Raises
         ------
         InvalidInput
-            No side of any question has labels enough; the message says how many are missing.
+            No side of any question has labels enough; the message says how many are missing. Or a question was
+            answered twice about one state.
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
@@ -99,20 +120,30 @@ class DecisionCalibrator:
             if record.label is not None:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1
-        sides = {key: _side(own, asked[key[0]], alpha, delta) for key, own in groups.items()}
+        sides = {key: _side(own, asked[key[0]], promise, alpha, delta) for key, own in groups.items()}
         if not any(one.calibrator for one in sides.values()):
             why = "; ".join(f"{one.what}: {one.refusal}" for one in sides.values()) or "no answer has a label."
             raise InvalidInput(f"Nothing can be fitted. {why}")
-        return cls(sides)
+        by_question: dict[str, list[DecisionRecord]] = {}
+        for (fingerprint, _), own in groups.items():
+            by_question.setdefault(fingerprint, []).extend(own)
+        told = {key: own[0].asked for key, own in by_question.items()}
+        return cls(
+            sides,
+            {key: scale for key, own in by_question.items() if (scale := _scale(own)) is not None},
+            {key: one for key, one in told.items() if one is not None},
+        )
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
         """Chance, decision and promise of one answer; nothing where its question was not fitted."""
-        one = self.sides.get((record.fingerprint, record.side))
+        one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if one is None:
             return {}
+        scaled = {} if scale is None else {"calibrated_probabilities": scale(record.probabilities).tolist()}
         if one.calibrator is None:
-            return {"decision": "abstain", "promise": one.refusal, "labels": one.n}
+            return {**scaled, "decision": "abstain", "promise": one.refusal, "labels": one.n}
         return {
+            **scaled,
             "chance": float(one.calibrator.chance(record.log_score)),
             "decision": "answer" if one.accepts(record) else "abstain",
             "promise": one.statement,
@@ -127,10 +158,17 @@ class DecisionCalibrator:
                 place = f"{number:03}-{side}"
                 if one.calibrator is not None:
                     one.calibrator.save(working / place)
-                values = {"name": one.name, "n": one.n, "asked": one.asked, "refusal": one.refusal}
+                counts = {"n": one.n, "asked": one.asked, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
+                values = {"name": one.name, **counts, "refusal": one.refusal}
                 fitted = None if one.calibrator is None else place
                 listed.append({"question": fingerprint, "side": side, **values, "calibrator": fitted})
-            content = {"format": FORMAT, "format_version": FORMAT_VERSION, "sides": listed}
+            content = {
+                "format": FORMAT,
+                "format_version": FORMAT_VERSION,
+                "sides": listed,
+                "scales": {key: asdict(scale) for key, scale in self.scales.items()},
+                "questions": {key: one.values() for key, one in self.questions.items()},
+            }
             with replacing_file(working / NAME) as file:
                 file.write(dump_json(seal(content), indent=1))
 
@@ -151,22 +189,64 @@ class DecisionCalibrator:
             raise ArtifactError(f"{error} Make one with `semtoken decide fit`.") from error
         if not isinstance(content, dict) or not is_sealed(content) or content.get("format") != FORMAT:
             raise ArtifactError(f"{path} was changed, or holds no calibrator of decisions.")
-        sides = {}
-        for one in content["sides"]:
-            place = one["calibrator"]
-            fitted = None if place is None else Calibrator.load(directory / Path(place).name)
-            sides[one["question"], one["side"]] = DecisionSide(
-                one["name"], one["side"], one["n"], one["asked"], fitted, one["refusal"]
-            )
-        return cls(sides)
+        try:
+            return _from(content, directory)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(
+                f"{path} holds no calibrator of decisions that this version reads: {error!r}."
+            ) from error
 
 
-def _side(records: Sequence[DecisionRecord], asked: int, alpha: float, delta: float) -> DecisionSide:
+def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
+    sides: dict[Key, DecisionSide] = {}
+    for one in content["sides"]:
+        place = one["calibrator"]
+        fitted = None if place is None else Calibrator.load(directory / Path(place).name)
+        counts = (one["n"], one["asked"], one["accepted"], one["wrong"])
+        sides[one["question"], one["side"]] = DecisionSide(one["name"], one["side"], *counts, fitted, one["refusal"])
+    return DecisionCalibrator(
+        sides,
+        {key: OptionScale(**values | {"biases": tuple(values["biases"])}) for key, values in content["scales"].items()},
+        {key: AskedQuestion.read(values, _name(key, sides)) for key, values in content["questions"].items()},
+    )
+
+
+def _name(fingerprint: str, sides: Mapping[Key, DecisionSide]) -> str | None:
+    return next((one.name for (key, _), one in sides.items() if key == fingerprint), None)
+
+
+def _side(records: Sequence[DecisionRecord], asked: int, promise: Promise, alpha: float, delta: float) -> DecisionSide:
     scores, right = [one.log_score for one in records], [one.correct for one in records]
-    found = DecisionSide(records[0].name, records[0].side, len(records), asked, None)
+    found = DecisionSide(records[0].name, records[0].side, len(records), asked, 0, 0, None)
+    states = [one.state or str(number) for number, one in enumerate(records)]
+    _refuse_repeated(records[0].name, states)
     try:
         calibrator = Calibrator.fit(scores, right)
     except InvalidInput as error:
         return replace(found, refusal=str(error))
-    threshold = Threshold.fit(scores, right, alpha=alpha, delta=delta)
-    return replace(found, calibrator=replace(calibrator, threshold=threshold))
+    threshold = Threshold.fit(scores, right, promise=promise, alpha=alpha, delta=delta)
+    accepted = threshold.accepts(scores)
+    return replace(
+        found,
+        n_accepted=int(accepted.sum()),
+        n_wrong_accepted=int((accepted & ~np.array(right)).sum()),
+        calibrator=replace(calibrator, threshold=threshold),
+    )
+
+
+def _refuse_repeated(name: str, states: Sequence[str]) -> None:
+    repeated = len(states) - len(set(states))
+    if repeated:
+        raise InvalidInput(
+            f"{name}: {repeated} labelled answers are about a state that another one is about, too. Repeated answers "
+            "count as evidence that is not there: leave them out."
+        )
+
+
+def _scale(records: Sequence[DecisionRecord]) -> OptionScale | None:
+    """None where labels are too few, which the sides say."""
+    labels = [one.label for one in records if one.label is not None]
+    try:
+        return OptionScale.fit([one.probabilities for one in records], labels, [str(v) for v in records[0].values])
+    except InvalidInput:
+        return None

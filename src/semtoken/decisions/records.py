@@ -11,15 +11,45 @@ from typing import Any
 
 from semtoken.decisions.answers import AnsweredQuestion, plain
 from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Question, question_values, same_value
+from semtoken.decisions.questions import Question, question_from, question_values, same_value
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, read_json_lines
 
 
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question, and how its probabilities are read."""
+
+    question: Question
+    options: ReadingOptions
+
+    def values(self) -> dict[str, Any]:
+        """Plain values: all that the probabilities depend on besides the model."""
+        how = {"reading": self.options.reading, "orders": self.options.orders or "all"}
+        return {**question_values(self.question), **how}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the values."""
+        return hashlib.sha256(dump_json(self.values())).hexdigest()
+
+    @classmethod
+    def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
+        """From plain values.
+
+        Raises
+        ------
+        InvalidInput
+            They are something else.
+        """
+        question = question_from(values, name)
+        orders = values.get("orders")
+        return cls(question, ReadingOptions(values.get("reading"), None if orders == "all" else orders))
+
+
 def question_fingerprint(question: Question, options: ReadingOptions) -> str:
     """SHA-256 of all that a question's probabilities depend on besides the model: words, options, reading, orders."""
-    how = {"reading": options.reading, "orders": options.orders or "all"}
-    return hashlib.sha256(dump_json({**question_values(question), **how})).hexdigest()
+    return AskedQuestion(question, options).fingerprint
 
 
 @dataclass(frozen=True)
@@ -37,6 +67,8 @@ class DecisionRecord:
     order_spread: float | None = None
     state: str = ""
     """SHA-256 of what the question was about."""
+    asked: AskedQuestion | None = None
+    """The question itself, where the line holds it."""
 
     @property
     def best(self) -> int:
@@ -63,8 +95,10 @@ def answer_values(answer: AnsweredQuestion, options: ReadingOptions) -> dict[str
     """One answer as it stands in a line, under `answers` and its question's name."""
     if answer.refusal is not None:
         return {"refusal": answer.refusal}
+    asked = AskedQuestion(answer.question, options)
     return {
-        "question": question_fingerprint(answer.question, options),
+        "question": asked.fingerprint,
+        "asked": asked.values(),
         "kind": answer.question.kind,
         "options": [option.value for option in answer.question.options],
         "probabilities": list(answer.probabilities),
@@ -117,7 +151,10 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
             if label is None:
                 raise ValueError(f"The label {labels[name]!r:.60} is none of the options of {name!r:.60}.")
         spread = given.get("order_spread")
-        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread, state)
+        asked = AskedQuestion.read(given["asked"], name) if "asked" in given else None
+        if asked is not None and asked.fingerprint != given["question"]:
+            raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
+        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread, state, asked)
 
 
 def _why(error: Exception) -> str:

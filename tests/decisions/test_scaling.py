@@ -1,0 +1,60 @@
+"""One temperature and a bias for each option: worlds of known scale, and a search by brute force."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from semtoken.decisions.scaling import OptionScale
+from semtoken.errors import InvalidInput
+
+
+def world(n: int, temperature: float, biases: tuple[float, ...], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities that are too sure and lean to one side, and what came true."""
+    chance = np.random.default_rng(seed)
+    z = chance.normal(0, 1.5, (n, len(biases)))
+    told = np.exp(temperature * (z - np.array(biases)))
+    true = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    labels = (true.cumsum(1) < chance.random((n, 1))).sum(1)
+    return told / told.sum(1, keepdims=True), labels
+
+
+def loss(p: np.ndarray, labels: np.ndarray) -> float:
+    return float(-np.log(p[np.arange(len(p)), labels]).mean())
+
+
+def test_a_known_scale_is_found() -> None:
+    p, labels = world(20_000, 3.0, (0.6, 0.0, -0.6))
+    found = OptionScale.fit(p, labels)
+    assert found.temperature == pytest.approx(3.0, rel=0.05)
+    assert np.array(found.biases) - np.mean(found.biases) == pytest.approx([0.6, 0.0, -0.6], abs=0.06)
+    assert found(p).sum(1) == pytest.approx(np.ones(len(p)))
+    later, truth = world(5_000, 3.0, (0.6, 0.0, -0.6), seed=1)
+    assert loss(found(later), truth) < loss(later, truth) - 0.2
+
+
+def test_temperature_alone_is_the_best_of_a_grid() -> None:
+    p, labels = world(400, 2.0, (0.0, 0.0, 0.0))
+    p = np.concatenate([p, np.full((400, 1), 1e-9)], axis=1)  # never right, so there are no biases
+    found = OptionScale.fit(p, labels, ["a", "b", "c", "d"])
+    assert found.biases == (0.0,) * 4 and "'d' is right in 0, 5 missing" in found.missing
+
+    def at(t: float) -> float:
+        scaled = p ** (1 / t)
+        return loss(scaled / scaled.sum(1, keepdims=True), labels)
+
+    grid = np.linspace(found.temperature - 0.3, found.temperature + 0.3, 61)
+    assert abs(min(grid, key=at) - found.temperature) < 0.011
+
+
+def test_few_labels_show_no_certainty_and_the_order_stays() -> None:
+    sure = np.tile([0.999, 0.001], (40, 1))
+    found = OptionScale.fit(sure, [0] * 40)
+    scaled = found(sure[0])
+    assert scaled.max() <= 41 / 42 + 1e-12
+    mixed = found([[0.2, 0.8], [0.4, 0.6], [0.5, 0.5], [0.0, 1.0]])[:, 1]
+    assert all(a > b for a, b in pairwise(mixed[[3, 0, 1, 2]]))
+    with pytest.raises(InvalidInput, match="label 1 more"):
+        OptionScale.fit(sure[:29], [0] * 29)
