@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -11,6 +14,7 @@ import typer
 from semtoken.choices import Promise, Reading
 from semtoken.cli.console import tell
 from semtoken.cli.help import ShortHelp
+from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.errors import InvalidInput
 
@@ -20,8 +24,16 @@ AnswersArgument = Annotated[
     Path, typer.Argument(metavar="ANSWERS.jsonl", dir_okay=False, help="What `semtoken decide run` wrote.")
 ]
 
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Ask a server instead: the address of its /v1/decisions or /v1/systemone."),
+]
+NameOption = Annotated[str | None, typer.Option(help="The model's name at the endpoint.")]
+KeyOption = Annotated[str, typer.Option(help="Environment variable that holds the endpoint's key.")]
+
 
 @app.command(cls=ShortHelp)
+@journal_options()
 @model_options()
 def run(
     questions: Annotated[
@@ -35,13 +47,13 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", dir_okay=False, help="Answers, one line for each item.")],
     reading: Annotated[Reading, typer.Option(help="How probabilities are read.")] = "labels",
     orders: Annotated[int, typer.Option(min=0, help="Orders of the options that are averaged; 0: all.")] = 1,
-    endpoint: Annotated[
-        str | None, typer.Option(help="Ask a server instead: the address of its /v1/decisions or /v1/systemone.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name at the endpoint.")] = None,
+    endpoint: EndpointOption = None,
+    name: NameOption = None,
+    key_env: KeyOption = "OPENAI_API_KEY",
     calibrator: Annotated[
         Path | None, typer.Option(file_okay=False, help="Adds chance, decision and promise to each answer.")
     ] = None,
+    keeping: JournalChoice,
 ) -> None:
     """Answer typed questions about every line of a file. A run that was stopped goes on where it ended.
 
@@ -55,7 +67,8 @@ def run(
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.running import DecisionJob, asker_of_endpoint, asker_of_model, read_questions
+    from semtoken.decisions.endpoints import asker_of_endpoint
+    from semtoken.decisions.running import DecisionJob, asker_of_model, read_questions
 
     options = ReadingOptions(reading, orders or None)
     asked = read_questions(questions)
@@ -65,8 +78,15 @@ def run(
     if not job.left():
         tell(f"{output} is complete.")
         return
-    ask = asker_of_endpoint(endpoint, name) if endpoint else asker_of_model(choice.load())
-    tell(f"{job.run(ask):,} lines written to {output}.")
+    about = {"model": name or endpoint, "engine": "endpoint"} if endpoint else {"model": choice.model}
+    with keeping.keeper("decide", **about) as keeper:
+        ask = (
+            asker_of_endpoint(endpoint, name, key=os.environ.get(key_env))
+            if endpoint
+            else asker_of_model(choice.load())
+        )
+        kept = replace(job, keep=None if keeper is None else keeper.keep_decision)
+        tell(f"{kept.run(ask):,} lines written to {output}.")
 
 
 @app.command(cls=ShortHelp)
@@ -109,24 +129,71 @@ def fit(
 @app.command(cls=ShortHelp)
 def audit(
     calibrator: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="What `decide fit` wrote.")],
-    source: AnswersArgument,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELLED.jsonl",
+            dir_okay=False,
+            help='What `decide run` wrote; with --endpoint, lines with "state" and "labels".',
+        ),
+    ],
+    endpoint: EndpointOption = None,
+    name: NameOption = None,
+    key_env: KeyOption = "OPENAI_API_KEY",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", dir_okay=False, help="Keep the endpoint's answers; a run that was stopped goes on."
+        ),
+    ] = None,
+    wording: Annotated[
+        Path | None,
+        typer.Option(metavar="QUESTIONS.yaml", dir_okay=False, help="The same questions by name in other words."),
+    ] = None,
+    variants: Annotated[
+        int, typer.Option(min=0, help="Items that are also asked in another order of the options and other words.")
+    ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Does a calibrator hold behind another server? One verdict for each question, with the numbers behind it.
 
-    Let the other server answer labelled items that the calibrator was not fitted on (`semtoken decide run --endpoint`).
-    The verdict is `holds`, `does not hold`, or `cannot be told from N labels`.
+    Label items that the calibrator was not fitted on, and let the other server answer them: here with `--endpoint`, or
+    before with `semtoken decide run`. The verdict is `holds`, `does not hold`, or `cannot be told from N labels`.
 
-    For example: `semtoken decide audit calibrator there.jsonl`
+    For example:
+
+    - `semtoken decide audit calibrator labelled.jsonl --endpoint http://localhost:8000/v1/systemone`
+    - `semtoken decide audit calibrator there.jsonl`
     """
+    from semtoken.decisions.asking_again import AskedAgain, ask_again
     from semtoken.decisions.auditing import audit as audited
+    from semtoken.decisions.auditing import sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.decisions.endpoints import asker_of_endpoint
     from semtoken.decisions.records import read_decisions
+    from semtoken.decisions.running import read_questions
 
-    for one in audited(DecisionCalibrator.load(calibrator), read_decisions(source)):
+    fitted = DecisionCalibrator.load(calibrator)
+    if endpoint is None:
+        if wording is not None or output is not None:
+            raise InvalidInput("--wording and --output need --endpoint.")
+        answers = AskedAgain(read_decisions(source), {})
+    else:
+        ask = asker_of_endpoint(endpoint, name, key=os.environ.get(key_env))
+        reworded = None if wording is None else read_questions(wording)
+        with TemporaryDirectory() as temporary:
+            target = output or Path(temporary) / "answers.jsonl"
+            answers = ask_again(fitted, source, ask, target, reworded=reworded, most=variants)
+    for one in audited(fitted, answers.records):
         counts = {"accepted": one.fired.count, "asked": one.fired.of, "wrong": one.wrong.count, "judged": one.wrong.of}
         values = {"question": one.fitted.name, "side": one.fitted.side, "verdict": one.verdict, **counts}
         typer.echo(json.dumps(values) if as_json else one.statement)
+    for how, records in answers.variants.items():
+        for found in sensitivity(fitted, answers.records, records, how):
+            counts = {"asked": found.changed.of, "changed": found.changed.count}
+            more = {"decided_otherwise": found.decided_otherwise.count, "moved": found.moved.value}
+            values = {"question": found.name, "how": how, **counts, **more}
+            typer.echo(json.dumps(values) if as_json else found.statement)
 
 
 @app.command(cls=ShortHelp)

@@ -16,6 +16,7 @@ from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
     from semtoken.calibration.apply import Applied
+    from semtoken.decisions import AnsweredQuestion, ReadingOptions
     from semtoken.journal.entries import Recording
     from semtoken.journal.store import Journal
     from semtoken.journal.writer import JournalWriter
@@ -190,6 +191,32 @@ class AnswerKeeper:
             result, block or {}, applied=applied, prompt=question, question=question, identifier=name
         )
         self._writer.put(entry)
+
+    def keep_decision(
+        self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
+    ) -> None:
+        """Keep an answer to a typed question, once, as `keep` does.
+
+        Parameters
+        ----------
+        answer, options
+            The answer, and how it was read.
+        block
+            What a calibrator said of it.
+        place
+            Where the state is read from.
+        state
+            What the question is about.
+        """
+        from semtoken.decisions.questions import as_text
+        from semtoken.decisions.records import question_fingerprint
+
+        fingerprint = question_fingerprint(answer.question, options)
+        text = f"{answer.question.instructions}\n\n{as_text(state)}"
+        told = f"{place}\n{text}\n{fingerprint}\n{answer.probabilities}\n{block.get('promise')}"
+        name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        signature = f"decision:{fingerprint[:16]}"
+        self._writer.put(self._recording.decision(answer, signature, block, question=text, identifier=name))
 
 
 def journal_options() -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from semtoken.calibration.measures import Drift
+from semtoken.calibration.measures import RESAMPLES, Drift, Interval
 from semtoken.calibration.promises import percent, upper_error_bound
 from semtoken.choices import Promise
 from semtoken.decisions.calibrating import DecisionCalibrator, DecisionSide
 from semtoken.decisions.records import DecisionRecord
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require
 
 Verdict = Literal["holds", "does not hold", "cannot be told", "nothing was promised"]
@@ -218,7 +219,99 @@ def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int)
     same = Share(sum(a.best == b.best for a, b in pairs), len(pairs))
     flat = bool((p == p[0]).all(axis=0).any())
     correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
-    moved = p[:, 1] - p[:, 0]
-    draws = np.random.default_rng(seed).integers(0, len(moved), (2000, len(moved)))
-    low, high = np.quantile(moved[draws].mean(axis=1), [0.025, 0.975])
-    return ServerComparison(pairs[0][0].name, same, float(correlation), float(moved.mean()), (float(low), float(high)))
+    shift = _mean(p[:, 1] - p[:, 0], seed)
+    return ServerComparison(pairs[0][0].name, same, float(correlation), shift.value, (shift.low, shift.high))
+
+
+def _mean(values: FloatArray, seed: int) -> Interval:
+    """With its 95 % interval, by a percentile bootstrap."""
+    draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
+    return Interval(float(values.mean()), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What becomes of the answers to a question that is asked in another way: other words, or its options turned."""
+
+    name: str
+    how: str
+    """Such as "in other words"."""
+    changed: Share
+    """Where another option is chosen."""
+    decided_otherwise: Share
+    """Where the calibrator accepts one of the two answers and not the other."""
+    moved: Interval
+    """Mean distance between the two probabilities of what was chosen first, in [0, 1]."""
+
+    @property
+    def statement(self) -> str:
+        """In plain words."""
+        low, high = (f"{one:.3f}" for one in (self.moved.low, self.moved.high))
+        return (
+            f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "
+            f"{self.decided_otherwise}; its probability moves by {self.moved.value:.3f} on average ({low} to {high})."
+        )
+
+
+def sensitivity(
+    calibrator: DecisionCalibrator,
+    first: Sequence[DecisionRecord],
+    second: Sequence[DecisionRecord],
+    how: str,
+    *,
+    seed: int = 0,
+) -> list[Sensitivity]:
+    """How answers change with the way in which a question is asked.
+
+    Parameters
+    ----------
+    calibrator
+        It decides about both answers as if they were to its own question.
+    first, second
+        Answers of one server about the same states, to questions of the same names and options, these in any order.
+    how
+        What is different about the second, such as "in other words".
+    seed
+        Of the bootstrap.
+
+    Raises
+    ------
+    InvalidInput
+        No question was asked in both ways about one state, or its options are others.
+    """
+    others = {(one.name, one.state): one for one in second}
+    groups: dict[str, list[tuple[DecisionRecord, DecisionRecord]]] = {}
+    for one in first:
+        if (other := others.get((one.name, one.state))) is not None:
+            groups.setdefault(one.name, []).append((one, _as_asked(one, other)))
+    if not groups:
+        raise InvalidInput("No question was asked in both ways about one state.")
+    return [_sensitivity(calibrator, name, pairs, how, seed) for name, pairs in groups.items()]
+
+
+def _as_asked(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
+    """The second answer with its options in the order of the first."""
+    known = {(type(value), value): p for value, p in zip(other.values, other.probabilities, strict=True)}
+    wanted = [(type(value), value) for value in one.values]
+    if set(known) != set(wanted):
+        raise InvalidInput(f"{one.name}: the options are not the same in both ways of asking.")
+    return replace(other, fingerprint=one.fingerprint, values=one.values, probabilities=tuple(map(known.get, wanted)))  # type: ignore[arg-type]
+
+
+def _sensitivity(
+    calibrator: DecisionCalibrator,
+    name: str,
+    pairs: Sequence[tuple[DecisionRecord, DecisionRecord]],
+    how: str,
+    seed: int,
+) -> Sensitivity:
+    decided = [tuple(calibrator.accepts(record) for record in pair) for pair in pairs]
+    moved = [abs(a.probabilities[a.best] - b.probabilities[a.best]) for a, b in pairs]
+    return Sensitivity(
+        name,
+        how,
+        Share(sum(a.best != b.best for a, b in pairs), len(pairs)),
+        Share(sum(a != b for a, b in decided), len(pairs)),
+        _mean(np.array(moved), seed),
+    )

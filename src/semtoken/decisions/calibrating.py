@@ -134,6 +134,11 @@ class DecisionCalibrator:
             {key: one for key, one in told.items() if one is not None},
         )
 
+    def accepts(self, record: DecisionRecord) -> bool:
+        """Whether an answer is accepted; one to a question that was not fitted never is."""
+        one = self.sides.get((record.fingerprint, record.side))
+        return one is not None and one.accepts(record)
+
     def block(self, record: DecisionRecord) -> dict[str, Any]:
         """Chance, decision and promise of one answer; nothing where its question was not fitted."""
         one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from semtoken.decisions.about import as_question, decide_about
-from semtoken.decisions.answers import AnsweredQuestion, refused
+from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.endpoints import Asker
 from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Question
 from semtoken.decisions.records import answer_values, question_fingerprint, records_of
-from semtoken.errors import BackendError, InvalidInput
+from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, locked, read_json_lines, reading_errors
 from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from semtoken.stc import STC
-
-Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
-"""From a state and questions by name to their answers."""
-TIMEOUT = 600.0
 
 
 def read_questions(path: Path) -> dict[str, Question]:
@@ -52,52 +49,13 @@ def asker_of_model(stc: STC) -> Asker:
     return lambda state, questions, options: dict(decide_about(stc.backend, state, questions, options))  # type: ignore[arg-type]
 
 
-def asker_of_endpoint(url: str, model: str | None) -> Asker:
-    """Questions to a server, at the address of its `/v1/decisions` or `/v1/systemone`.
+class Keep(Protocol):
+    """Keeps the answers of a run, besides their file."""
 
-    Raises
-    ------
-    InvalidInput
-        The address ends otherwise.
-    """
-    from semtoken.decisions.wire import openai, systemone
-
-    httpx = require("httpx", extra="serve")
-    path = url.rstrip("/").rpartition("/")[2]
-    if path not in ("decisions", "systemone"):
-        raise InvalidInput(f"An endpoint ends with /v1/decisions or /v1/systemone, got {url!r:.80}.")
-
-    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
-        how = {} if options == ReadingOptions("labels", 1) else {"reading": options.reading}
-        if options.orders != 1:
-            how["orders"] = "all" if options.orders is None else options.orders  # type: ignore[assignment]
-        body: dict[str, Any] = {"semtoken": how} if how else {}
-        if model is not None:
-            body["model"] = model
-        if path == "decisions":
-            content = state if isinstance(state, str) else dump_json(state).decode()
-            body |= {"input": content, "questions": [openai.written_question(q, n) for n, q in questions.items()]}
-        else:
-            body |= {"state": state, "questions": {n: systemone.written_question(q) for n, q in questions.items()}}
-        try:
-            reply = httpx.post(url, json=body, timeout=TIMEOUT)
-            reply.raise_for_status()
-            given = reply.json()["answers"]
-            listed = given if path == "decisions" else [given[name] for name in questions]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            detail = getattr(getattr(error, "response", None), "text", "")
-            raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error
-        read = openai.read_answer if path == "decisions" else systemone.read_answer
-        found = {}
-        for (name, question), one in zip(questions.items(), listed, strict=True):
-            probabilities = read(question, one)
-            known = probabilities is not None
-            found[name] = (
-                AnsweredQuestion(question, tuple(probabilities)) if known else refused(question, "The server refused.")  # type: ignore[arg-type]
-            )
-        return found
-
-    return ask
+    def __call__(
+        self, answer: AnsweredQuestion, options: ReadingOptions, block: Mapping[str, Any], *, place: str, state: Any
+    ) -> None:
+        """Keep one answer: how it was read, what a calibrator said, where the state stands, and the state."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +67,7 @@ class DecisionJob:
     questions: Mapping[str, Question]
     options: ReadingOptions
     calibrator: DecisionCalibrator | None = None
+    keep: Keep | None = None
 
     def left(self) -> int:
         """Lines of the input that have no answers yet; an unfinished last line of the output does not count."""
@@ -159,18 +118,22 @@ class DecisionJob:
                     if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
                         why = line.fault or 'it needs the field "state".'
                         raise InvalidInput(f"{self.source}, line {line.number}: {why}")
-                    file.write(dump_json(self._answered(line.value, ask)) + b"\n")
+                    file.write(dump_json(self._answered(line.value, ask, line.number)) + b"\n")
                     file.flush()
                     written += 1
         return written
 
-    def _answered(self, item: Mapping[str, Any], ask: Asker) -> dict[str, Any]:
+    def _answered(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
         answers = ask(item["state"], self.questions, self.options)
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
+        blocks: dict[str, dict[str, Any]] = {name: {} for name in answers}
         if self.calibrator is not None:
             for record in records_of({"answers": values}):
-                values[record.name] |= self.calibrator.block(record)
-        return {**item, "answers": values}
+                blocks[record.name] = self.calibrator.block(record)
+        if self.keep is not None:
+            for name, answer in answers.items():
+                self.keep(answer, self.options, blocks[name], place=f"{self.source}:{number}", state=item["state"])
+        return {**item, "answers": {name: values[name] | blocks[name] for name in answers}}
 
     def _drop_unfinished(self) -> None:
         """Cut what a killed run left behind the last whole line."""

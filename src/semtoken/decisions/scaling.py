@@ -80,7 +80,7 @@ class OptionScale:
             raise InvalidInput(
                 f"A temperature needs {FEWEST_LABELS} labels. There are {n}: label {FEWEST_LABELS - n} more."
             )
-        missing = _missing(np.bincount(right, minlength=size), names or [str(k) for k in range(size)])
+        missing = _missing(np.bincount(right, minlength=size).tolist(), names or [str(k) for k in range(size)])
         free = 0 if missing or size == 1 else size
 
         def loss(x: FloatArray) -> float:
@@ -95,7 +95,7 @@ class OptionScale:
         return cls(temperature, tuple(map(float, found[1:])) if free else (0.0,) * size, n, missing)
 
 
-def _missing(counts: FloatArray, names: Sequence[str]) -> str:
+def _missing(counts: Sequence[int], names: Sequence[str]) -> str:
     few = [
         f"{name!r:.40} is right in {count}, {FEWEST_OF_EITHER - count} missing"
         for name, count in zip(names, counts, strict=True)

@@ -9,11 +9,14 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.calibration.apply import Applied
 from semtoken.journal.texts import TextRule, storable
 from semtoken.results import ScoredResponse
+
+if TYPE_CHECKING:
+    from semtoken.decisions.answers import AnsweredQuestion
 
 MOST_DOUBTS = 5
 """Parts in doubt that are kept of an answer."""
@@ -53,7 +56,7 @@ class AnswerOrigin:
     """Where answers come from; the same for all answers of a command."""
 
     source: str
-    """The command: `serve`, `proxy`, `score`, `check`."""
+    """The command: `serve`, `proxy`, `score`, `check`, `decide`."""
     model: str | None = None
     engine: str | None = None
     k: int | None = None
@@ -216,6 +219,64 @@ class Recording:
             },
         )
 
+    def decision(
+        self,
+        answer: AnsweredQuestion,
+        signature: str,
+        block: Mapping[str, Any],
+        *,
+        question: str,
+        identifier: str,
+    ) -> JournalEntry:
+        """The entry of an answer to a typed question: the most probable option, and its probability.
+
+        Parameters
+        ----------
+        answer
+            The answer; one that was refused has an entry without a score.
+        signature
+            Tells answers to one question, read in one way, from all others.
+        block
+            What a calibrator said of it.
+        question
+            The text of the question and of what it is about.
+        identifier
+            By which the same answer is not written twice.
+        """
+        if answer.refusal is not None:
+            return self._made(
+                identifier, question, None, None, question, None, {"unscored": storable(answer.refusal)[:500]}
+            )
+        p = answer.probabilities[answer.best]
+        low, high = (p, p) if answer.bounds is None else answer.bounds[answer.best]
+        return self._made(
+            identifier,
+            question,
+            None,
+            None,
+            question,
+            answer.question.options[answer.best].name,
+            {
+                "log_score": _log(p),
+                "log_score_low": _log(low),
+                "log_score_high": _log(high),
+                "method": "exact" if answer.bounds is None else "top-k",
+                "k": None if answer.bounds is None else self.origin.k,
+                "distribution": "raw",
+                "signature": signature,
+                "confidence_low": low,
+                "confidence_high": high,
+                "confidence": p,
+                "uncertainty": 1 - p,
+                "uncertainty_low": 1 - high,
+                "uncertainty_high": 1 - low,
+                "numbers": _decision_numbers(answer),
+                "flags": tuple(flag.code for flag in answer.flags),
+                "chance": block.get("chance"),
+                "decision": block.get("decision"),
+            },
+        )
+
     def unscored(
         self,
         reason: str,
@@ -281,6 +342,15 @@ def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
 def _numbers(result: ScoredResponse) -> dict[str, Any]:
     bounds = result.score_bounds
     return {name: [value, *bounds.get(name, (None, None))] for name, value in result.scores.items()}
+
+
+def _decision_numbers(answer: AnsweredQuestion) -> dict[str, Any]:
+    numbers = {"allowed_mass": answer.allowed_mass, "order_spread": answer.order_spread}
+    return {name: [value, None, None] for name, value in numbers.items() if value is not None}
+
+
+def _log(probability: float) -> float:
+    return min(math.log(probability), 0.0) if probability > 0 else -math.inf
 
 
 def _codes(result: ScoredResponse, block: Mapping[str, Any]) -> tuple[str, ...]:
