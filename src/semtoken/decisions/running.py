@@ -49,7 +49,7 @@ def asker_of_model(stc: STC) -> Asker:
     return lambda state, questions, options: dict(decide_about(stc.backend, state, questions, options))  # type: ignore[arg-type]
 
 
-class Keep(Protocol):
+class DecisionSink(Protocol):
     """Keeps the answers of a run, besides their file."""
 
     def __call__(
@@ -67,7 +67,7 @@ class DecisionJob:
     questions: Mapping[str, Question]
     options: ReadingOptions
     calibrator: DecisionCalibrator | None = None
-    keep: Keep | None = None
+    keep: DecisionSink | None = None
 
     def left(self) -> int:
         """Lines of the input that have no answers yet; an unfinished last line of the output does not count."""

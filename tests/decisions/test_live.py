@@ -1,0 +1,153 @@
+"""`semtoken decide` against a server that runs: runs, live audits, and the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semtoken import STC
+from semtoken.decisions import Choice, Predicate
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import read_decisions
+from tests.decisions.models import tiny
+from tests.decisions.test_commands import lines, semtoken
+from tests.web.servers import running
+
+N = 80
+QUESTIONS = """
+late: {type: predicate, instructions: "Is it late?"}
+tone: {type: choice, instructions: "What is the tone?", choices: [{value: calm}, {value: angry}, {value: sad}]}
+"""
+REWORDED = QUESTIONS.replace("Is it late?", "Does it come too late?").replace("the tone", "its tone")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    from semtoken.web.serve.app import serve_app
+    from semtoken.web.serve.engine import Engine
+    from semtoken.web.serve.service import Offer
+
+    with running(serve_app(Engine(STC(tiny())), Offer("tiny")), strict=False) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Items, four in five labelled as the tiny model answers them, so that there is something to promise."""
+    stc = STC(tiny())
+    questions = {"late": Predicate("Is it late?"), "tone": Choice("What is the tone?", ["calm", "angry", "sad"])}
+    found: list[dict[str, Any]] = []
+    for i in range(N):
+        said = stc.decide(f"Parcel {i}", questions)
+        wrong = {"late": not said["late"].value, "tone": "calm" if said["tone"].value != "calm" else "sad"}
+        labels = wrong if i % 5 == 0 else {name: one.value for name, one in said.items()}
+        found.append({"state": f"Parcel {i}", "labels": labels})
+    return lines(tmp_path_factory.mktemp("live") / "items.jsonl", found)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("asked") / "questions.yaml"
+    path.write_text(QUESTIONS, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, url: str, labelled: Path, asked: Path) -> Path:
+    """A calibrator that was fitted on what the server said."""
+    folder = tmp_path_factory.mktemp("made")
+    code, _, said = semtoken("run", asked, labelled, "-o", folder / "here.jsonl", "--endpoint", f"{url}/v1/decisions")
+    assert code == 0, said
+    code, shown, said = semtoken("fit", folder / "here.jsonl", "-o", folder / "calibrator", "--alpha", "0.4")
+    assert code == 0, said
+    assert "tone, probabilities of all options: temperature" in shown
+    return folder
+
+
+@pytest.mark.slow
+class TestLive:
+    def test_both_formats_and_the_library_say_the_same(
+        self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
+    ) -> None:
+        target = tmp_path / "there.jsonl"
+        code, _, said = semtoken("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/systemone")
+        assert code == 0, said
+        stc = STC(tiny())
+        here, there = read_decisions(made / "here.jsonl"), read_decisions(target)
+        for one, other in zip(here[:20], there, strict=False):
+            assert one.fingerprint == other.fingerprint
+            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+        [direct] = stc.decide("Parcel 0", [Predicate("Is it late?")])
+        assert here[0].probabilities == pytest.approx(direct.probabilities, abs=1e-5)
+
+    def test_an_audit_asks_the_endpoint_itself(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
+        reworded = tmp_path / "reworded.yaml"
+        reworded.write_text(REWORDED, "utf-8")
+        kept = tmp_path / "kept.jsonl"
+        words = ("audit", made / "calibrator", labelled, "--endpoint", f"{url}/v1/systemone", "--json")
+        code, shown, said = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
+        assert code == 0, said
+        found = [json.loads(line) for line in shown.splitlines()]
+        verdicts = {(one["question"], one["side"]): one for one in found if "verdict" in one}
+        fitted = DecisionCalibrator.load(made / "calibrator")
+        assert set(verdicts) == {(one.name, one.side) for one in fitted.sides.values()}
+        for side in fitted.sides.values():  # the server is the one that it was fitted on, and the items are, too
+            assert verdicts[side.name, side.side]["accepted"] == side.n_accepted
+            assert verdicts[side.name, side.side]["verdict"] != "does not hold"
+        variants = {(one["question"], one["how"]): one for one in found if "how" in one}
+        assert set(variants) == {
+            ("tone", "with its options in another order"),
+            ("late", "in other words"),
+            ("tone", "in other words"),
+        }
+        assert all(one["asked"] == 30 and 0 < one["moved"] < 1 for one in variants.values())
+        stc = STC(tiny())
+        before = stc.decide("Parcel 0", [Choice("What is the tone?", ["calm", "angry", "sad"])])[0]
+        turned = stc.decide("Parcel 0", [Choice("What is the tone?", ["sad", "calm", "angry"])])[0]
+        told = read_decisions(tmp_path / "kept.order.jsonl")[0]
+        assert told.probabilities == pytest.approx(turned.probabilities, abs=1e-5)
+        assert before.probabilities != pytest.approx(turned.probabilities, abs=1e-5)
+        code, again, _ = semtoken(*words, "--wording", reworded, "--variants", 30, "-o", kept)
+        assert (code, again) == (0, shown)
+
+    def test_what_cannot_be_asked_is_one_line(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other.yaml"
+        other.write_text('early: {type: predicate, instructions: "Is it early?"}', "utf-8")
+        calibrator = made / "calibrator"
+        for words, why in (
+            ((labelled, "--endpoint", f"{url}/v1/systemone", "--wording", other), "no question 'early'"),
+            ((labelled, "--wording", other), "need --endpoint"),
+            ((labelled, "--endpoint", f"{url}/v1/elsewhere"), "An endpoint ends with"),
+            ((labelled, "--endpoint", "http://127.0.0.1:9/v1/decisions"), "gave no answers"),
+        ):
+            code, _, said = semtoken("audit", calibrator, *words)
+            assert code == 1 and why in " ".join(said.split()) and "Traceback" not in said, said
+
+    def test_a_journal_keeps_every_answer_once(
+        self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path
+    ) -> None:
+        from semtoken.journal.store import Journal
+
+        address, target = tmp_path / "journal.db", tmp_path / "out.jsonl"
+        words = ("run", asked, labelled, "-o", target, "--endpoint", f"{url}/v1/decisions", "--journal", address)
+        code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
+        assert code == 0, said
+        target.unlink()
+        code, _, said = semtoken(*words, "--journal-texts", "--calibrator", made / "calibrator")
+        assert code == 0, said
+        journal = Journal.open(str(address))
+        rows = list(journal.entries())
+        journal.close()
+        written = read_decisions(target)
+        assert len(rows) == len(written) == 2 * N
+        by_text = {row["question"]: row for row in rows}
+        row = by_text["What is the tone?\n\nParcel 7"]
+        [told] = [one for one in written[14:16] if one.name == "tone"]
+        assert row["confidence"] == pytest.approx(max(told.probabilities))
+        assert row["answer"] == told.values[told.best]
+        assert row["source"] == "decide" and row["signature"] == f"decision:{told.fingerprint[:16]}"
+        assert {row["decision"] for row in rows} <= {"answer", "abstain"}
