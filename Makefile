@@ -4,6 +4,7 @@
 # make demo-real  the same with a real model, SmolLM2 (98 MB are downloaded)
 # make docs   build the documentation site in build/site, with its links checked (half a minute after the installation)
 # make paper  check the bibliography and build the paper and the report in build/paper
+# make report  the same, with the report's tables made again from the score of every answer (ten minutes or so)
 # make notebooks   run the notebooks and keep what they print
 # make bench   what scoring costs, with the budget of each figure beside it (a few minutes, 3 GB of memory);
 #              BENCH=--short for fewer runs
@@ -25,7 +26,7 @@ ENGINES := .venv-engines
 LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.py tests/test_reduction.py \
 	tests/test_view.py tests/payloads/test_recordings.py
 
-.PHONY: demo demo-real docs paper rehearsal notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
+.PHONY: demo demo-real docs paper report rehearsal notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
@@ -42,6 +43,10 @@ docs: $(VENV)/docs.installed
 	@echo "Open build/site/index.html"
 
 paper: $(VENV)/paper.installed
+	$(BIN)/python paper/build.py
+
+report: $(VENV)/paper.installed
+	$(BIN)/python experiments/default_rule/tables.py --csv experiments/default_rule/tables.csv
 	$(BIN)/python paper/build.py
 
 # Without SmolLM2 two of them would run on the embedded model and print other answers.
