@@ -5,24 +5,25 @@
     for found in cascade.answer(prompts): print(found.model, found.decision.action, found.response.text)
 
 The promise is that of `Threshold.fit`: with confidence 1 - delta over the labelled questions, at most alpha of the
-answers that the pair lets through are wrong. `stop_early=True` ends generations that can only be rejected, and
-`stop_when_rejected` does so in `model.generate` of your own.
+answers that the pair lets through are wrong. Answers are ranked by their headline; with `by="stc"` by the product over
+their tokens, and then `stop_early=True` can end generations that can only be rejected, and `stop_when_rejected` does so
+in `model.generate` of your own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_of
-from semtoken.calibration.labels import FloatArray, labelled_pair, log_scores
+from semtoken.calibration.labels import PRODUCT, FloatArray, chosen_method, labelled_pair, log_scores
 from semtoken.calibration.promises import Test, binomial_p_value, percent
-from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME
+from semtoken.calibration.threshold import FEWEST_UNLABELLED, SAME, product_limit
 from semtoken.errors import InvalidInput
 from semtoken.results import Decision, ScoredResponse
 from semtoken.support.inputs import listed, one_of, shown
@@ -48,7 +49,7 @@ class CascadeThreshold:
     """Up to which uncertainty each model of a pair may answer, and what that promises."""
 
     first: float | None
-    """Largest -log_score at which the first model answers. None: nothing can be promised."""
+    """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be promised."""
     second: float | None
     """The same for the second model, for the questions that the first one did not answer."""
     alpha: float
@@ -74,6 +75,7 @@ class CascadeThreshold:
         alpha: float = 0.1,
         delta: float = 0.1,
         start: float | None = None,
+        by: str | None = None,
     ) -> CascadeThreshold:
         """The loosest pair of thresholds on a path that was fixed beforehand.
 
@@ -93,6 +95,9 @@ class CascadeThreshold:
             In (0, 1).
         start : float in (0, 1], optional
             Share of answers that either model gives at the strictest pair. Default: from n, alpha and delta.
+        by
+            The method whose scores decide, such as "stc"; default as in `Calibrator.fit`: the headline, and "stc" where
+            numbers are given.
 
         Raises
         ------
@@ -100,24 +105,30 @@ class CascadeThreshold:
             Labels or scores that cannot be used, or too few scores without labels.
         """
         alpha, delta = promises.check_level(alpha, "alpha"), promises.check_level(delta, "delta")
-        one, other = labelled_pair(first, first_correct, second, second_correct)
-        origins = fingerprint_of(first), fingerprint_of(second)
+        method = _method_of(first, second, by)
+        one, other = labelled_pair(first, first_correct, second, second_correct, method)
+        origins = replace(fingerprint_of(first), method=method), replace(fingerprint_of(second), method=method)
         pair = listed(unlabelled, "unlabelled")
         if len(pair) != len(MODELS):
             raise InvalidInput(f"'unlabelled' must be the scores of both models, two lists, got {shown(unlabelled)}.")
         for origin, scores in zip(origins, pair, strict=True):
-            origin.require_same(fingerprint_of(scores))
+            origin.require_same(replace(fingerprint_of(scores), method=method))
         n, least = one.correct.size, promises.labels_needed(0, alpha, delta)
         if n < least:
             missing = f"There are {n}: {least - n} are missing."
             return cls(None, None, alpha, delta, f"A promise needs at least {least} labelled questions. {missing}", n)
         share = 1 - math.sqrt(1 - promises.starting_share(n, alpha, delta)) if start is None else start
         shares = promises.shares_of_coverage(share)
-        grid = list(zip(*(_quantiles(scores, shares) for scores in pair), strict=True))
+        grid = list(zip(*(_quantiles(scores, shares, method) for scores in pair), strict=True))
         kept, tests = _walk(one.uncertainty, one.correct, other.uncertainty, other.correct, grid, alpha, delta)
         statement = _statement(tests, kept is not None, n, alpha, delta)
         low, high = kept or (None, None)
         return cls(low, high, alpha, delta, statement, n, tests, origins)
+
+    @property
+    def method(self) -> str | None:
+        """The method whose scores decide; None: the product over the tokens."""
+        return self.fingerprints[0].method
 
     def decide(self, answer: ScoredResponse, model: Literal["first", "second"]) -> Decision:
         """Whether an answer of a model may be given.
@@ -131,8 +142,9 @@ class CascadeThreshold:
         """
         one_of("model", model, MODELS)
         place = MODELS.index(model)
-        self.fingerprints[place].require_same(fingerprint_of(answer))
-        limit, uncertainty = (self.first, self.second)[place], -float(log_scores([answer])[0])
+        own = self.fingerprints[place]
+        own.require_same(replace(fingerprint_of(answer), method=own.method))
+        limit, uncertainty = (self.first, self.second)[place], -float(log_scores([answer], own.method)[0])
         accepted = limit is not None and uncertainty <= limit and math.isfinite(uncertainty)
         doubt = "empty" if math.isinf(uncertainty) else "no_threshold" if limit is None else "uncertain"
         return Decision("answer" if accepted else "abstain", "accepted" if accepted else doubt, None, self.statement)
@@ -169,12 +181,22 @@ class Cascade:
         prompts, max_new_tokens, **options
             As `generate` of both models takes them.
         stop_early
-            End answers that can only be rejected (`stop_above` of `STC.generate`). Decisions stay the same; what the
-            second model wrote of a rejected answer is then not the whole of it.
+            End answers that can only be rejected (`stop_above_product` of `STC.generate`). Decisions stay the same;
+            what the second model wrote of a rejected answer is then not the whole of it.
+
+        Raises
+        ------
+        InvalidInput
+            `stop_early` with a threshold that was not fitted with `by="stc"`.
         """
+        if stop_early and (method := self.threshold.method) is not None:
+            raise InvalidInput(
+                f"This cascade decides by the method {method}, and a generation can only be ended by the product over "
+                f'its tokens. Fit its threshold with by="{PRODUCT}", or leave out stop_early.'
+            )
 
         def limits(limit: float | None) -> dict[str, Any]:
-            return options | ({"stop_above": limit} if stop_early else {})
+            return options | ({"stop_above_product": limit} if stop_early else {})
 
         found: list[CascadeAnswer] = []
         for response in self.first.generate(list(prompts), max_new_tokens, **limits(self.threshold.first)):
@@ -199,12 +221,17 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
     recorder
         The one that is given to the same `generate` as a logits processor.
     threshold
-        Of a calibrator.
+        One that was fitted with `by="stc"`.
+
+    Raises
+    ------
+    InvalidInput
+        The threshold is one of another method.
     """
     import torch
     from transformers import StoppingCriteria
 
-    limit = math.inf if threshold.uncertainty is None else threshold.uncertainty
+    limit = product_limit(threshold)
 
     class StopWhenRejected(StoppingCriteria):  # type: ignore[misc]
         """Ends answers of the small model once they are sure to be rejected."""
@@ -216,9 +243,15 @@ def stop_when_rejected(recorder: Recorder, threshold: Threshold) -> StoppingCrit
     return StopWhenRejected()
 
 
-def _quantiles(scores: Any, shares: FloatArray) -> list[float]:
+def _method_of(first: Any, second: Any, by: str | None) -> str | None:
+    """The method by which both models' answers are ranked: one that both have."""
+    found = {chosen_method(scored, by) for scored in (first, second)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _quantiles(scores: Any, shares: FloatArray, method: str | None) -> list[float]:
     """Thresholds at these shares of the answers that are not blank."""
-    uncertainty = -log_scores(scores)
+    uncertainty = -log_scores(scores, method)
     uncertainty = uncertainty[np.isfinite(uncertainty)]
     if uncertainty.size < FEWEST_UNLABELLED:
         raise InvalidInput(

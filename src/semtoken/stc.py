@@ -19,6 +19,7 @@ from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
 from semtoken.calibration.reading import DEPTH, PEAK, with_learned
+from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, FunctionWords, Preset, Reading
 from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -275,7 +276,7 @@ class STC:
         batch_size: int = 8,
         stop_at_newline: bool = False,
         stop_strings: str | Sequence[str] = (),
-        stop_above: float | None = None,
+        stop_above_product: Threshold | float | None = None,
         on_result: OnResult | None = None,
         **generation_kwargs: Any,
     ) -> list[ScoredResponse]:
@@ -293,10 +294,11 @@ class STC:
             End an answer at the first token with a newline, as the paper's prompts ask for.
         stop_strings
             End an answer where one of these is complete. The token that completes it belongs to the answer.
-        stop_above
-            End an answer once its -log_score can only end above this, such as the `uncertainty` of a threshold that
-            was fitted with `by="stc"`: it would be rejected anyway. It carries the flag `stopped_early`. Engines that
-            return whole answers ignore it.
+        stop_above_product
+            A threshold that was fitted with `by="stc"`, or -log_score in nats: end an answer once its own can only be
+            above, since it would be rejected anyway. It carries the flag `stopped_early`. The product over the tokens
+            is the one number whose running bound never falls again; a threshold of the headline or of another method
+            is refused. Engines that return whole answers ignore it.
         on_result
             Called with (number of the answer, answer), in this order, as soon as it is there.
         **generation_kwargs
@@ -317,7 +319,7 @@ class STC:
             Beam search or assisted decoding was asked for.
         """
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
-        scores = self.observer(stop_above)
+        scores = self.observer(stop_above_product)
         listed = as_prompts(prompts)
         results = _InOrder(self, scores, on_result, [one for one in listed for _ in range(decoding.n)])
         self.backend.generate(listed, decoding, [scores, results])
@@ -431,11 +433,14 @@ class STC:
             options=own,
         )
 
-    def observer(self, stop_above: float | None = None) -> AnswerScores:
+    def observer(self, stop_above_product: Threshold | float | None = None) -> AnswerScores:
         """An observer that scores the answers of one call of the backend, and may end them (see `generate`)."""
-        if stop_above is None:
+        if stop_above_product is None:
             return AnswerScores(self.scorer, self.methods, self.depth)
-        return StoppingScores(self.scorer, stop_above, self.methods, self.depth)
+        limit = product_limit(stop_above_product)
+        if isinstance(stop_above_product, Threshold):
+            stop_above_product.fingerprint.require_rules(self.rules.signature)
+        return StoppingScores(self.scorer, limit, self.methods, self.depth)
 
     def result(
         self,

@@ -119,8 +119,8 @@ def test_an_order_that_knows_something_beats_the_base_rate_and_noise_does_not() 
     assert knows is not None and noise is not None
     assert knows.log_loss_gain.high < 0 < knows.n
     assert noise.log_loss_gain.high > 0
-    assert found.methods["perplexity"].minus_stc is not None
-    assert found.methods["perplexity"].minus_stc.verdict == "higher"
+    assert found.methods["perplexity"].minus_reference is not None
+    assert found.methods["perplexity"].minus_reference.verdict == "higher"
 
 
 def test_a_probability_that_is_off_is_told() -> None:

@@ -74,7 +74,7 @@ def test_any_method_can_be_what_the_others_are_set_against() -> None:
     assert found.methods["sar"].quality["prr"].to_reference is None
     (group,) = reference_tests([found], "prr", "sar").groups
     assert [row[0].text for row in group.rows] == [method.title for method in found.ranked("prr")]
-    against = {(test.setting, test.metric) for test in paired_tests([found], "sar") if test.against == "SAR"}
+    against = {(test.setting, test.metric) for test in paired_tests([found]) if test.against == "SAR"}
     assert against == {(found.methods[name].title, metric) for name in others for metric in ("AUROC", "PRR")}
     with pytest.raises(InvalidInput, match=r"no scores of 'sra'; there are those of stc, stc_no_prefix"):
         measure(results(one), "exact", n_resamples=50, reference="sra")
@@ -218,7 +218,7 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
     assert tested is not None
     difference = tested.difference
     rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
-    [line] = [one for one in headline([found]) if "sequence probability minus STC" in one]
+    [line] = [one for one in headline([found]) if "sequence probability minus the headline" in one]
     assert f"is {formatting.signed(difference.value)} [" in line and line.endswith(f", {rule}.")
     table = next(one for one in report.tables if one.name == "tests_auroc")
     [row] = [row for row in table.groups[0].rows if row[0].text == "Sequence probability"]
@@ -232,8 +232,33 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
         if (one["setting"], one["against"], one["metric"]) == ("Sequence probability", "STC", "AUROC")
     ]  # fmt: skip
     assert float(kept["difference"]) == pytest.approx(difference.value)
+    assert found.reference == "headline"
     first = overview([found], "exact")
     assert first.header.index("AUROC of the headline") + 1 == first.header.index("AUROC of STC")
+    said = list(headline([found]))
+    assert said[0] == "The headline has the highest AUROC on 1 of 1 pair of a model and a data set."  # STC is its equal
+    assert said[1].endswith("On 1 of 1 it ranks as STC does.") and "minus the headline" in said[3]
+
+
+def test_any_method_can_be_what_the_report_is_about() -> None:
+    run = results(cell(methods=(*NAMES, "headline"), texts=tuple((f"q{i}", f"a{i}") for i in range(120))))
+    for name, title in (("stc", "STC"), (None, "the headline")):
+        made = build_report(run, n_resamples=20, reference=name)
+        assert f"{title} calls the wrong one more uncertain" in made.opening
+        tables = {table.name: table for table in made.tables}
+        assert f"AUROC of {title}" in tables["overview"].header
+        assert f"minus {title}" in tables["risk_coverage"].header
+        assert f"By the uncertainty of {title}." in tables["surest_wrong"].note
+        assert ("reference_auroc" in tables) == (name != "stc")
+        own = made.cells[0].methods[name or "headline"].quality["auroc"]
+        assert own.to_reference is None and (own.to_stc is None) == (name == "stc")
+
+
+def test_a_run_some_of_whose_cells_lack_the_headline_is_about_stc() -> None:
+    found = measure(
+        results(cell(methods=(*NAMES, "headline")), cell(dataset="TQA", methods=NAMES)), "exact", n_resamples=20
+    )
+    assert {one.reference for one in found} == {"stc"}
 
 
 def test_methods_of_ones_own_are_compared_too() -> None:

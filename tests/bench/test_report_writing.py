@@ -132,7 +132,7 @@ def test_the_page_shows_what_a_reader_looks_for(folder: Path) -> None:
 def test_the_report_opens_with_what_came_out(folder: Path) -> None:
     shares, right, asked = [], 0.0, 0
     for one in (cell(variants=VARIANTS), cell(HOSTILE, "TQA", seed=1)):
-        correct, uncertainty = one.judgements["exact"], one.uncertainty["stc"]
+        correct, uncertainty = one.judgements["exact"], one.uncertainty["headline"]
         pairs = uncertainty[correct == 0][:, None] > uncertainty[correct == 1][None, :]
         shares.append(pairs.mean())
         right, asked = right + correct.sum(), asked + correct.size
@@ -216,13 +216,13 @@ def test_bars_show_the_best_seven_in_order() -> None:
     assert axis.get_title() == "Qwen2.5-7B"
 
 
-def test_stc_is_added_where_it_is_not_among_the_best() -> None:
+def test_what_the_report_is_about_is_added_where_it_is_not_among_the_best() -> None:
     one = cell()
-    one.uncertainty["stc"][:] = -one.uncertainty["stc"]
+    one.uncertainty["headline"][:] = -one.uncertainty["headline"]
     (axis,) = bars(measured(one)).axes
     labels = [label.get_text() for label in axis.get_yticklabels()]
     last = len(measured(one)[0].ranked("auroc"))
-    assert (len(labels), labels[-1]) == (8, f"STC (place {last})")
+    assert (len(labels), labels[-1]) == (8, f"Headline (place {last})")
 
 
 def test_overhead_is_on_a_logarithmic_scale() -> None:

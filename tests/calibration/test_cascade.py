@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import load_questions
 from semtoken.backends.stream import stream_generate
+from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.threshold import Threshold
 from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected
 from semtoken.choices import Preset
@@ -107,9 +109,9 @@ def test_answers_that_can_only_be_rejected_end_early(preset: Preset, batch_size:
     prompts = [question.prompt() for question in load_questions("dev")[:8]]
     whole = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12)
     limit = float(np.quantile([-one.log_score for one in whole], 0.3))
-    stopped = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above=limit)
+    stopped = stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=limit)
     assert saved(whole, stopped, limit) > len(prompts)
-    assert stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above=1e9) == whole
+    assert stc.generate(prompts, 12, batch_size=batch_size, min_new_tokens=12, stop_above_product=1e9) == whole
 
 
 def test_a_stream_that_can_only_be_rejected_ends_early() -> None:
@@ -119,11 +121,47 @@ def test_a_stream_that_can_only_be_rejected_ends_early() -> None:
     limit = min(-one.log_score for one in whole)
     stopped = []
     for prompt in prompts:
-        stream = stream_generate(stc, prompt, 12, min_new_tokens=12, stop_above=limit)
+        stream = stream_generate(stc, prompt, 12, min_new_tokens=12, stop_above_product=limit)
         tokens = [token.id for token in stream]
         assert tokens == stream.result.token_ids
         stopped.append(stream.result)
     assert saved(whole, stopped, limit) > len(prompts)
+
+
+def test_only_a_threshold_of_the_product_ends_a_generation() -> None:
+    stc = st.STC.from_pretrained("almanac")
+    [prompt] = [question.prompt() for question in load_questions("dev")[:1]]
+    [whole] = stc.generate([prompt], 12, min_new_tokens=12)
+    product = Threshold(-whole.log_score / 2, "selective", 0.1, 0.1, "", 100, 5)
+    [stopped] = stc.generate([prompt], 12, min_new_tokens=12, stop_above_product=product)
+    assert len(stopped.tokens) < 12 and stopped.flags[-1].code == "stopped_early"
+    for method in ("headline", "mean_new_word"):
+        other = replace(product, fingerprint=Fingerprint(method=method))
+        for end in (
+            lambda limit: stc.generate([prompt], 12, stop_above_product=limit),
+            lambda limit: stream_generate(stc, prompt, 12, stop_above_product=limit),
+            lambda limit: stop_when_rejected(st.Recorder(stc.clusters), limit),
+        ):
+            with pytest.raises(InvalidInput, match=f'method {method}.*by="stc"'):
+                end(other)
+    for bad in (-0.1, float("nan"), True):
+        with pytest.raises(InvalidInput, match="stop_above_product"):
+            stc.generate([prompt], 12, stop_above_product=bad)
+
+
+def test_a_pair_decides_by_the_headline_unless_told_otherwise() -> None:
+    """Long answers: their headline is another number than the product, and orders them otherwise."""
+    stc = st.STC.from_pretrained("almanac")
+    made = stc.generate([question.prompt() for question in load_questions("dev")[:220]], 14, min_new_tokens=14)
+    correct = [i % 9 != 0 for i in range(len(made))]
+    for by, numbers in ((None, [one.headline.value for one in made]), ("stc", [-one.log_score for one in made])):
+        found = CascadeThreshold.fit(made, correct, made, correct, unlabelled=(made, made), alpha=0.3, by=by)
+        assert found.method == (None if by else "headline") and found.first is not None
+        accepted = [found.decide(one, "first").action == "answer" for one in made]
+        assert accepted == [number <= found.first for number in numbers] and sum(accepted) > 0
+    pair = Cascade(stc, stc, CascadeThreshold.fit(made, correct, made, correct, unlabelled=(made, made), alpha=0.3))
+    with pytest.raises(InvalidInput, match=r"method headline.*by=\"stc\".*stop_early"):
+        pair.answer(["What?"], stop_early=True)
 
 
 class Counting:

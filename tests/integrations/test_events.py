@@ -14,6 +14,7 @@ FINAL = {
     "uncertainty": 0.25,
     "lower": 0.2,
     "upper": 0.3,
+    "headline": {"name": "phrase_and_mean", "value": 0.9, "confidence": 0.4, "confidence_bounds": [0.35, 0.45]},
     "chance": 0.7,
     "decision": "abstain",
     "reason": "The score is above the threshold.",
@@ -23,14 +24,18 @@ FINAL = {
 
 def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
     assert evaluation(FINAL, response_id="r", model="m", index=1) == {
-        "gen_ai.evaluation.name": "semtoken.uncertainty",
-        "gen_ai.evaluation.score.value": 0.25,
+        "gen_ai.evaluation.name": "semtoken.headline",
+        "gen_ai.evaluation.score.value": 0.4,
         "gen_ai.evaluation.score.label": "abstain",
         "gen_ai.response.id": "r",
         "gen_ai.response.model": "m",
         "semtoken.choice": 1,
-        "semtoken.lower": 0.2,
-        "semtoken.upper": 0.3,
+        "semtoken.headline.method": "phrase_and_mean",
+        "semtoken.headline.lower": 0.35,
+        "semtoken.headline.upper": 0.45,
+        "semtoken.uncertainty": 0.25,
+        "semtoken.uncertainty.lower": 0.2,
+        "semtoken.uncertainty.upper": 0.3,
         "semtoken.chance": 0.7,
         "semtoken.flags": ["top_k"],
     }
@@ -39,20 +44,43 @@ def test_a_decision_is_the_label_and_the_interval_keeps_our_names() -> None:
 def test_an_answer_without_a_score_is_an_error_and_no_number() -> None:
     found = evaluation({"version": 1, "reason": "The server sent no log-probabilities."})
     assert found["error.type"] == "semtoken.unscored"
-    assert found == {"gen_ai.evaluation.name": "semtoken.uncertainty", "error.type": "semtoken.unscored"}
+    assert found == {"gen_ai.evaluation.name": "semtoken.headline", "error.type": "semtoken.unscored"}
     told = evaluation({"version": 1, "reason": "The server sent no log-probabilities."}, content=True)
     assert told["gen_ai.evaluation.explanation"] == "The server sent no log-probabilities."
 
 
+def test_a_block_without_a_headline_gives_the_product_under_its_own_name() -> None:
+    for headline in (None, {}, {"confidence": None}, {"confidence": 1.5}, {"confidence": "sure"}, 0.4):
+        found = evaluation(FINAL | {"headline": headline})
+        assert (found["gen_ai.evaluation.name"], found["gen_ai.evaluation.score.value"]) == (
+            "semtoken.uncertainty",
+            0.25,
+        )
+        assert "semtoken.uncertainty" not in found and "semtoken.headline.method" not in found
+
+
 SECRET = "The secret is Paris"
 ODD = [None, True, -1, 2.5, 10**400, float("nan"), "", SECRET, [SECRET], {"x": SECRET}, [[]], {"code": SECRET}]
-FIELDS = ("uncertainty", "lower", "chance", "n_tokens", "method", "preset", "read_with", "decision", "reason", "flags")
+FIELDS = (
+    "uncertainty",
+    "lower",
+    "chance",
+    "n_tokens",
+    "method",
+    "preset",
+    "read_with",
+    "decision",
+    "reason",
+    "flags",
+    "headline",
+)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=repr)
 def test_codes_and_numbers_are_sent_and_no_texts_whatever_a_block_holds(odd: Any) -> None:
     for name in FIELDS:
         block = {**FINAL, name: odd, "final": True}
+        block["headline"] = odd if name == "headline" else {"name": odd, "confidence": 0.4, "confidence_bounds": odd}
         block["flags"] = odd if name == "flags" else [{"code": odd, "message": SECRET}, {"code": "fine"}, odd]
         choice = {"index": 0, "message": {"content": SECRET}, "finish_reason": "stop", "semtoken": block}
         replies: list[Any] = [{"id": odd, "model": odd, "choices": [choice, odd]}, {"choices": odd, "semtoken": block}]
@@ -79,7 +107,7 @@ def test_other_shapes_of_replies_are_told_too() -> None:
         [{"text": "Paris", "meta_info": {}, "semtoken": FINAL}],
     ):
         [told] = evaluations_of(reply, content=True)
-        assert (told["gen_ai.evaluation.score.value"], told["semtoken.answer"]) == (0.25, "Paris")
+        assert (told["gen_ai.evaluation.score.value"], told["semtoken.answer"]) == (0.4, "Paris")
     watch, found = ReplyWatch(streamed=True, content=True), []
     for event in (
         {"type": "response.output_text.delta", "delta": "Par"},

@@ -90,7 +90,9 @@ def test_opentelemetry_events_have_the_numbers_of_stc() -> None:
     run = recorded("opentelemetry")
     answers = almanac().generate([prompts()[name] for name in run["questions"]], 24, stop_at_newline=True)
     values = [event["gen_ai.evaluation.score.value"] for event in run["events"]]
-    assert values == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
+    assert values == pytest.approx([a.headline.confidence for a in answers], abs=1e-4)
+    products = [event["semtoken.uncertainty"] for event in run["events"]]
+    assert products == pytest.approx([a.uncertainty for a in answers], abs=1e-4)
 
 
 def test_the_log_of_llm_has_the_numbers_of_stc() -> None:

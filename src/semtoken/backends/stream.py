@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semtoken.backends.base import Completion, Observer, Prompt, Step
 from semtoken.backends.detokenize import AnswerText
@@ -19,6 +19,9 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Running, ScoredResponse
 from semtoken.stc import STC
+
+if TYPE_CHECKING:
+    from semtoken.calibration import Threshold
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def stream_generate(
     *,
     stop_at_newline: bool = False,
     stop_strings: str | Sequence[str] = (),
-    stop_above: float | None = None,
+    stop_above_product: Threshold | float | None = None,
     **generation_kwargs: Any,
 ) -> AnswerStream:
     """Generate one answer and hand it out token by token, each with the score so far.
@@ -98,7 +101,7 @@ def stream_generate(
         The model with its clusters.
     prompt
         A string, a list of chat messages, or token ids.
-    max_new_tokens, stop_at_newline, stop_strings, stop_above, **generation_kwargs
+    max_new_tokens, stop_at_newline, stop_strings, stop_above_product, **generation_kwargs
         As in `STC.generate`.
 
     Returns
@@ -119,7 +122,7 @@ def stream_generate(
     decoding = stc.decoding(max_new_tokens, 1, stop_at_newline, stop_strings, generation_kwargs)
     stc.backend.check([prompt], decoding)
     state = _State()
-    scores = stc.observer(stop_above)
+    scores = stc.observer(stop_above_product)
 
     def generate() -> None:
         [completion] = stc.backend.generate([prompt], decoding, [_Listener(scores, state)])

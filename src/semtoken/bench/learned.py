@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from semtoken.bench.results import Cell, FloatArray, RunResults
+from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Readings
 from semtoken.calibration.learning import learn
 from semtoken.errors import InvalidInput
 
-HEADLINE = "headline"
 NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "sequence_probability": lambda risk: -np.log1p(-np.clip(risk, 0.0, 1 - 1e-15)),
     "perplexity": lambda risk: risk,

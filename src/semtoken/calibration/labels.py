@@ -149,7 +149,9 @@ def _log(probability: float) -> float:
     return math.log(probability) if probability > 0 else -math.inf
 
 
-def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: Any) -> tuple[Labelled, Labelled]:
+def labelled_pair(
+    first: Any, first_correct: Any, second: Any, second_correct: Any, by: str | None = None
+) -> tuple[Labelled, Labelled]:
     """Checked arrays of two models' answers to the same questions; blank ones stay, at a log score of -inf.
 
     Raises
@@ -157,7 +159,7 @@ def labelled_pair(first: Any, first_correct: Any, second: Any, second_correct: A
     InvalidInput
         As `labelled`, or the two have different lengths.
     """
-    pair = _checked(first, first_correct, None), _checked(second, second_correct, None)
+    pair = _checked(first, first_correct, None, by), _checked(second, second_correct, None, by)
     if pair[0][0].size != pair[1][0].size:
         raise InvalidInput(
             f"There are {pair[0][0].size} answers of the first model and {pair[1][0].size} of the second; both must "

@@ -18,6 +18,7 @@ from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
 from semtoken.support.html_elements import card, heading, note
+from semtoken.support.inputs import real
 
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""
@@ -167,6 +168,31 @@ class Threshold:
             chance=None if blank else chance,
             statement=self.statement,
         )
+
+
+def product_limit(limit: Threshold | float) -> float:
+    """Where a generation may be ended, in nats of -log_score: the product over the tokens, whose bound can only rise.
+
+    No other number can be told before the answer ends: the mean in the headline of a sentence may fall again.
+
+    Parameters
+    ----------
+    limit
+        A threshold that was fitted with `by="stc"`, or the number itself, from 0 on.
+
+    Raises
+    ------
+    InvalidInput
+        The threshold is one of another method, or the number is below 0 or no number.
+    """
+    if not isinstance(limit, Threshold):
+        return real(limit, "stop_above_product", low=0.0)
+    if (method := limit.fingerprint.method) is not None:
+        raise InvalidInput(
+            f"This threshold is one of the method {method}, and a generation can only be ended by the product over its "
+            f'tokens: no other number is sure to stay above a limit. Fit the threshold with by="{PRODUCT}".'
+        )
+    return math.inf if limit.uncertainty is None else limit.uncertainty
 
 
 def select(labelled_answers: Any, correct: Any, new: Any, alpha: float = 0.1, *, by: str | None = None) -> list[int]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from semtoken.bench.judges import Agreement, Judge, Verdict
     from semtoken.bench.report.content import BenchReport
 
-OVERVIEW = ("Model", "Data set", "Questions", "Accuracy", "Best AUROC", "AUROC of STC", "Overhead, %")
-"""Columns that fit a terminal."""
+NARROW = ("No verdict", "Greedy, s", "Place")
+"""Columns of the overview that a terminal leaves out."""
 
 
 def report(
@@ -49,7 +49,8 @@ def report(
     ] = True,
     scores: ScoresOption = None,
     reference: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="A method to set all others against, such as perplexity.")
+        str | None,
+        typer.Option(metavar="METHOD", help="The method to report on. Default: headline; stc in a run without it."),
     ] = None,
     learn: Annotated[
         bool,
@@ -138,10 +139,11 @@ def _show(made: BenchReport) -> None:
                 out.print(Text(f"- {line}"), soft_wrap=True)
     overview = next(table for table in made.tables if table.name == "overview")
     shown = Table(box=None, pad_edge=False, padding=(0, 1), header_style="dim")
-    for name in OVERVIEW:
-        shown.add_column(name, overflow="fold", justify=overview.alignments[overview.header.index(name)])
+    wanted = [i for i, name in enumerate(overview.header) if name not in NARROW]
+    for i in wanted:
+        shown.add_column(overview.header[i], overflow="fold", justify=overview.alignments[i])
     for row in overview.groups[0].rows:
-        shown.add_row(*(Text(row[overview.header.index(name)].text) for name in OVERVIEW))
+        shown.add_row(*(Text(row[i].text) for i in wanted))
     out.print(shown)
 
 

@@ -53,7 +53,7 @@ def compare(
         str,
         typer.Option(
             help="Compare these methods only, separated by commas: 'perplexity,sar', or a function of your own: "
-            "'path/to/file.py:function'. STC is always included."
+            "'path/to/file.py:function'. The headline and STC are always included."
         ),
     ] = "",
     judge: Annotated[
@@ -89,14 +89,14 @@ def compare(
         Path | None, typer.Option(help="Write all figures here as JSON, with settings and seconds.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Compare STC with fifteen other methods on questions whose answers are known.
+    """Compare the headline with STC and fifteen other methods on questions whose answers are known.
 
     This is `semtoken bench run` and `bench report` on one model and one set of questions, in a temporary folder: the
     same prompts, presets, judges, tests and tables. Use `bench run` for more models, and for runs that can be resumed.
     The table says how well each uncertainty tells wrong answers from right ones (AUROC, with 95 % intervals), the
-    difference to STC on the same answers, and the seconds that the method needs on top of the greedy answers. With
-    --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was made
-    with.
+    difference to the headline on the same answers, and the seconds that the method needs on top of the greedy ones.
+    With --calibrator it also says how its chances and its promise hold on these answers; give the --preset that it was
+    made with.
 
     For example:
 
@@ -105,6 +105,7 @@ def compare(
     - `semtoken compare questions.jsonl --model smollm2 --methods sequence_probability,perplexity,p_true --judge rouge`
     """
     from semtoken.bench.settings import check_settings
+    from semtoken.calibration.labels import HEADLINE
 
     if not choice.verbose:
         quiet_libraries()
@@ -120,10 +121,11 @@ def compare(
         "batch_size": batch_size,
         "trust_remote_code": choice.trust_remote_code,
     }
+    named = [name.strip() for name in methods.split(",") if name.strip()]
     content: dict[str, Any] = {
         "models": [{name: value for name, value in of_model.items() if value is not None}],
         "datasets": [questions],
-        "methods": ["stc", *(name.strip() for name in methods.split(",") if name.strip())] if methods else None,
+        "methods": [HEADLINE, "stc", *named] if named else None,
         "judges": judge,
         "controls": controls or None,
         "preset": choice.preset,
@@ -223,7 +225,7 @@ def _table(made: BenchReport, cell: CellFigures) -> Table:
     from semtoken.bench.formatting import MISSING, amount
     from semtoken.bench.report.table import Entry, Group
 
-    tests = next(table for table in made.tables if table.name == "tests_auroc")
+    tests = next(table for table in made.tables if table.name == "reference_auroc")
     seconds = {method.title: method.seconds for method in cell.methods.values()}
 
     def timed(row: tuple[Entry, ...]) -> tuple[Entry, ...]:

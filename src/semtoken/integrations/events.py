@@ -1,7 +1,8 @@
 """A final score as the attributes of OpenTelemetry's event `gen_ai.evaluation.result`; no host is needed for that.
 
-Numbers and codes are sent, and no messages: those quote answers. A block may come from anywhere, so what is no number
-or code where there should be one is left out.
+The score is the confidence of the headline, the number by which answers are ranked; the product over the tokens stands
+beside it under its own name. Numbers and codes are sent, and no messages: those quote answers. A block may come from
+anywhere, so what is no number or code where there should be one is left out.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from semtoken.integrations.blocks import KEY, as_mapping, block_of
 from semtoken.payloads.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"
-NAME = "semtoken.uncertainty"
+HEADLINE, PRODUCT = "semtoken.headline", "semtoken.uncertainty"
+"""`gen_ai.evaluation.name`: the headline's confidence, higher is surer; the product of a block that has no headline."""
 UNSCORED = "semtoken.unscored"
 """`error.type` of an answer that could not be scored."""
 _NUMBERS = {
-    "lower": "semtoken.lower",
-    "upper": "semtoken.upper",
+    "lower": f"{PRODUCT}.lower",
+    "upper": f"{PRODUCT}.upper",
     "chance": "semtoken.chance",
     "new_word_confidence": "semtoken.new_word_confidence",
     "n_tokens": "semtoken.n_tokens",
@@ -35,6 +37,7 @@ _REPLY_NAMES = {"response_id": "gen_ai.response.id", "model": "gen_ai.response.m
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _NAME = re.compile(r"[\w.:/@+=~-]{1,200}", re.ASCII)
 """How the name of a model or a reply may look: one word."""
+ENDS = ("lower", "upper")
 MOST_FLAGS = 32
 MOST_CHOICES = 128
 """Choices of one reply that are reported; servers give fewer."""
@@ -56,10 +59,10 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
     **more
         `response_id`, `model`, `index` of the choice, and its `text`.
     """
-    found: Attributes = {"gen_ai.evaluation.name": NAME}
+    found: Attributes = {"gen_ai.evaluation.name": HEADLINE}
     value: Any = block.get("uncertainty")
-    if _is_number(value) and 0 <= value <= 1:
-        found["gen_ai.evaluation.score.value"] = value
+    if _is_share(value):
+        found |= _score(block, value)
         found |= {name: block[key] for key, name in _NUMBERS.items() if _is_number(block.get(key))}
         found |= {name: block[key] for key, name in _NAMES.items() if _matches(_NAME, block.get(key))}
         if _matches(_CODE, block.get("decision")):
@@ -78,6 +81,24 @@ def evaluation(block: Mapping[str, Any], *, content: bool = False, **more: Any) 
         texts = {"gen_ai.evaluation.explanation": block.get("reason"), "semtoken.answer": more.get("text")}
         found |= {name: text for name, text in texts.items() if isinstance(text, str)}
     return found
+
+
+def _score(block: Mapping[str, Any], uncertainty: float) -> Attributes:
+    """The headline's confidence with its method and bounds, and the product; the product alone without a headline."""
+    headline = as_mapping(block.get("headline"))
+    if not _is_share(headline.get("confidence")):
+        return {"gen_ai.evaluation.name": PRODUCT, "gen_ai.evaluation.score.value": uncertainty}
+    found: Attributes = {"gen_ai.evaluation.score.value": headline["confidence"], PRODUCT: uncertainty}
+    if _matches(_CODE, headline.get("name")):
+        found[f"{HEADLINE}.method"] = headline["name"]
+    bounds = headline.get("confidence_bounds")
+    if isinstance(bounds, list | tuple) and len(bounds) == len(ENDS) and all(map(_is_share, bounds)):
+        found |= {f"{HEADLINE}.{end}": value for end, value in zip(ENDS, bounds, strict=True)}
+    return found
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= 1
 
 
 def _is_number(value: Any) -> bool:

@@ -72,9 +72,13 @@ def test_every_answer_is_an_event_of_the_clients_span(
     assert [event.event_name for event in events] == ["gen_ai.evaluation.result"] * 3
     for event, answer, reply in zip(events, answers, replies, strict=True):
         found = dict(event.attributes)
-        assert found["gen_ai.evaluation.name"] == "semtoken.uncertainty"
-        assert found["gen_ai.evaluation.score.value"] == pytest.approx(answer.uncertainty, abs=1e-5)
-        assert found["semtoken.lower"] <= found["gen_ai.evaluation.score.value"] <= found["semtoken.upper"]
+        assert found["gen_ai.evaluation.name"] == "semtoken.headline"
+        assert found["gen_ai.evaluation.score.value"] == pytest.approx(answer.headline.confidence, abs=1e-5)
+        assert found["semtoken.headline.method"] == answer.headline.name
+        assert found["semtoken.uncertainty"] == pytest.approx(answer.uncertainty, abs=1e-5)
+        assert (
+            found["semtoken.uncertainty.lower"] <= found["semtoken.uncertainty"] <= found["semtoken.uncertainty.upper"]
+        )
         assert found["gen_ai.response.id"] in reply.text and found["gen_ai.response.model"] == "almanac"
         assert f"{event.trace_id:032x}" == TRACE and f"{event.span_id:016x}" == SPAN
         assert found.get("semtoken.answer", "").strip() == (answer.text.strip() if texts else "")

@@ -3,10 +3,11 @@
 One rule says what a difference shows, in all sentences, tables and files (`Tested.verdict`): whether its 95 % interval
 lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
 
-Compared are the other methods with STC, all methods with the best, the ablations with STC, the clusterings of the
-sensitivity study with the one that the methods use, and the controls with STC and with sequence probability, always as
-"this minus STC". The files also hold p-values of `semtoken.metrics.permutation_test`, corrected by Holm's procedure
-within each of these families; no verdict reads them.
+A report is about one method, its reference: the headline where the run has it, else STC, or any other that is asked
+for. Compared are the other methods with the reference and with STC, all methods with the best, the ablations with STC,
+the clusterings of the sensitivity study with the one that the methods use, and the controls with STC and with sequence
+probability, always as "this minus STC". The files also hold p-values of
+`semtoken.metrics.permutation_test`, corrected by Holm's procedure within each of these families; no verdict reads them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from semtoken.bench.controls import CONTROLS, PREFIX, Control
 from semtoken.bench.judges import Agreement, Tally, agreement, tally
 from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.calibration.labels import HEADLINE
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from semtoken.metrics import Difference, Estimate, Resampled, holm, permutation_test, resample
@@ -35,7 +37,7 @@ SEED = 0
 """The seed of the bootstrap, so that the same run gives the same intervals."""
 NOT_SHOWN = "not shown"
 """The verdict on a difference whose interval holds 0."""
-REFERENCE, BASELINE = "stc", "sequence_probability"
+STC, BASELINE = "stc", "sequence_probability"
 FEWEST, FEW = 20, 30
 """With fewer right (or wrong) answers than the first there is no verdict; with fewer than the second, a warning."""
 
@@ -73,8 +75,7 @@ class Quality:
     to_best: Tested | None = None
     """This minus the best of the compared methods; None for the best itself and for ablations."""
     to_reference: Tested | None = None
-    """This minus the method that `measure` was given as the reference; None for that method, for ablations, and where
-    no reference was given."""
+    """This minus the reference of the report; None for that method, for ablations, and in a cell without it."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ class CellFigures:
     """How far every two judges agree."""
     verdicts: Mapping[str, Tally]
     """How often each judge said right, wrong or nothing."""
+    reference: str = STC
+    """Name of the method that the report is about."""
     controls: Mapping[str, ControlFigures] = field(default_factory=dict)
     """By name, in the order of `CONTROLS`; empty in a run without them."""
 
@@ -145,13 +148,18 @@ class CellFigures:
 
     @property
     def compared(self) -> tuple[MethodFigures, ...]:
-        """STC and the methods that it is compared with."""
+        """All methods but the ablations of STC."""
         return tuple(method for name, method in self.methods.items() if name not in ABLATIONS)
 
     def ranked(self, metric: str) -> list[MethodFigures]:
-        """Compared methods that have a value, the best first."""
+        """Compared methods that have a value, the best first; of equals, the reference."""
         defined = [m for m in self.compared if not math.isnan(m.quality[metric].estimate.value)]
-        return sorted(defined, key=lambda m: -m.quality[metric].estimate.value)
+        return sorted(defined, key=lambda m: (-m.quality[metric].estimate.value, m.name != self.reference))
+
+
+def spoken(name: str) -> str:
+    """A method as sentences name it."""
+    return f"the {title_of(name).lower()}" if name == HEADLINE else title_of(name)
 
 
 def title_of(name: str) -> str:
@@ -208,7 +216,7 @@ def measure(
     n_resamples
         Of the bootstrap; all methods of a cell are resampled with the same draws.
     reference
-        A method that all others are tested against, besides STC and the best.
+        From `chosen_reference`, or any method: the one that the others are tested against, besides STC and the best.
     progress
         Called after every method.
 
@@ -229,6 +237,7 @@ def measure(
     if reference is not None and not any(reference in cell.uncertainty for cell in cells):
         known = dict.fromkeys(name for cell in cells for name in cell.uncertainty)
         raise InvalidInput(f"{results.path} holds no scores of {reference!r}; there are those of {', '.join(known)}.")
+    reference = reference or chosen_reference(results, judge)
     total = sum(len(cell.uncertainty) + len(cell.variants) + len(cell.controls) for cell in cells)
     done = 0
 
@@ -241,6 +250,12 @@ def measure(
     return tuple(_cell(cell, judge, n_resamples, reference, count) for cell in cells)
 
 
+def chosen_reference(results: RunResults, judge: str) -> str:
+    """The method that a report is about unless another is asked for: the headline, or STC where a cell lacks it."""
+    cells = [cell for cell in results.cells if judge in cell.judgements and cell.uncertainty]
+    return HEADLINE if cells and all(HEADLINE in cell.uncertainty for cell in cells) else STC
+
+
 def _incomplete(results: RunResults) -> InvalidInput:
     return InvalidInput(
         f"{results.path} holds nothing complete to report on: no model has answered, been scored and been judged on a "
@@ -248,7 +263,7 @@ def _incomplete(results: RunResults) -> InvalidInput:
     )
 
 
-def _cell(cell: Cell, judge: str, n_resamples: int, reference: str | None, count: Callable[[], None]) -> CellFigures:
+def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Callable[[], None]) -> CellFigures:
     correct = cell.judgements[judge]
     names = [name for name in METHODS if name in cell.uncertainty]
     names += [name for name in cell.uncertainty if name not in METHODS]
@@ -271,9 +286,10 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str | None, count
         counts=tally(correct),
         greedy_seconds=cell.greedy_seconds,
         methods=methods,
-        variants=_variant_qualities(variants, drawn["auroc"].get(REFERENCE), tests, cell),
+        variants=_variant_qualities(variants, drawn["auroc"].get(STC), tests, cell),
         agreements=tuple(agreement(cell.judgements)),
         verdicts={name: tally(values) for name, values in cell.judgements.items()},
+        reference=reference,
         controls=_controls(cell, drawn["auroc"], tests, count),
     )
 
@@ -345,16 +361,16 @@ def _qualities(
     metric: str,
     tests: _Tests,
     values: Mapping[str, FloatArray],
-    reference: str | None,
+    reference: str,
 ) -> dict[str, Quality]:
     """Estimates of all methods of a cell by one metric, and the tests between them."""
     compared = [name for name in drawn if name not in ABLATIONS]
     ablated = [name for name in drawn if name in ABLATIONS]
     defined = [name for name in compared if not math.isnan(drawn[name].value)]
-    best = max(defined, key=lambda name: drawn[name].value, default=None)
+    best = max(defined, key=lambda name: (drawn[name].value, name == reference), default=None)
     to_stc: dict[str, Tested] = {}
     for family in (compared, ablated):
-        to_stc |= tests.against(metric, drawn, values, family, REFERENCE)
+        to_stc |= tests.against(metric, drawn, values, family, STC)
     to_best = tests.against(metric, drawn, values, compared, best)
     to_reference = tests.against(metric, drawn, values, compared, reference)
     return {
@@ -368,8 +384,8 @@ def _variant_qualities(
 ) -> dict[str, Quality]:
     tested = {}
     if main is not None:
-        values = {**cell.variants, REFERENCE: cell.uncertainty[REFERENCE]}
-        tested = tests.against("auroc", {**drawn, REFERENCE: main}, values, list(drawn), REFERENCE)
+        values = {**cell.variants, STC: cell.uncertainty[STC]}
+        tested = tests.against("auroc", {**drawn, STC: main}, values, list(drawn), STC)
     return {name: Quality(resampled.estimate(), tested.get(name)) for name, resampled in drawn.items()}
 
 
@@ -377,19 +393,19 @@ def _controls(
     cell: Cell, drawn: Mapping[str, Resampled], tests: _Tests, count: Callable[[], None]
 ) -> dict[str, ControlFigures]:
     """Every control beside STC and beside sequence probability."""
-    if not {REFERENCE, BASELINE} <= drawn.keys():
+    if not {STC, BASELINE} <= drawn.keys():
         return {}
     names = [name for name in CONTROLS if name in cell.controls]
     found, from_stc, from_baseline = {}, {}, {}
     for name in names:
-        n_resamples = drawn[REFERENCE].n_resamples
+        n_resamples = drawn[STC].n_resamples
         repeats = [
             resample("auroc", one, tests.correct, n_resamples=n_resamples, seed=SEED) for one in cell.controls[name]
         ]
         own = f"{PREFIX}{name}"
         values = {**cell.uncertainty, own: cell.controls[name][_median([one.value for one in repeats])]}
         found[name] = _mean(repeats)
-        from_stc[name] = found[name].minus(drawn[REFERENCE], p_value=tests.p("auroc", own, REFERENCE, values))
+        from_stc[name] = found[name].minus(drawn[STC], p_value=tests.p("auroc", own, STC, values))
         from_baseline[name] = found[name].minus(drawn[BASELINE], p_value=tests.p("auroc", own, BASELINE, values))
         count()
     to_stc, to_baseline = tests.family(from_stc), tests.family(from_baseline)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from semtoken.bench.formatting import interval, metric, share, signed, signed_interval
-from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, REFERENCE, SEED, Tested, title_of
+from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, SEED, STC, Tested, spoken, title_of
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows
 from semtoken.bench.results import Cell, FloatArray
@@ -55,8 +55,8 @@ class MethodChances:
     """Risk at every coverage."""
     aurc: Estimate
     """Area under it; lower is better."""
-    minus_stc: Tested | None
-    """Its area minus that of STC; None for STC itself and without it."""
+    minus_reference: Tested | None
+    """Its area minus that of the reference; None for the reference itself and without it."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None
@@ -85,6 +85,8 @@ class CellChances:
     n_correct: int
     methods: Mapping[str, MethodChances]
     """Compared methods, in the order of the cell."""
+    reference: str = STC
+    """Name of the method that the report is about."""
 
     @property
     def title(self) -> str:
@@ -102,11 +104,13 @@ class CellChances:
 
     @property
     def ranked(self) -> list[MethodChances]:
-        """The least area under the curve first."""
-        return sorted(self.methods.values(), key=lambda method: method.aurc.value)
+        """The least area under the curve first; of equals, the reference."""
+        return sorted(self.methods.values(), key=lambda m: (m.aurc.value, m.name != self.reference))
 
 
-def cell_chances(cells: Sequence[Cell], judge: str, n_resamples: int = 1000) -> tuple[CellChances, ...]:
+def cell_chances(
+    cells: Sequence[Cell], judge: str, n_resamples: int = 1000, reference: str = STC
+) -> tuple[CellChances, ...]:
     """Decisions and chances for every cell that has verdicts of the judge.
 
     Parameters
@@ -117,40 +121,44 @@ def cell_chances(cells: Sequence[Cell], judge: str, n_resamples: int = 1000) -> 
         From `chosen_judge`.
     n_resamples
         Of the bootstrap, and exchanges of the tests.
+    reference
+        The method that the others are set against.
     """
-    found = [_cell(cell, judge, n_resamples) for cell in cells if judge in cell.judgements and cell.uncertainty]
+    found = [
+        _cell(cell, judge, n_resamples, reference) for cell in cells if judge in cell.judgements and cell.uncertainty
+    ]
     return tuple(cell for cell in found if cell.n)
 
 
-def _cell(cell: Cell, judge: str, n_resamples: int) -> CellChances:
+def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChances:
     correct = cell.judgements[judge]
     judged = correct[~np.isnan(correct)]
     names = [name for name in METHODS if name in cell.uncertainty and name not in ABLATIONS]
     names += [name for name in cell.uncertainty if name not in METHODS]
-    whole = CellChances(cell.model, cell.dataset, judged.size, int(judged.sum()), {})
+    whole = CellChances(cell.model, cell.dataset, judged.size, int(judged.sum()), {}, reference)
     if not judged.size:
         return whole
     drawn = {
         name: resample("aurc", cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED) for name in names
     }
-    tested = _against_stc(cell, correct, drawn)
+    tested = _against(reference, cell, correct, drawn)
     methods = {
         name: _method(name, cell.uncertainty[name], correct, drawn[name], tested.get(name), not whole.reason)
         for name in names
     }
-    return CellChances(whole.model, whole.dataset, whole.n, whole.n_correct, methods)
+    return replace(whole, methods=methods)
 
 
-def _against_stc(cell: Cell, correct: FloatArray, drawn: Mapping[str, Resampled]) -> dict[str, Tested]:
-    """The other methods' areas minus that of STC, tested on the same answers."""
-    if REFERENCE not in drawn:
+def _against(reference: str, cell: Cell, correct: FloatArray, drawn: Mapping[str, Resampled]) -> dict[str, Tested]:
+    """The other methods' areas minus that of the reference, tested on the same answers."""
+    if reference not in drawn:
         return {}
-    own = cell.uncertainty[REFERENCE]
+    own = cell.uncertainty[reference]
     differences = {}
-    for name in drawn.keys() - {REFERENCE}:
+    for name in drawn.keys() - {reference}:
         n, values = drawn[name].n_resamples, cell.uncertainty[name]
         p = permutation_test("aurc", values, own, correct, n_permutations=n, seed=SEED)
-        differences[name] = drawn[name].minus(drawn[REFERENCE], p_value=p)
+        differences[name] = drawn[name].minus(drawn[reference], p_value=p)
     adjusted = holm([found.p_value for found in differences.values()])
     right, judged = np.nansum(correct), np.isfinite(correct).sum()
     enough = bool(min(right, judged - right) >= FEWEST)
@@ -158,7 +166,12 @@ def _against_stc(cell: Cell, correct: FloatArray, drawn: Mapping[str, Resampled]
 
 
 def _method(
-    name: str, uncertainty: FloatArray, correct: FloatArray, drawn: Resampled, minus_stc: Tested | None, enough: bool
+    name: str,
+    uncertainty: FloatArray,
+    correct: FloatArray,
+    drawn: Resampled,
+    minus_reference: Tested | None,
+    enough: bool,
 ) -> MethodChances:
     chances, measured = None, None
     if enough:
@@ -172,7 +185,7 @@ def _method(
         name=name,
         curve=risk_coverage(uncertainty, correct),
         aurc=drawn.estimate(),
-        minus_stc=minus_stc,
+        minus_reference=minus_reference,
         chances=chances,
         report=measured,
         stated_error=_stated_error(name, uncertainty, correct),
@@ -206,10 +219,11 @@ CROSS_FITTED = (
 
 def risk_table(cells: Sequence[CellChances]) -> Table:
     """How many of the given answers are wrong if only the surest are given."""
+    about = spoken(cells[0].reference)
     return Table(
         name="risk_coverage",
         title="Wrong answers among those that are given",
-        header=("Method", "AURC", "minus STC", "", *(f"at {percent(one)} coverage" for one in SHARES)),
+        header=("Method", "AURC", f"minus {about}", "", *(f"at {percent(one)} coverage" for one in SHARES)),
         groups=tuple(
             Group(cell.title, marked_rows([_risk_row(m) for m in cell.ranked], smallest=True, columns=(1, 4, 5, 6)))
             for cell in cells
@@ -225,7 +239,7 @@ def _risk_row(method: MethodChances) -> tuple[Entry, ...]:
     return (
         Entry(method.title),
         estimate_entry(method.aurc),
-        *tested_entries(method.minus_stc),
+        *tested_entries(method.minus_reference),
         *(Entry(share(risk), value=risk) for risk in risks),
     )
 
@@ -276,16 +290,18 @@ def _gain(found: Interval) -> Entry:
 
 
 def risk_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
-    """What giving the surest half of the answers by STC is worth."""
+    """What giving the surest half of the answers by the reference is worth."""
     for cell in cells:
-        stc = cell.methods.get(REFERENCE)
-        if stc is None:
+        own = cell.methods.get(cell.reference)
+        if own is None:
             continue
         best = cell.ranked[0]
-        others = "" if best.name == REFERENCE else f"; by {best.title}, the lowest curve, {share(best.risk_at(0.5))}"
+        others = (
+            "" if best.name == cell.reference else f"; by {best.title}, the lowest curve, {share(best.risk_at(0.5))}"
+        )
         yield (
-            f"{cell.title}: of all answers {share(1 - cell.n_correct / cell.n)} are wrong, of the surest half by STC "
-            f"{share(stc.risk_at(0.5))}{others}."
+            f"{cell.title}: of all answers {share(1 - cell.n_correct / cell.n)} are wrong, of the surest half by "
+            f"{spoken(cell.reference)} {share(own.risk_at(0.5))}{others}."
         )
 
 
@@ -302,7 +318,7 @@ def chances_in_words(cells: Sequence[CellChances]) -> Iterator[str]:
             f"{cell.title}: chances from the order of {beaten} of {len(reports)} methods are better than the base rate"
         )
         said += f", those of {worse} are worse." if worse else "."
-        stc = cell.methods.get(REFERENCE)
+        stc = cell.methods.get(STC)
         if stc is not None and stc.report is not None:
             said += (
                 f" 1 - the uncertainty of STC, taken as a chance, is off by {metric(stc.stated_error)} on average "

@@ -13,11 +13,12 @@ from semtoken.bench.report.cell_figures import (
     FEWEST,
     METRICS,
     NOT_SHOWN,
-    REFERENCE,
+    STC,
     CellFigures,
     ControlFigures,
     MethodFigures,
     Tested,
+    spoken,
     title_of,
 )
 from semtoken.bench.report.table import Entry, Group, Sign, Table, marked_rows
@@ -32,6 +33,7 @@ VERDICT_RULE = (
 )
 """What the verdicts of all tables mean."""
 UNDEFINED = "undefined"
+UNDEFINED_SAID = "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
 NO_INTERVAL = "no interval"
 NOT_RUN = Entry(MISSING, "not in this run")
 MARKS = (
@@ -99,27 +101,31 @@ def method_tests(cells: Sequence[CellFigures], name: str) -> Table:
         header=("Method", NAMES[name], "minus STC", "", "minus the best", "", "undefined"),
         groups=tuple(groups),
         note=f"{VERDICT_RULE} The best was picked on these same answers, which its intervals do not allow for. "
-        "Undefined: answers for which the method has no value (NaN or infinite); they share the worst rank."
-        f"{few_note(cells)}",
+        f"{UNDEFINED_SAID}{few_note(cells)}",
     )
 
 
 def reference_tests(cells: Sequence[CellFigures], name: str, reference: str) -> Table:
-    """Every method of every cell beside one that the reader chose, and what each difference shows."""
+    """Every method of every cell beside the one that the report is about, and what each difference shows."""
     groups = []
     for cell in cells:
-        ranked = [(one.title, one.quality[name]) for one in cell.ranked(name)]
         rows = [
-            (Entry(title), estimate_entry(one.estimate), *tested_entries(one.to_reference)) for title, one in ranked
+            (
+                Entry(one.title),
+                estimate_entry(one.quality[name].estimate),
+                *tested_entries(one.quality[name].to_reference),
+                Entry(f"{one.undefined:,}"),
+            )
+            for one in cell.ranked(name)
         ]
         if reference in cell.methods and rows:
             groups.append(Group(cell.title, tuple(rows)))
     return Table(
         name=f"reference_{name}",
-        title=f"{NAMES[name]} beside that of {title_of(reference)}",
-        header=("Method", NAMES[name], f"minus {title_of(reference)}", ""),
+        title=f"{NAMES[name]} beside that of {spoken(reference)}",
+        header=("Method", NAMES[name], f"minus {spoken(reference)}", "", "undefined"),
         groups=tuple(groups),
-        note=f"{VERDICT_RULE}{few_note(cells)}",
+        note=f"{VERDICT_RULE} {UNDEFINED_SAID}{few_note(cells)}",
     )
 
 
@@ -222,7 +228,7 @@ def _methods(cells: Sequence[CellFigures]) -> list[str]:
 
 
 def _ablated(cells: Sequence[CellFigures]) -> list[str]:
-    return [name for name in (REFERENCE, *ABLATIONS, BASELINE) if any(name in cell.methods for cell in cells)]
+    return [name for name in (STC, *ABLATIONS, BASELINE) if any(name in cell.methods for cell in cells)]
 
 
 PARTS = {"no_clusters": "clusters", "no_prefixes": "prefixes", "no_function_words": "function words"}
@@ -251,7 +257,7 @@ def controls(cells: Sequence[CellFigures]) -> Table | None:
 
 def _rows(cell: CellFigures) -> Iterator[tuple[Entry, ...]]:
     baseline = cell.methods[BASELINE].quality["auroc"]
-    yield (Entry("STC"), estimate_entry(cell.methods[REFERENCE].quality["auroc"].estimate), *4 * (Entry(""),))
+    yield (Entry("STC"), estimate_entry(cell.methods[STC].quality["auroc"].estimate), *4 * (Entry(""),))
     yield (
         Entry("Sequence probability"),
         estimate_entry(baseline.estimate),

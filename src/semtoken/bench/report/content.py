@@ -13,11 +13,13 @@ from semtoken.bench.report.calibrator_check import CellCalibrator, checked, prom
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     METRICS,
+    STC,
     CellFigures,
     Progress,
     chosen_judge,
+    chosen_reference,
     measure,
-    title_of,
+    spoken,
 )
 from semtoken.bench.report.chances import (
     CellChances,
@@ -133,7 +135,8 @@ def build_report(
     n_resamples
         Of the bootstrap.
     reference
-        A method that all others are set against, in a section of its own.
+        The method that the report is about, which all others are set against. Default: the headline where the run has
+        it, else STC.
     texts
         Show questions and answers, and keep them in the table of all answers.
     calibrator
@@ -150,12 +153,13 @@ def build_report(
     """
     used = chosen_judge(results, judge)
     applied, refused = ([], []) if calibrator is None else checked(results, used, calibrator)
-    cells = measure(results, used, n_resamples=n_resamples, reference=reference, progress=progress)
-    chances = cell_chances(results.cells, used, n_resamples)
+    about = reference or chosen_reference(results, used)
+    cells = measure(results, used, n_resamples=n_resamples, reference=about, progress=progress)
+    chances = cell_chances(results.cells, used, n_resamples, about)
     shown = extreme_answers(results.cells, used, chances, applied) if texts else []
     drawn = [*plots(cells, results.clusterings), *decision_plots(chances)]
     figures = measured_figures(cells, results.clusterings)
-    tests = paired_tests(cells, reference)
+    tests = paired_tests(cells)
     csv = {
         "figures": write_csv.figures_csv(figures),
         "tests": write_csv.tests_csv(tests),
@@ -172,7 +176,7 @@ def build_report(
     sections = [*_sections(results, cells, used, drawn)]
     decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
     place = next(i for i, section in enumerate(sections, start=1) if section.name == "methods")
-    sections[place:place] = [*_reference_section(cells, reference), *decisions]
+    sections[place:place] = [*_reference_section(cells, about), *decisions]
     if paper:
         beside = against_paper(results, used, cells, figures)
         csv["paper"] = write_csv.paper_csv(beside.compared)
@@ -228,10 +232,10 @@ def _sections(
     yield Section("judges", "Judges", tables=judges(cells))
 
 
-def _reference_section(cells: Sequence[CellFigures], reference: str | None) -> Iterator[Section]:
-    if reference is not None:
+def _reference_section(cells: Sequence[CellFigures], reference: str) -> Iterator[Section]:
+    if reference != STC:  # beside STC they stand in the section on methods
         tables = tuple(reference_tests(cells, name, reference) for name in METRICS)
-        yield Section("reference", f"All methods beside {title_of(reference)}", tables=tables)
+        yield Section("reference", f"All methods beside {spoken(reference)}", tables=tables)
 
 
 def _calibrator_section(applied: Sequence[CellCalibrator], refused: Sequence[str]) -> Iterator[Section]:

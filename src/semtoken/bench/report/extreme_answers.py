@@ -11,7 +11,7 @@ import numpy as np
 
 from semtoken.bench.formatting import MISSING
 from semtoken.bench.report.calibrator_check import CellCalibrator
-from semtoken.bench.report.cell_figures import REFERENCE
+from semtoken.bench.report.cell_figures import STC, spoken
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.table import Entry, Group, Table
 from semtoken.bench.results import Cell
@@ -30,7 +30,7 @@ TITLES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class ExtremeAnswer:
-    """One answer on which STC and the judge disagree most."""
+    """One answer on which the method of the report and the judge disagree most."""
 
     model: str
     dataset: str
@@ -38,8 +38,10 @@ class ExtremeAnswer:
     id: str
     question: str
     answer: str
+    method: str
+    """Title of the method: the report's own, or STC where a calibrator of it is in use."""
     uncertainty: float
-    """The uncertainty by STC, in [0, 1]."""
+    """The uncertainty by it, in the method's unit."""
     chance: float
     """The chance of being right, cross-fitted or by the calibrator in use; NaN where there is none."""
     decision: str
@@ -52,13 +54,13 @@ def extreme_answers(
     chances: Sequence[CellChances],
     calibrators: Sequence[CellCalibrator] = (),
 ) -> list[ExtremeAnswer]:
-    """Those of every cell that has texts, verdicts and STC; the furthest off first."""
+    """Those of every cell that has texts, verdicts and the report's method; the furthest off first."""
     own = {(one.model, one.dataset): one for one in chances}
     applied = {(one.model, one.dataset): one for one in calibrators}
     found: list[ExtremeAnswer] = []
     for cell in cells:
         place = cell.model, cell.dataset
-        if cell.texts and judge in cell.judgements and REFERENCE in cell.uncertainty:
+        if cell.texts and judge in cell.judgements:
             found += _of_cell(cell, judge, own.get(place), applied.get(place))
     return found
 
@@ -66,18 +68,22 @@ def extreme_answers(
 def _of_cell(
     cell: Cell, judge: str, chances: CellChances | None, calibrator: CellCalibrator | None
 ) -> Iterator[ExtremeAnswer]:
-    uncertainty, correct = cell.uncertainty[REFERENCE], cell.judgements[judge]
-    log_score = np.log1p(-np.clip(uncertainty, 0, 1 - 1e-16)) if cell.log_score is None else cell.log_score
-    stc = None if chances is None else chances.methods.get(REFERENCE)
-    own = None if stc is None else stc.chances
+    by = STC if calibrator is not None or chances is None else chances.reference
+    if by not in cell.uncertainty:
+        return
+    uncertainty, correct = cell.uncertainty[by], cell.judgements[judge]
+    log_score = cell.log_score if by == STC else None
+    order = uncertainty if log_score is None else -log_score  # which tells apart what is 1 to all digits
+    method = None if chances is None else chances.methods.get(by)
+    own = None if method is None else method.chances
     kinds: tuple[tuple[Kind, float, int], ...] = (("surest_wrong", 0.0, -1), ("doubtful_right", 1.0, 1))
     for kind, label, sign in kinds:
         inside = np.flatnonzero((correct == label) & ~np.isnan(uncertainty))
-        for i in inside[np.argsort(sign * log_score[inside], kind="stable")][:SHOWN].tolist():
+        for i in inside[np.argsort(-sign * order[inside], kind="stable")][:SHOWN].tolist():
             question, answer = cell.texts[i]
             chance = math.nan if own is None else float(own[i])
             decision = ""
-            if calibrator is not None:
+            if calibrator is not None and log_score is not None:
                 chance, decision = calibrator.of(float(log_score[i]))
             yield ExtremeAnswer(
                 model=cell.model,
@@ -86,6 +92,7 @@ def _of_cell(
                 id=cell.question_ids[i],
                 question=question,
                 answer=answer,
+                method=spoken(by),
                 uncertainty=float(uncertainty[i]),
                 chance=chance,
                 decision=decision,
@@ -108,19 +115,19 @@ def answer_tables(found: Sequence[ExtremeAnswer]) -> tuple[Table, ...]:
         )
         if groups:
             header = ("Question", "Answer", "Uncertainty", "Chance", *(("Decision",) if decided else ()))
-            tables.append(Table(kind, title, header, groups, note=_note(kind), left=2))
+            tables.append(Table(kind, title, header, groups, note=_note(kind, own[0].method), left=2))
     return tuple(tables)
 
 
-def _note(kind: Kind) -> str:
+def _note(kind: Kind, method: str) -> str:
     if kind == "surest_wrong":
         return (
-            "By the uncertainty of STC. Read these first: some are right and the judge or the accepted answers are "
-            "not; the others are errors of which the model was sure, and no threshold on this score stops them."
+            f"By the uncertainty of {method}. Read these first: some are right and the judge or the accepted answers "
+            "are not; the others are errors of which the model was sure, and no threshold on this score stops them."
         )
     return (
-        "By the uncertainty of STC. What a threshold costs: these answers are right and would be among the first to "
-        "be held back."
+        f"By the uncertainty of {method}. What a threshold costs: these answers are right and would be among the first "
+        "to be held back."
     )
 
 

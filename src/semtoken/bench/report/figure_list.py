@@ -10,7 +10,7 @@ from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
     MAIN,
-    REFERENCE,
+    STC,
     CellFigures,
     MethodFigures,
     Tested,
@@ -95,7 +95,7 @@ def _of_methods(cell: CellFigures) -> Iterator[Figure]:
 
 
 def _of_ablations(cell: CellFigures) -> Iterator[Figure]:
-    names = [name for name in (REFERENCE, *ABLATIONS, BASELINE) if name in cell.methods]
+    names = [name for name in (STC, *ABLATIONS, BASELINE) if name in cell.methods]
     for name in names if len(names) > 1 else ():
         yield from _qualities("ablation", cell, cell.methods[name])
 
@@ -107,16 +107,16 @@ def _qualities(table: str, cell: CellFigures, method: MethodFigures) -> Iterator
         yield Figure(*place, estimate.value, estimate.low, estimate.high)
 
 
-def paired_tests(cells: Sequence[CellFigures], reference: str | None = None) -> list[Comparison]:
-    """Every test of a report; `reference` is the method that `measure` was given."""
+def paired_tests(cells: Sequence[CellFigures]) -> list[Comparison]:
+    """Every test of a report."""
     return [
         test
         for cell in cells
-        for test in (*_tests_of_methods(cell, reference), *_tests_of_variants(cell), *_tests_of_controls(cell))
+        for test in (*_tests_of_methods(cell), *_tests_of_variants(cell), *_tests_of_controls(cell))
     ]
 
 
-def _tests_of_methods(cell: CellFigures, reference: str | None) -> Iterator[Comparison]:
+def _tests_of_methods(cell: CellFigures) -> Iterator[Comparison]:
     for name, method in cell.methods.items():
         table = "ablation" if name in ABLATIONS else "comparison"
         for metric, quality in method.quality.items():
@@ -125,8 +125,8 @@ def _tests_of_methods(cell: CellFigures, reference: str | None) -> Iterator[Comp
                 yield _test(place, "STC", quality.to_stc)
             if quality.to_best is not None:
                 yield _test(place, f"best: {cell.ranked(metric)[0].title}", quality.to_best)
-            if quality.to_reference is not None and reference is not None and reference != REFERENCE:
-                yield _test(place, title_of(reference), quality.to_reference)
+            if quality.to_reference is not None and cell.reference != STC:
+                yield _test(place, title_of(cell.reference), quality.to_reference)
 
 
 def _tests_of_variants(cell: CellFigures) -> Iterator[Comparison]:

@@ -1,4 +1,4 @@
-"""What a report opens with: what the run is of, its judges, the headline, and what must be known of its figures."""
+"""What a report opens with: what the run is of, its judges, what came out, and what must be known of its figures."""
 
 from __future__ import annotations
 
@@ -13,38 +13,44 @@ from semtoken.bench.report.cell_figures import (
     BASELINE,
     FEW,
     FEWEST,
-    REFERENCE,
     SEED,
+    STC,
     CellFigures,
+    MethodFigures,
     Tested,
+    spoken,
 )
 from semtoken.bench.report.comparison import NOT_RUN, VERDICT_RULE, estimate_entry
 from semtoken.bench.report.table import Entry, Group, Table, texts
 from semtoken.bench.results import RunResults
+from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
+from semtoken.parts.new_words import LONG
 
-HEADLINE = "headline"
-"""The method that heads answers; it has a column of its own in the first table."""
+HEADLINE_SAID = (
+    f"The headline is the number on top of every answer: STC under the run's rules for answers of fewer than {LONG} "
+    "tokens, the weakest phrase and the mean log-probability together for longer ones."
+)
 
 
 def overview(cells: Sequence[CellFigures], judge: str) -> Table:
-    """One row a model and data set: size, accuracy, the best method, the headline, where STC stands."""
+    """One row a model and data set: size, accuracy, the best method, where the reference stands, and STC."""
     rows = []
-    headed = [HEADLINE] * any(HEADLINE in cell.methods for cell in cells)
+    about = cells[0].reference
+    named = list(dict.fromkeys((about, STC)))
     for cell in cells:
         ranked = cell.ranked("auroc")
-        stc = cell.methods.get(REFERENCE)
-        place = next((i for i, one in enumerate(ranked, start=1) if one.name == REFERENCE), None)
+        own = cell.methods.get(about)
+        place = next((i for i, one in enumerate(ranked, start=1) if one.name == about), None)
         rows.append(
             (
                 *texts(cell.model, cell.dataset, f"{cell.n:,}", f"{cell.counts.missing:,}"),
                 Entry(share(cell.counts.accuracy), f"{cell.counts.correct:,} right"),
                 *texts(amount(cell.greedy_seconds)),
                 Entry(ranked[0].title, metric(ranked[0].quality["auroc"].estimate.value)) if ranked else Entry(MISSING),
-                *(_area(cell, HEADLINE) for _ in headed),
-                _area(cell, REFERENCE),
+                *(_area(cell, name) for name in named),
                 Entry(f"{place} of {len(ranked)}" if place else MISSING),
-                Entry(amount(stc.percent)) if stc else NOT_RUN,
+                Entry(amount(own.percent)) if own else NOT_RUN,
             )
         )
     return Table(
@@ -52,11 +58,12 @@ def overview(cells: Sequence[CellFigures], judge: str) -> Table:
         title="What was measured",
         header=(
             *("Model", "Data set", "Questions", "No verdict", "Accuracy", "Greedy, s"),
-            *("Best AUROC", *("AUROC of the headline" for _ in headed), "AUROC of STC", "Place", "Overhead, %"),
+            *("Best AUROC", *(f"AUROC of {spoken(name)}" for name in named), "Place", "Overhead, %"),
         ),
         groups=(Group("", tuple(rows)),),
         note=f"Correct is what the judge '{judge}' calls correct. Questions without a verdict are in no other figure. "
-        "Greedy: seconds of the greedy generation. Overhead: of STC, in percent of that. Place: of STC by AUROC.",
+        f"Greedy: seconds of the greedy generation. Overhead: of {spoken(about)}, in percent of that. Place: of "
+        f"{spoken(about)} by AUROC.{f' {HEADLINE_SAID}' if about == HEADLINE else ''}",
         left=2,
     )
 
@@ -132,31 +139,33 @@ def opening(cells: Sequence[CellFigures]) -> str:
     models = len({cell.model for cell in cells})
     who = "A model" if models == 1 else f"{models} models"
     told = f"{who} answered {asked:,} questions, {100 * right / judged:.0f} % of them correctly" if judged else ""
+    about = spoken(cells[0].reference)
     areas = [
         estimate.value
         for cell in cells
-        if (stc := cell.methods.get(REFERENCE)) is not None
-        and not (estimate := stc.quality["auroc"].estimate).reason
+        if (own := cell.methods.get(cell.reference)) is not None
+        and not (estimate := own.quality["auroc"].estimate).reason
         and math.isfinite(estimate.value)
     ]
     if not told or not areas:
         told = told or f"{who} answered {asked:,} questions"
-        return f"{told}; how well STC tells wrong answers from right ones is not known."
+        return f"{told}; how well {about} tells wrong answers from right ones is not known."
     average = "" if len(areas) == 1 else ", on average,"
     return (
-        f"{told}; of a wrong and a right answer, taken at random, STC{average} calls the wrong one more uncertain in "
-        f"{round(100 * statistics.fmean(areas))} of 100 cases (AUROC; guessing gives 50)."
+        f"{told}; of a wrong and a right answer, taken at random, {about}{average} calls the wrong one more uncertain "
+        f"in {round(100 * statistics.fmean(areas))} of 100 cases (AUROC; guessing gives 50)."
     )
 
 
 def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
-    """What the run says of STC, in sentences."""
+    """What the run says of its reference, in sentences."""
+    about = spoken(cells[0].reference)
     for cell in cells:
         if reason := next((m.quality["auroc"].estimate.reason for m in cell.methods.values()), ""):
             yield f"{cell.title}: AUROC and PRR are undefined, {reason}."
-    held = [cell for cell in cells if any(m.name == REFERENCE for m in cell.ranked("auroc"))]
+    held = [cell for cell in cells if any(m.name == cell.reference for m in cell.ranked("auroc"))]
     if not held:
-        yield "There is no AUROC of STC to compare the other methods with."
+        yield f"There is no AUROC of {about} to compare the other methods with."
         return
     if all(cell.fewest < FEWEST for cell in held):
         yield (
@@ -165,15 +174,17 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
         )
         yield from _few(cells)
         return
-    places = [next(i for i, m in enumerate(c.ranked("auroc")) if m.name == REFERENCE) for c in held]
+    first = sum(cell.ranked("auroc")[0].name == cell.reference for cell in held)
     of = f"of {len(held)} {'pairs' if len(held) > 1 else 'pair'} of a model and a data set"
-    yield f"STC has the highest AUROC on {places.count(0)} {of}."
-    others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_stc is not None]
+    yield f"{_capital(about)} has the highest AUROC on {first} {of}."
+    if held[0].reference == HEADLINE:
+        yield from _which_number(held)
+    others = [m for cell in held for m in cell.compared if m.quality["auroc"].to_reference is not None]
     if others:
-        verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_stc) is not None)
+        verdicts = Counter(one.verdict for m in others if (one := m.quality["auroc"].to_reference) is not None)
         few = f", {verdicts['too few answers']} of too few answers" * bool(verdicts["too few answers"])
         yield (
-            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to STC, {verdicts['lower']} "
+            f"Of {len(others)} {'difference' if len(others) == 1 else 'differences'} to {about}, {verdicts['lower']} "
             f"{'is' if verdicts['lower'] == 1 else 'are'} lower, {verdicts['higher']} higher and "
             f"{verdicts['not shown']} not shown{few} (95 % intervals against 0, not corrected for their number)."
         )
@@ -183,30 +194,49 @@ def headline(cells: Sequence[CellFigures]) -> Iterator[str]:
     yield from _cost(held)
 
 
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _is_reference(method: MethodFigures) -> bool:
+    """Whether a method ranks exactly as the reference does, on every resample."""
+    tested = [one.to_reference for one in method.quality.values()]
+    return all(one is not None and one.difference.low == one.difference.high == 0 for one in tested)
+
+
+def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
+    """What the headline is, and where it is STC."""
+    same = sum(STC in cell.methods and _is_reference(cell.methods[STC]) for cell in held)
+    where = "" if not same else f" On {same} of {len(held)} it ranks as STC does."
+    yield f"{HEADLINE_SAID}{where}"
+
+
 def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
     """For one pair the nearest method in full; for several the mean AUROC over all."""
+    about = held[0].reference
     common = set.intersection(*({m.name for m in cell.ranked("auroc")} for cell in held))
     means = {
         name: statistics.fmean(cell.methods[name].quality["auroc"].estimate.value for cell in held) for name in common
     }
-    rival = max((name for name in sorted(common) if name != REFERENCE), key=lambda name: means[name], default=None)
+    others = [name for name in sorted(common - {about}) if not all(_is_reference(cell.methods[name]) for cell in held)]
+    rival = max(others, key=lambda name: means[name], default=None)
     if rival is None:
         return
     title = held[0].methods[rival].title
     mean = "AUROC" if len(held) == 1 else f"Mean AUROC over the {len(held)} pairs"
-    sentence = f"{mean}: STC {metric(means[REFERENCE])}, the best other method, {title}, {metric(means[rival])}"
-    tested = held[0].methods[rival].quality["auroc"].to_stc
+    sentence = f"{mean}: {spoken(about)} {metric(means[about])}, the best other method, {title}, {metric(means[rival])}"
+    tested = held[0].methods[rival].quality["auroc"].to_reference
     if len(held) == 1 and tested is not None:
-        sentence += f" (minus STC: {_told(tested)})"
+        sentence += f" (minus {spoken(about)}: {_told(tested)})"
     yield f"{sentence}."
 
 
 def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
-    """STC beside sequence probability, which costs nothing, wherever both are."""
+    """The reference beside sequence probability, which costs nothing, wherever both are."""
     for cell in held:
-        tested = cell.methods[BASELINE].quality["auroc"].to_stc if BASELINE in cell.methods else None
+        tested = cell.methods[BASELINE].quality["auroc"].to_reference if BASELINE in cell.methods else None
         if tested is not None and not math.isnan(tested.difference.value):
-            yield f"{cell.title}: sequence probability minus STC is {_told(tested)}."
+            yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_told(tested)}."
 
 
 def _told(tested: Tested) -> str:
@@ -229,13 +259,13 @@ def _few(cells: Sequence[CellFigures]) -> Iterator[str]:
 
 
 def _cost(held: Sequence[CellFigures]) -> Iterator[str]:
-    """The overhead of STC and of the method that is the next best on the whole."""
-    percents = [cell.methods[REFERENCE].percent for cell in held]
+    """What the reference adds to the greedy generation."""
+    percents = [cell.methods[cell.reference].percent for cell in held]
     known = [value for value in percents if not math.isnan(value)]
     if known:
         yield (
-            f"STC adds {amount(statistics.median(known))} % to the time of the greedy generation"
-            f"{' (median)' if len(known) > 1 else ''}."
+            f"{_capital(spoken(held[0].reference))} adds {amount(statistics.median(known))} % to the time of the "
+            f"greedy generation{' (median)' if len(known) > 1 else ''}."
         )
 
 

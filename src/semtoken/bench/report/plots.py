@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from semtoken.bench.formatting import metric
-from semtoken.bench.report.cell_figures import REFERENCE, CellFigures, MethodFigures, title_of
+from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, spoken, title_of
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.comparison import datasets_of, models_of
 from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
@@ -81,8 +81,8 @@ def _drawn(cells: Sequence[CellFigures], clusterings: Sequence[ClusteringRecord]
                 bars(ranked),
                 f"best_methods_{name}",
                 f"The best {BEST} methods on {shown_name}",
-                "AUROC with 95 % intervals, the best at the top; bars begin at chance, 0.5. STC is blue; where "
-                "it is not among them it is added below with its place.",
+                "AUROC with 95 % intervals, the best at the top; bars begin at chance, 0.5. Blue is "
+                f"{spoken(cells[0].reference)}; where it is not among them it is added below with its place.",
             )
         if timed := [cell for cell in own if _timed(cell)]:
             yield plot_of(
@@ -118,7 +118,7 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
     figure, axes = panels(len(cells), width=4.2, height=2.9, sharex=True)
     for axis, cell in zip(axes, cells, strict=True):
         ranked = list(enumerate(cell.ranked("auroc"), start=1))
-        chosen = ranked[:BEST] + [(place, method) for place, method in ranked[BEST:] if method.name == REFERENCE]
+        chosen = ranked[:BEST] + [(place, method) for place, method in ranked[BEST:] if method.name == cell.reference]
         estimates = [method.quality["auroc"].estimate for _, method in chosen]
         lengths = _lengths(estimates)
         rows = range(len(chosen))
@@ -127,7 +127,7 @@ def bars(cells: Sequence[CellFigures]) -> Figure:
             [estimate.value - CHANCE for estimate in estimates],
             left=CHANCE,
             xerr=lengths,
-            color=[OURS if method.name == REFERENCE else OTHERS for _, method in chosen],
+            color=[OURS if method.name == cell.reference else OTHERS for _, method in chosen],
             error_kw={"elinewidth": 1, "capsize": 2.5, "ecolor": "#333333"},
         )
         for row, estimate, length in zip(rows, estimates, lengths[1], strict=True):
@@ -157,7 +157,7 @@ def against_overhead(cells: Sequence[CellFigures]) -> Figure:
         smallest = min((m.percent for m in timed if m.percent > 0), default=1.0)
         for method in timed:
             estimate = method.quality["auroc"].estimate
-            ours = method.name == REFERENCE
+            ours = method.name == cell.reference
             number = names.index(method.name)
             handles[method.name] = axis.errorbar(
                 max(method.percent, smallest / 3),
@@ -322,7 +322,7 @@ def risk_curves(cells: Sequence[CellChances]) -> Figure:
     handles: dict[str, Any] = {}
     for axis, cell in zip(axes, cells, strict=True):
         for name, method in cell.methods.items():
-            ours, number = name == REFERENCE, names.index(name)
+            ours, number = name == cell.reference, names.index(name)
             (handles[name],) = axis.plot(
                 method.curve.coverage,
                 method.curve.risk,
@@ -362,7 +362,7 @@ def reliability_panels(cell: CellChances) -> Figure:
         axis.remove()
     for axis, method in zip(axes, methods, strict=False):
         assert method.report is not None
-        _reliability(axis, method.report.bins, OURS if method.name == REFERENCE else "#333333")
+        _reliability(axis, method.report.bins, OURS if method.name == cell.reference else "#333333")
         axis.set_title(label_of(method.title), fontsize=9)
     figure.supxlabel("chance given", fontsize=9, y=0.08 / height)
     figure.supylabel("share of right answers", fontsize=9, x=0.08 / width)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.bench.formatting import MISSING, amount
-from semtoken.bench.report.cell_figures import MAIN, REFERENCE, CellFigures, Quality, is_main, settings_of
+from semtoken.bench.report.cell_figures import MAIN, STC, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import (
     MARKS,
     NOT_RUN,
@@ -58,9 +58,9 @@ def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterat
             for name, quality in cell.variants.items()
             if name.partition("=")[0] == setting
         }
-        if varied and setting in main and REFERENCE in cell.methods:
+        if varied and setting in main and STC in cell.methods:
             value = str(main[setting])
-            varied[value] = Point(setting, value, cell.methods[REFERENCE].quality["auroc"], main=True)
+            varied[value] = Point(setting, value, cell.methods[STC].quality["auroc"], main=True)
         yield from sorted_points(varied.values())
 
 
