@@ -31,7 +31,7 @@ from rich.table import Table
 
 import semtoken as st
 from clustering import decision_cost, synthetic
-from generation import cost, made_up_model, made_up_tokenizer
+from generation import cost, made_up_model, made_up_tokenizer, random_model
 from proxy import BUDGET, costs_beyond_bare, payload_costs
 from scoring import least_times, made_up_vocabulary, torch_log_softmax
 
@@ -155,20 +155,26 @@ def generation(short: bool) -> Iterator[Measured]:
         found = cost(model, clusters, batch, tokens=4 if short else 8, pairs=1 if short else 3)
         yield Measured(f"generation, batch of {batch}", "the same without scores", 1 + found.share, budget)
     torch.set_num_threads(1)
-    yield from entropies(model, made_up_tokenizer(151_936), 2 if short else 5)
+    tokenizer = made_up_tokenizer(151_936)
+    for name, limit in (("mean_token_entropy", 1.05), ("epr", None), ("self_certainty", None)):
+        yield one_pass(name, limit, model, tokenizer, 2 if short else 5, "batch of 8")
+    yield from entropy_of_wide_rows(tokenizer, 2 if short else 5)
 
 
-def entropies(model: Any, tokenizer: Any, repeats: int, tokens: int = 4) -> Iterator[Measured]:
-    """The same answers with scores alone, and with what methods of one pass read besides."""
+def entropy_of_wide_rows(tokenizer: Any, repeats: int) -> Iterator[Measured]:
+    """The entropy on rows as a model of 1.5B parameters has them, with one of its 28 layers; all would make it less."""
+    for dtype in ("float32", "bfloat16"):
+        model = random_model(tokenizer, 151_936, 1536, 1).to(getattr(torch, dtype))
+        yield one_pass("mean_token_entropy", 1.05, model, tokenizer, repeats, f"width 1,536, one layer, {dtype}")
+
+
+def one_pass(name: str, budget: float | None, model: Any, tokenizer: Any, repeats: int, shape: str) -> Measured:
+    """The same answers with scores alone, and with what a method of one pass reads besides."""
     random = torch.Generator().manual_seed(0)
     prompts = [tokenizer.decode(torch.randint(300, len(tokenizer), (32,), generator=random)) for _ in range(8)]
-    plain = st.STC(model, tokenizer)
-    for name, budget in (("mean_token_entropy", 1.05), ("epr", None), ("self_certainty", None)):
-        more = st.STC(model, tokenizer, methods=[name])
-        found = ratio(
-            lambda more=more: more.generate(prompts, tokens), lambda: plain.generate(prompts, tokens), repeats
-        )
-        yield Measured(f"generation with {name}, batch of 8", "the same with scores alone", found, budget)
+    plain, more = st.STC(model, tokenizer), st.STC(model, tokenizer, methods=[name])
+    found = ratio(lambda: more.generate(prompts, 4), lambda: plain.generate(prompts, 4), repeats)
+    return Measured(f"generation with {name}, {shape}", "the same with scores alone", found, budget)
 
 
 def decisions(rows: int) -> Measured:

@@ -51,6 +51,17 @@ def test_disputes_are_those_of_the_library_and_doubts_of_form_are_marked(served:
     assert marked and disputes  # both kinds are among these questions
 
 
+def test_every_number_that_the_page_offers_can_be_asked_for(served: str, almanac_clusters: Any) -> None:
+    question = load_questions("dev")[0].question
+    with proxy_of(served, almanac_clusters) as proxied:
+        offered = {url: httpx.get(f"{url}/semtoken/info").json()["methods"] for url in (served, proxied)}
+        assert set(offered[served]) == {*offered[proxied], "self_certainty"}  # which reads all logits
+        assert {"trace", "mean_new_word", "epr"} <= offered[proxied].keys() and "headline" not in offered[proxied]
+        for url, methods in offered.items():
+            block = asked(url, question, methods=list(methods))
+            assert set(block["scores"]) == set(methods) and "scores_refused" not in block
+
+
 def test_a_stream_ends_with_the_disputes_too(served: str) -> None:
     question = load_questions("dev")[0].question
     body = {"messages": [{"role": "user", "content": question}], "stream": True, "semtoken": {"disputes": 4}}

@@ -507,6 +507,29 @@ def test_asking_is_accessible_and_fits_a_phone(browser: Any, served: str, almana
             assert_accessible(page, url)
 
 
+def test_another_number_than_the_headline_can_be_asked_for(browser: Any, served: str, almanac: Any) -> None:
+    page = browser.new_context().new_page()
+    page.goto(served)
+    box = page.get_by_role("textbox", name="Your question")
+    box.fill("Which city is the capital of Peru?")
+    page.keyboard.press("Enter")
+    page.get_by_text("Confidence ").first.wait_for()
+    assert page.get_by_text("You asked for this number").count() == 0
+    page.get_by_label("Number", exact=True).select_option("weakest_token")
+    box.press("Enter")
+    page.get_by_text("higher is riskier. You asked for this number").wait_for()
+    value = httpx.post(
+        f"{served}/v1/chat/completions",
+        json={
+            "messages": [{"role": "user", "content": "Which city is the capital of Peru?"}],
+            "semtoken": {"methods": ["weakest_token"]},
+        },
+        timeout=60,
+    ).json()["choices"][0]["semtoken"]["scores"]["weakest_token"]
+    shown = page.locator("article strong", has_text="Weakest token: ").inner_text()
+    assert float(shown.removeprefix("Weakest token: ")) == pytest.approx(value, rel=0.01)
+
+
 def test_a_server_that_is_gone_is_a_sentence(browser: Any, served: str) -> None:
     page = browser.new_context().new_page()
     page.goto(served)

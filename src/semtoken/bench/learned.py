@@ -65,6 +65,9 @@ def _with_learned(cell: Cell, judge: str) -> tuple[Cell, str]:
     risk = np.full(labels.size, np.nan)
     risk[usable] = found.risk
     seconds = dict(cell.seconds) | {LEARNED: max(cell.seconds.get(name, 0.0) for name in names)}
-    told = f"{title} reads {', '.join(names)}, cross-fitted on the verdicts of {judge}. A calibrator of them "
+    told = (
+        f"{title} reads {', '.join(names)} and no hidden states, which a run does not keep (`semtoken score --states` "
+    )
+    told += f"does); cross-fitted on the verdicts of {judge}. A calibrator of them "
     told += f"{found.statement}."
     return replace(cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=seconds), told

@@ -55,7 +55,9 @@ def report(
     learn: Annotated[
         bool,
         typer.Option(
-            "--learn", help="Add the method `learned`: what the run's own labels add to its numbers, cross-fitted."
+            "--learn",
+            help="Add the method `learned`: what the run's own labels add to its numbers of one pass, cross-fitted. A "
+            "run keeps no hidden states, so none are read.",
         ),
     ] = False,
     calibrator: CalibratorOption = None,

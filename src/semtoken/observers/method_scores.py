@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,10 +21,24 @@ from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import listed, shown
 
+FROM_BEST = frozenset({"log_probability", "entropy", "best", "row"})
+FROM_LOGITS = FROM_BEST | {"logits"}
+"""What can be read of a step whose best tokens are known, in bounds or exactly, and of one whose logits are."""
+
 
 def one_pass_methods() -> list[str]:
     """Names of the methods that read nothing but what one pass of the answering model leaves behind."""
     return [name for name, method in METHODS.items() if set(method.needs) <= OF_ANSWERS | STATISTICS.keys()]
+
+
+def methods_reading(known: Collection[str]) -> list[str]:
+    """Names of the methods of one pass that read nothing of a step but what is known of it."""
+    return [name for name in one_pass_methods() if {one.what for one in MethodScores([name]).reads} <= set(known)]
+
+
+def readable_with(names: Sequence[str]) -> frozenset[str]:
+    """What can be read of the steps of a model whose answers get their scores by these methods anyway."""
+    return FROM_LOGITS | {reading.what for reading in MethodScores(names).reads}
 
 
 def require_one_pass(names: Sequence[str]) -> tuple[str, ...]:
@@ -187,7 +201,7 @@ def scores_of_steps(
         A method needs more than one pass, or more than the best tokens, or more of them than the steps list.
     """
     scores = MethodScores(names)
-    unknown = {reading.what for reading in scores.reads} - {"log_probability", "entropy", "best", "row"}
+    unknown = {reading.what for reading in scores.reads} - FROM_BEST
     if unknown:
         readers = [one for one, watch in scores.watches.items() if {r.what for r in watch.reads} & unknown]
         needing = [name for name in scores.names if set(METHODS[name].needs) & set(readers)]

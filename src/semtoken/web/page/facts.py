@@ -12,7 +12,8 @@ from semtoken.calibration.apply import Applied
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.labels import PRODUCT, AnswerRecord
+from semtoken.calibration.labels import HEADLINE, PRODUCT, AnswerRecord
+from semtoken.methods import METHODS
 from semtoken.scoring.scorer import Scorer
 
 POINTS = 41
@@ -26,6 +27,7 @@ def model_facts(
     model: str | None = None,
     upstream: str | None = None,
     disputes: bool = False,
+    methods: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What `/semtoken/info` answers.
 
@@ -39,12 +41,15 @@ def model_facts(
         Address of the server behind a proxy.
     disputes
         The server can ask the model what else it could have meant.
+    methods
+        Numbers that a question may ask for in place of the headline.
     """
     found: dict[str, Any] = {
         "model": model,
         "clusters": None if scorer.clusters is None else scorer.clusters.signature,
         "parts": True,
         "disputes": disputes,
+        "methods": {name: METHODS[name].title for name in methods if name != HEADLINE},
     }
     if upstream is not None:
         found["upstream"] = upstream

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from semtoken.calibration.apply import Applied
+from semtoken.observers.method_scores import FROM_BEST, methods_reading
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
 from semtoken.scoring.token_sources import Tokens
@@ -117,7 +118,8 @@ def proxy_app(
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if page:
-        facts = model_facts(scorer, upstream=settings.shown_upstream) | {"review": recorder is not None}
+        facts = model_facts(scorer, upstream=settings.shown_upstream, methods=methods_reading(FROM_BEST))
+        facts["review"] = recorder is not None
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     add_routes(app, recorder, calibrators, gate, settings.allowed_hosts)
     app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from semtoken.observers.method_scores import methods_reading, readable_with
 from semtoken.support.extras import require
 
 for _module in ("fastapi", "prometheus_client", "pydantic"):
@@ -116,7 +117,12 @@ def serve_app(
         return JSONResponse(card) if name == offer.name else offer.unknown(name).response()
 
     if page:
-        facts = model_facts(engine.stc.scorer, model=offer.name, disputes=True) | {"review": recorder is not None}
+        facts = model_facts(
+            engine.stc.scorer,
+            model=offer.name,
+            disputes=True,
+            methods=methods_reading(readable_with(engine.stc.methods)),
+        ) | {"review": recorder is not None}
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     add_routes(app, recorder, calibrators, gate, allowed_hosts)
     endpoints = {

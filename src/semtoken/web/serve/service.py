@@ -12,7 +12,7 @@ from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
 from semtoken.errors import SemtokenError
-from semtoken.observers.method_scores import MethodScores
+from semtoken.observers.method_scores import MethodScores, readable_with
 from semtoken.parts.budget import MAX_SECONDS
 from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
@@ -185,8 +185,7 @@ class Service:
     def _methods(self, request: GenerationRequest) -> tuple[str, ...]:
         """The methods of a request that the server does not apply anyway. What they read must be there already."""
         asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
-        known = {"log_probability", "entropy", "best", "row", "logits"}
-        known |= {reading.what for reading in MethodScores(self._stc.methods).reads}
+        known = readable_with(self._stc.methods)
         for name in asked:
             if missing := {reading.what for reading in MethodScores([name]).reads} - known:
                 raise ApiError(

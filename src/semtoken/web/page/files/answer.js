@@ -95,12 +95,21 @@ function Headline({ answer }) {
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
+// A number that was asked for by name in place of the headline, or why it is not there.
+function Asked({ answer }) {
+  const { name, title } = answer.asked_method;
+  const value = answer.scores?.[name];
+  if (value === undefined) return html`<p class="note">${answer.scores_refused ?? S.noScore}</p><${Headline} answer=${answer} />`;
+  const [lead, rest] = S.asked(title, value, answer.score_bounds?.[name]);
+  return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
+}
+
 function Verdict({ answer, compared }) {
   const calibration = calibrationOf(answer);
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
     if (!compared && answer.shown) return html`<p class="note">${answer.shown}</p>`;
-    return html`${!compared && html`<${Headline} answer=${answer} />`}<p class="note">${compared ? S.noChance : S.uncalibrated}</p>
+    return html`${!compared && !answer.asked_method && html`<${Headline} answer=${answer} />`}<p class="note">${compared ? S.noChance : S.uncalibrated}</p>
       ${answer.calibrator_refused && html`<p class="note">${answer.calibrator_refused}</p>`}`;
   }
   const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
@@ -227,8 +236,9 @@ export function Card({ answer, question, title, compared }) {
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
     ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
+    ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
     <${Verdict} answer=${answer} compared=${compared} />
-    ${!compared && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
+    ${!compared && !answer.asked_method && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
     ${(Array.isArray(answer.flags) ? answer.flags : []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
     ${part && html`<${Also} ...${{ answer, part, id: panel, close }} />`}

@@ -56,8 +56,8 @@ export function grown(words, text, block) {
   return [...words, { start, end: text.length, left, confidence }];
 }
 
-export async function ask(question, { info, model, key, signal, onText }) {
-  const wanted = { tokens: true, competing: MEANINGS, ...(info?.parts ? { parts: "auto" } : {}), ...(info?.disputes ? { disputes: MEANINGS } : {}) };
+export async function ask(question, { info, model, key, method, signal, onText }) {
+  const wanted = { tokens: true, competing: MEANINGS, ...(method ? { methods: [method] } : {}), ...(info?.parts ? { parts: "auto" } : {}), ...(info?.disputes ? { disputes: MEANINGS } : {}) };
   const body = { model, stream: true, messages: [{ role: "user", content: question }], semtoken: wanted };
   const headers = { "content-type": "application/json", ...headersFor(key) };
   const response = await fetch("./v1/chat/completions", { method: "POST", signal, headers, body: JSON.stringify(body) });
@@ -74,7 +74,8 @@ export async function ask(question, { info, model, key, signal, onText }) {
     words = grown(words, text, choice.semtoken);
     onText?.({ text, words });
   }
-  return { text, ...(block ?? { reason: S.noScore }) };
+  const asked = method && block ? { asked_method: { name: method, title: info.methods[method] } } : {};
+  return { text, ...(block ?? { reason: S.noScore }), ...asked };
 }
 
 // What went wrong, as a sentence; nothing if it was the user who stopped it.
@@ -113,6 +114,7 @@ export function Ask({ info, server, setServer, remember }) {
   const [running, setRunning] = useState(null);
   const [answers, setAnswers] = useState([]);
   const [error, setError] = useState("");
+  const [method, setMethod] = useState("");
   const stopper = useRef(null);
   const model = info?.upstream ? server.model : info?.model;
   const submit = async (event) => {
@@ -122,7 +124,7 @@ export function Ask({ info, server, setServer, remember }) {
     setError("");
     setRunning({ text: "", words: [] });
     try {
-      const answer = await ask(question, { info, model, key: server.key, signal: stopper.current.signal, onText: setRunning });
+      const answer = await ask(question, { info, model, key: server.key, method, signal: stopper.current.signal, onText: setRunning });
       setAnswers((before) => [{ question, answer }, ...before]);
       remember({ question, answer, model });
     } catch (problem) {
@@ -138,6 +140,10 @@ export function Ask({ info, server, setServer, remember }) {
         : html`<button type="button" onClick=${() => stopper.current.abort()}>${S.stop}</button>`}
     </form>
     <${Server} ...${{ info, server, setServer }} />
+    ${Object.keys(info?.methods ?? {}).length > 0 && html`<p class="row"><label>${S.number} <select value=${method} onChange=${(e) => setMethod(e.target.value)}>
+      <option value="">${S.headlineChoice}</option>
+      ${Object.entries(info.methods).map(([name, title]) => html`<option value=${name}>${title}</option>`)}
+    </select></label></p>`}
     <div role="status">${running !== null &&
     html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}

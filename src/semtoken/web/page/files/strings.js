@@ -2,6 +2,7 @@
 const percent = (p) => `${Math.round(100 * p)} %`;
 // In percent with two digits that count: of long answers many are small, and they are not alike.
 const digits = (p) => (p > 0.999 && p < 1 ? "> 99.9 %" : p >= 0.99 ? `${p === 1 ? 100 : (100 * p).toFixed(1)} %` : p >= 0.1 || p === 0 ? percent(p) : p < 1e-6 ? "< 0.0001 %" : `${(100 * p).toFixed(1 - Math.floor(Math.log10(100 * p)))} %`);
+const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 const count = (n) => n.toLocaleString("en");
 const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
@@ -48,6 +49,9 @@ export const S = {
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
   headline: (c, sentence) => [`Confidence ${digits(c)}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   headlines: { stc: "Probability of an answer that agrees with this one (under 12 tokens).", phrase_and_mean: "Probability of the weakest phrase times that of a typical token (12 tokens or more)." },
+  number: "Number",
+  headlineChoice: "headline",
+  asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier. You asked for this number; lists are ranked by the headline."],
   uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
   uncertain: (u) => `Uncertainty ${u}.`,
   noChance: "No calibrator, so no chance: scores of two answers are not compared here.",
