@@ -1,13 +1,14 @@
 """Build what a release uploads, and check it as far as a machine can: `make release-check`.
 
-    python scripts/release_check.py [--tag v0.2.0] [--extras]
+    python scripts/release_check.py [--tag v0.1.0] [--extras]
 
-What is checked: the version is the same everywhere, and the tag's; CHANGELOG has a section for it; the workflows are
-sound (check-jsonschema, zizmor); the metadata render as the index would render them (twine); the wheel holds what it
-needs, nothing else, and is below 6 MB; the sdist alone builds the same wheel; the wheel starts and scores in an empty
-environment of every Python that is installed here, without its extras; versions of all dependencies can be found for
-each supported Python (uv). With `--extras` each extra is installed in an environment of its own, and a command that
-needs it runs there; this takes gigabytes and up to an hour.
+What is checked: the version is the same everywhere, and the tag's; the newest section of CHANGELOG is that version's;
+the workflows are sound (check-jsonschema, zizmor); the recipe for conda renders (rattler-build); the metadata render as
+the index would render them (twine); the wheel holds what it needs, nothing else, and is below 6 MB; the sdist alone
+builds the same wheel; the wheel starts and runs the README's commands for replies in an empty environment of every
+Python that is installed here, without its extras; versions of all dependencies can be found for each supported Python
+(uv). With `--extras` each extra is installed in an environment of its own, and the README's commands that need it run
+there; this takes gigabytes and up to an hour.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +31,7 @@ NEEDED = (
     "semtoken/py.typed",
     "semtoken/almanac/clusters/clusters.safetensors",
     "semtoken/almanac/questions/test.jsonl.gz",
+    "semtoken/almanac/questions/README.md",  # with the notices of its sources
     "semtoken/models/clusters/smollm2/clusters.safetensors",
     "semtoken/web/page/files/app.js",
     "semtoken/data/stopwords_english.txt",
@@ -43,17 +46,60 @@ UNWANTED = (
     "almanac/nli/",
     "almanac/sts/",
 )
+EXAMPLES = ROOT / "examples"
+REPLIES = (
+    str(EXAMPLES / "extraction" / "replies.jsonl"),
+    "--questions",
+    str(EXAMPLES / "extraction" / "invoices.jsonl"),
+)
+SCHEMA = str(EXAMPLES / "extraction" / "invoice.schema.json")
+QUESTIONS = """
+import json
+from semtoken.almanac import load_questions
+for one in load_questions("dev")[:8]:
+    print(json.dumps({"id": one.id, "prompt": one.prompt()}), file=open("questions.jsonl", "a"))
+"""
+FEW_LINES = """
+import semtoken as st
+[answer] = st.STC.from_pretrained().generate(["What is the capital of Turkey?"], max_new_tokens=16)
+print(answer.text, answer.uncertainty, answer.parts(by="phrase")[-1])
+"""
+TRIAL = ("--model", "almanac", "--dataset", "almanac-dev", "--methods", "stc,perplexity", "--limit", "60")
+CORE = (
+    ("semtoken", "--version"),
+    ("semtoken", "--help"),
+    ("semtoken", "doctor", "--report"),
+    ("semtoken", "score-payload", REPLIES[0]),
+    ("semtoken", "check", *REPLIES, "-o", "page.html"),
+    ("semtoken", "check", *REPLIES, "--schema", SCHEMA, "-o", "fields.csv"),
+)
+"""Commands of the README and of the pages that it leads to, which need no extra."""
 EXTRAS = {
-    "transformers": ("semtoken", "ask", "--model", "almanac", "What is the capital of Turkey?"),
-    "cluster": ("semtoken", "cluster", "--help"),
-    "calibrate": ("semtoken", "calibrate", "--help"),
-    "frames": ("python", "-c", "import semtoken; semtoken.to_frame([])"),
-    "parts": ("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),
-    "gguf": ("semtoken", "models"),
-    "serve": ("semtoken", "proxy", "--help"),
-    "bench": ("semtoken", "bench", "run", "--help"),
+    "transformers": (
+        ("semtoken", "demo"),
+        ("semtoken", "ask", "--model", "almanac", "What is the capital of Turkey?"),
+        ("python", "-c", QUESTIONS),
+        ("semtoken", "score", "questions.jsonl", "--model", "almanac", "-o", "scored.jsonl"),
+        ("semtoken", "view", "scored.jsonl", "-o", "page.html"),
+        ("python", "-c", FEW_LINES),
+    ),
+    "cluster": (("semtoken", "cluster", "--help"),),
+    "calibrate": (("semtoken", "calibrate", "--help"),),
+    "frames": (("python", "-c", "import semtoken; semtoken.to_frame([])"),),
+    "parts": (("python", "-c", "from semtoken.parts.prose import find_words; assert find_words('a word')"),),
+    "gguf": (("semtoken", "models"),),
+    "journal": (
+        ("semtoken", "check", *REPLIES, "-o", "page.html", "--journal", "journal.db"),
+        ("semtoken", "journal", "show", "journal.db"),
+    ),
+    "serve": (("semtoken", "proxy", "--help"), ("semtoken", "serve", "--help")),
+    "bench": (
+        ("python", str(EXAMPLES / "calibrate.py"), "my-calibrator"),
+        ("semtoken", "bench", "run", *TRIAL, "--out", "run"),
+        ("semtoken", "bench", "report", "run"),
+    ),
 }
-"""Extra -> a command that has to end well where it alone is installed, with the embedded models beside it."""
+"""Extra -> commands that have to end well where it alone is installed, with the embedded models beside it."""
 RESOLVED = {
     "all": ("3.10", "3.11", "3.12", "3.13", "3.14"),
     "llama-cpp": ("3.10", "3.11", "3.12", "3.13", "3.14"),
@@ -124,8 +170,9 @@ def check_version(tag: str | None) -> str:
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1]
     if cited != version:
         sys.exit(f"CITATION.cff says {cited}, the package {version}.")
-    if f"## {version}" not in (ROOT / "CHANGELOG.md").read_text():
-        sys.exit(f"CHANGELOG.md has no section '## {version}'.")
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    if newest != version:
+        sys.exit(f"The newest section of CHANGELOG.md is '## {newest}', the package has {version}.")
     if tag and tag != f"v{version}":
         sys.exit(f"The tag {tag} is not that of version {version}.")
     return version
@@ -137,6 +184,17 @@ def check_workflows() -> None:
     commands = Path(sys.executable).parent
     run(commands / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *sorted(folder.glob("*.yml")))
     run(commands / "zizmor", "--offline", "--quiet", folder)
+
+
+def check_recipe(version: str) -> None:
+    """The recipe for conda is one, and of this version."""
+    from rattler_build import Stage0Recipe, VariantConfig
+
+    recipe = Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml")
+    rendered = recipe.render(VariantConfig({"python_min": [PYTHONS[0]]}))
+    found = {one.recipe.package.version for one in rendered}
+    if found != {version}:
+        sys.exit(f"recipe/recipe.yaml is of version {found}, the package of {version}.")
 
 
 def build(dist: Path) -> tuple[Path, Path, Path]:
@@ -173,13 +231,18 @@ def environment(folder: Path, python: str, *wanted: str | Path) -> Path:
     return folder / "bin"
 
 
+def run_all(wanted: Sequence[Sequence[str]], commands: Path, folder: Path) -> None:
+    """Run commands of an environment in a folder, without the repository's own packages."""
+    for program, *arguments in wanted:
+        run(commands / program, *arguments, cwd=folder, quiet=True)
+
+
 def try_wheel(wheel: Path, version: str, python: str) -> None:
     """The core alone, in an empty environment of one Python."""
     with tempfile.TemporaryDirectory() as folder:
         commands = environment(Path(folder) / "env", python, wheel)
         run(commands / "python", "-c", TRY, cwd=Path(folder))
-        for command in (("--version",), ("--help",), ("score-payload", "--help"), ("doctor", "--report")):
-            run(commands / "semtoken", *command, cwd=Path(folder), quiet=True)
+        run_all(CORE, commands, Path(folder))
     print(f"  works with Python {version} and no extra")
 
 
@@ -188,19 +251,19 @@ def try_extra(extra: str, wheel: Path, models: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         wanted = (f"semtoken[{extra}] @ {wheel.as_uri()}", models, "-c", ROOT / "constraints.txt")
         commands = environment(Path(folder) / "env", sys.executable, *wanted)
-        program, *arguments = EXTRAS[extra]
-        run(commands / program, *arguments, cwd=Path(folder), quiet=True)
-    print(f"  extra {extra}: {' '.join(EXTRAS[extra])}")
+        run_all(EXTRAS[extra], commands, Path(folder))
+    print(f"  extra {extra}: {len(EXTRAS[extra])} commands")
 
 
 def main() -> None:
     """Build, look inside, install, try."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tag", help="the tag of the release, such as v0.2.0")
+    parser.add_argument("--tag", help="the tag of the release, such as v0.1.0")
     parser.add_argument("--extras", action="store_true", help="install each extra, too")
     options = parser.parse_args()
     version = check_version(options.tag or None)
     check_workflows()
+    check_recipe(version)
     wheel, sdist, models = build(ROOT / "dist")
     look_inside(wheel, sdist)
     found = pythons()

@@ -11,6 +11,7 @@ from training.almanac.optimizer import MUON_RATE, TABLE_RATE
 HEAD = """---
 license: other
 license_name: cc-by-4.0-and-wordnet-3.0
+license_link: https://creativecommons.org/licenses/by/4.0/
 language: en
 library_name: transformers
 pipeline_tag: text-generation

@@ -8,7 +8,9 @@ from typing import Any
 NAMES = {"nli": "almanac-nli", "sts": "almanac-sts"}
 
 HEAD = """---
-license: apache-2.0
+license: other
+license_name: cc-by-4.0-and-wordnet-3.0
+license_link: https://creativecommons.org/licenses/by/4.0/
 language: en
 library_name: transformers
 pipeline_tag: text-classification
