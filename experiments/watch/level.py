@@ -74,10 +74,14 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--labels", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first world to run, to go on with a table")
     options = parser.parse_args()
     table = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
-    table.writeheader()
+    if options.first == 0:
+        table.writeheader()
     for number, (name, (chance, change)) in enumerate(worlds(options.labels).items()):
+        if number < options.first:
+            continue
         wrong = np.random.default_rng([options.seed, number]).random((options.streams, options.labels)) < chance
         for test, evidence in TESTS.items():
             found = np.concatenate([evidence(some) for some in np.array_split(wrong, max(1, len(wrong) // 100))])

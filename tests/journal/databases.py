@@ -23,17 +23,16 @@ def _as_postgres(*command: str) -> None:
 
 
 class Postgres:
-    """A server on a socket in a folder of its own."""
+    """A server on a socket in a folder of its own; `lasting`: what it acknowledges outlasts a power cut."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._bin = folder, BINARIES[0].parent
+    def __init__(self, folder: Path, *, lasting: bool = False) -> None:
+        self._folder, self._bin, self._lasting = folder, BINARIES[0].parent, lasting
         self.user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
         _as_postgres(str(self._bin / "initdb"), "-D", str(folder / "data"), "-A", "trust", "--no-sync", "-E", "UTF8")
 
     def start(self) -> None:
-        options = (
-            f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c max_connections=120 -c fsync=off"
-        )
+        options = f"-c listen_addresses='' -c unix_socket_directories={self._folder} -c max_connections=120"
+        options += "" if self._lasting else " -c fsync=off"
         data, log = str(self._folder / "data"), str(self._folder / "log")
         _as_postgres(str(self._bin / "pg_ctl"), "-D", data, "-w", "-l", log, "-o", options, "start")
 
@@ -48,13 +47,13 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres(*, lasting: bool = False) -> Iterator[Postgres]:
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a path of a socket must be short
     try:
         if os.getuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
         folder.chmod(0o755)
-        server = Postgres(folder)
+        server = Postgres(folder, lasting=lasting)
         server.start()
         try:
             yield server

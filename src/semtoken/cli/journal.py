@@ -117,15 +117,15 @@ def export(
     import sqlalchemy as sa
 
     journal = opened(url)
-    from semtoken.files.record_files import STANDARD, write_records
-    from semtoken.journal.export import records
+    from semtoken.files.record_files import STANDARD
+    from semtoken.journal import export as files
     from semtoken.journal.tables import entries, labels
 
     conditions = []
     if labelled:
         said = sa.select(labels.c.n).where(labels.c.entry == entries.c.n, labels.c.correct.is_not(None)).exists()
         conditions = [entries.c.sampled, said]
-    write_records(output, records(journal, *conditions))
+    files.export(journal, output, *conditions)
     if str(output) != STANDARD:
         tell(f"The entries are in {output}.")
 

@@ -69,6 +69,8 @@ VERDICTS: Mapping[str, int | None] = {
 """How verdicts are spelled in files, in lower case."""
 
 ROWS_AT_ONCE = 4096
+ROWS_OF_A_GROUP = 16_384
+"""Rows of a Parquet file that are in memory at one time; smaller groups make files larger."""
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # the last four: full-width forms of the first
 
 
@@ -272,6 +274,34 @@ def write_records(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         with lines.open("wb") as file:
             file.writelines(dump_json(record) + b"\n" for record in records)
         convert_lines(lines, path)
+
+
+def write_table(path: Path, records: Iterable[Mapping[str, Any]], schema: Any) -> None:
+    """Write a Parquet file whole or not at all, from records whose fields are known beforehand.
+
+    Parameters
+    ----------
+    path
+        The file.
+    records
+        Read once; a few thousand are in memory at one time.
+    schema
+        `pyarrow.Schema` of their fields; those that a record does not have are null.
+
+    Raises
+    ------
+    InvalidInput
+        It cannot be written, or a field holds what its column cannot.
+    """
+    pyarrow = require("pyarrow", extra="frames")
+    parquet = require("pyarrow.parquet", extra="frames")
+    rows = iter(records)
+    try:
+        with replacing_file(path) as file, parquet.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+            while some := list(islice(rows, ROWS_OF_A_GROUP)):
+                writer.write_batch(pyarrow.RecordBatch.from_pylist(some, schema=schema))
+    except pyarrow.ArrowException as error:
+        raise _not_a_table(path, error) from error
 
 
 def convert_lines(lines: Path, target: Path, metadata: Mapping[bytes, bytes] | None = None) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from semtoken.errors import InvalidInput, MissingExtra, SemtokenError
 from semtoken.support.extras import require
 
-NEWEST = "0001"
+NEWEST = "0002"
 """The version of the tables that this release reads and writes."""
 UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
 SECONDS_FOR_LOCKS = 30

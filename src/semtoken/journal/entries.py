@@ -8,7 +8,7 @@ import math
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from semtoken.calibration.apply import Applied
@@ -124,7 +124,7 @@ class JournalEntry:
 
     def values(self) -> dict[str, Any]:
         """Plain values, without NaN and infinities."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        return {name: _plain(getattr(self, name)) for name in COLUMNS}
 
 
 COLUMNS = tuple(one.name for one in fields(JournalEntry))
@@ -365,6 +365,8 @@ def _name(value: Any) -> str | None:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
+from semtoken.files.record_files import PARQUET, STANDARD, format_of, write_records, write_table
 from semtoken.journal.labels import labels_of
-from semtoken.journal.records import Record, record_of
-from semtoken.journal.store import AT_ONCE, Journal
+from semtoken.journal.records import Record, bounds_name, record_of, score_name
+from semtoken.journal.store import Journal
+from semtoken.journal.tables import UtcTime, entries
+from semtoken.support.extras import require
+
+AS_TEXT = ("numbers", "flags", "doubts")
+"""Columns of JSON. Reading them here takes a third of the time that it takes through SQLAlchemy."""
+_decoded = json.JSONDecoder().raw_decode
+WANTED = [
+    sa.cast(column, sa.Text).label(column.name) if column.name in AS_TEXT else column for column in entries.columns
+]
+NAMES = [column.name for column in entries.columns]
+
+
+def export(journal: Journal, target: Path, *conditions: Any) -> None:
+    """Write entries into a .jsonl, .parquet or .csv file, whole or not at all; "-" is standard output.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be written.
+    """
+    if str(target) == STANDARD or format_of(target) != PARQUET:
+        write_records(target, records(journal, *conditions))
+        return
+    with journal.engine.connect() as connection:
+        newest = connection.execute(sa.select(sa.func.max(entries.c.n))).scalar() or 0
+    there = (entries.c.n <= newest, *conditions)  # what comes while this runs may have other scores
+    write_table(target, records(journal, *there), schema(journal, *there))
 
 
 def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
@@ -17,18 +49,42 @@ def records(journal: Journal, *conditions: Any) -> Iterator[Record]:
     bounds as `score_bounds_NAME`, `log_score_bounds` where only the best tokens were known, `labels` of people, and
     `correct`, which is false where anybody said so. `semtoken calibrate` and `semtoken label` read such records.
     """
-    some: list[Record] = []
-    for row in journal.entries(*conditions):
-        some.append(row)
-        if len(some) == AT_ONCE:
-            yield from _with_labels(journal, some)
-            some = []
-    yield from _with_labels(journal, some)
+    for page in journal.pages(WANTED, *conditions):
+        given = labels_of(journal, page[0].n, page[-1].n)
+        for values in page:
+            row = dict(zip(NAMES, values, strict=True))
+            for name in AS_TEXT:
+                row[name] = _decoded(row[name] or "null")[0]
+            yield record_of(row, given.get(row["n"], {}))
 
 
-def _with_labels(journal: Journal, rows: list[Record]) -> Iterator[Record]:
-    if not rows:
-        return
-    given = labels_of(journal, rows[0]["n"], rows[-1]["n"])
-    for row in rows:
-        yield record_of(row, given.get(row["n"], {}))
+def schema(journal: Journal, *conditions: Any) -> Any:
+    """The `pyarrow.Schema` of records: those of the table's columns, and the further scores that entries have."""
+    pyarrow = require("pyarrow", extra="frames")
+    double, text = pyarrow.float64(), pyarrow.string()
+    left_out = ("n", "at", "headline", "log_score_low", "log_score_high", *AS_TEXT)
+    fields = {"id": text, "at": text}
+    fields |= {column.name: _arrow(pyarrow, column.type) for column in entries.c if column.name not in left_out}
+    bounds = pyarrow.list_(double)
+    fields |= {"headline_name": text, "log_score_bounds": bounds, "flags": pyarrow.list_(text)}
+    place = {"start": pyarrow.int64(), "end": pyarrow.int64(), "confidence": double, "text": text}
+    fields["doubts"] = pyarrow.list_(pyarrow.struct(list(place.items())))
+    for name in _further_scores(journal, *conditions):
+        fields |= {score_name(name): double, bounds_name(name): bounds}
+    fields["correct"] = pyarrow.bool_()
+    fields["labels"] = pyarrow.list_(pyarrow.struct([("reviewer", text), ("correct", pyarrow.bool_())]))
+    return pyarrow.schema(list(fields.items()))
+
+
+def _arrow(pyarrow: Any, kind: Any) -> Any:
+    kinds = ((sa.Boolean, pyarrow.bool_()), (sa.Integer, pyarrow.int64()), (sa.Double, pyarrow.float64()))
+    assert not isinstance(kind, UtcTime | sa.JSON)
+    return next((arrow for sql, arrow in kinds if isinstance(kind, sql)), pyarrow.string())
+
+
+def _further_scores(journal: Journal, *conditions: Any) -> list[str]:
+    names: dict[str, None] = {}
+    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text)], *conditions):
+        for _, told in page:
+            names |= dict.fromkeys(_decoded(told or "null")[0] or ())
+    return list(names)

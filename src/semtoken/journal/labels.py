@@ -209,6 +209,26 @@ def labelled_sample(
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far people are with the random sample."""
+
+    sampled: int
+    """Answers in it."""
+    labels: int
+    """Labels of all people, of all answers."""
+
+
+def progress(journal: Journal) -> Progress:
+    """How far people are, without counting all entries."""
+    count = sa.select(sa.func.count())
+    with database_errors(journal.engine.url), journal.engine.connect() as connection:
+        return Progress(
+            sampled=connection.execute(count.select_from(entries).where(entries.c.sampled)).scalar_one(),
+            labels=connection.execute(count.select_from(labels)).scalar_one(),
+        )
+
+
 def agreement(journal: Journal) -> LabelAgreement:
     """How far people agree, over all answers with labels of two people or more."""
     told = sa.case((labels.c.correct, 1), else_=0)

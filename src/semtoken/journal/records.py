@@ -18,7 +18,7 @@ def verdict(given: Iterable[bool | None]) -> bool | None:
 
 
 def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Record:
-    """One entry as a record.
+    """One entry as a record, without fields that hold nothing.
 
     Parameters
     ----------
@@ -27,20 +27,39 @@ def record_of(row: Mapping[str, Any], given: Mapping[str, bool | None]) -> Recor
     given
         Its labels by reviewer.
     """
-    numbers: Mapping[str, Any] = row["numbers"] or {}
-    left_out = ("n", "numbers", "headline", "log_score", "log_score_low", "log_score_high")
     found: Record = {"id": row["id"], "at": when(row["at"])}
-    found |= {name: value for name, value in row.items() if name not in left_out and name not in found}
-    found |= {"headline_name": row["headline"], "log_score": row["log_score"]}
+    for name, value in row.items():
+        if value is not None and value != [] and name not in _ELSEWHERE:
+            found[name] = value
+    if row["unscored"] is None:
+        found["log_score"] = row["log_score"]  # null here means minus infinity: a blank answer
+    if row["headline"] is not None:
+        found["headline_name"] = row["headline"]
     if row["method"] == "top-k":
         found["log_score_bounds"] = [row["log_score_low"], row["log_score_high"]]
-    for name, (value, *bounds) in numbers.items():
-        found[f"score_{name}"] = value
-        if bounds != [None, None]:
-            found[f"score_bounds_{name}"] = bounds
-    found["correct"] = verdict(given.values())
-    found["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
-    return {name: None if value in ([], {}, ()) else value for name, value in found.items()}
+    for name, (value, low, high) in (row["numbers"] or {}).items():
+        if value is not None:
+            found[score_name(name)] = value
+        if low is not None or high is not None:
+            found[bounds_name(name)] = [low, high]
+    if given:
+        found["correct"] = verdict(given.values())
+        found["labels"] = [{"reviewer": name, "correct": correct} for name, correct in given.items()]
+    return found
+
+
+_ELSEWHERE = frozenset(("n", "id", "at", "numbers", "headline", "log_score", "log_score_low", "log_score_high"))
+"""Columns that a record has under another name, or in another form."""
+
+
+def score_name(name: str) -> str:
+    """The field of a further score."""
+    return f"score_{name}"
+
+
+def bounds_name(name: str) -> str:
+    """The field of its bounds."""
+    return f"score_bounds_{name}"
 
 
 def when(seconds: float) -> str:

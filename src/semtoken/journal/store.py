@@ -122,19 +122,41 @@ class Journal:
         columns
             Those that are wanted besides `n`; all if none is named.
         """
-        wanted = [entries.c.n, *(entries.c[name] for name in columns)] if columns else [entries]
+        wanted = [entries.c.n, *(entries.c[name] for name in columns)] if columns else list(entries.c)
+        names = [column.name for column in wanted]
+        for page in self.pages(wanted, *conditions, newest_first=newest_first, limit=limit):
+            for row in page:
+                yield dict(zip(names, row, strict=True))
+
+    def pages(
+        self, wanted: Sequence[Any], *conditions: Any, newest_first: bool = False, limit: int | None = None
+    ) -> Iterator[Sequence[sa.Row[Any]]]:
+        """Pages of up to `AT_ONCE` rows, by the primary key, with the values of SQL expressions.
+
+        Each page is a query of its own: one that was open for as long as a large export lasts would hold up what a
+        database does behind its back (SQLite's write-ahead log and PostgreSQL's dead rows would grow until its end).
+
+        Parameters
+        ----------
+        wanted
+            The first must be the column `n`.
+        *conditions, newest_first, limit
+            As for `entries`.
+        """
         last, left = None, limit
+        ordered = sa.select(*wanted).where(*conditions)
+        ordered = ordered.order_by(entries.c.n.desc() if newest_first else entries.c.n)
         while left is None or left > 0:
-            query = sa.select(*wanted).where(*conditions)
+            query = ordered.limit(min(AT_ONCE, left or AT_ONCE))
             if last is not None:
                 query = query.where(entries.c.n < last if newest_first else entries.c.n > last)
-            ordered = query.order_by(entries.c.n.desc() if newest_first else entries.c.n)
             with database_errors(self.engine.url), self.engine.connect() as connection:
-                rows = connection.execute(ordered.limit(min(AT_ONCE, left or AT_ONCE))).mappings().all()
-            yield from map(dict, rows)
+                rows = connection.execute(query).all()
+            if rows:
+                yield rows
             if not rows or (left is None and len(rows) < AT_ONCE):
                 return
-            last, left = rows[-1]["n"], None if left is None else left - len(rows)
+            last, left = rows[-1][0], None if left is None else left - len(rows)
 
     def delete(self, *, before: float | None = None, person: str | None = None) -> int:
         """Delete entries with their labels: older ones, or those with a person's tag. Returns how many they were.

@@ -75,6 +75,7 @@ entries = Table(
     Column("answer", Text),
 )
 Index("entries_at", entries.c.at)
+Index("entries_calibrator", entries.c.calibrator, entries.c.n)
 for _name, _where in (("person", entries.c.person.is_not(None)), ("sampled", entries.c.sampled)):
     Index(
         f"entries_{_name}",

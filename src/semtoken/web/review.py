@@ -52,11 +52,11 @@ def _next(journal: Journal, reviewer: str, queue: str | None) -> dict[str, Any]:
     if name not in get_args(labels.QueueName):
         raise ApiError(400, f"There is no queue {name[:40]!r}.", param="queue")
     rows = labels.queue(journal, reviewer, name)  # type: ignore[arg-type]
-    size, agreed = journal.size(), labels.agreement(journal)
+    progress, agreed = labels.progress(journal), labels.agreement(journal)
     return {
         "items": [{field: row[field] for field in SHOWN} for row in rows],
-        "labels": size.labels,
-        "sampled": size.sampled,
+        "labels": progress.labels,
+        "sampled": progress.sampled,
         "agreement": agreed.sentence,
     }
 
