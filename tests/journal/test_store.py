@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
-from semtoken.journal.database import JournalError, shown, url_of
+from semtoken.journal.database import NEWEST, JournalError, connected, migrate, shown, url_of
 from semtoken.journal.entries import COLUMNS, SamplingRule
 from semtoken.journal.labels import add_label
 from semtoken.journal.store import Journal, rows_of
@@ -38,6 +38,36 @@ def test_pages_of_a_long_journal_lose_and_repeat_nothing(journal: Journal, monke
     assert [row["id"] for row in journal.entries()] == names
     assert [row["id"] for row in journal.entries(newest_first=True, limit=20)] == names[:29:-1]
     assert [row["id"] for row in journal.entries(entries.c.sampled)] == [name for name in names if RULE.takes(name)]
+
+
+def test_large_journals_are_asked_through_indexes(tmp_path: Path) -> None:
+    """SQLite says how it would answer; one that reads the whole table says SCAN without an index."""
+    journal = Journal.open(str(tmp_path / "journal.db"))
+    asked = {
+        "entries_sampled": sa.select(entries.c.n).where(entries.c.sampled).order_by(entries.c.n),
+        "entries_person": sa.select(entries.c.n).where(entries.c.person == "me"),
+        "entries_calibrator": sa.select(entries).where(entries.c.calibrator == "x").order_by(entries.c.n.desc()),
+        "entries_at": sa.select(entries.c.n).where(entries.c.at < 1.7e9),
+    }
+    with journal.engine.connect() as connection:
+        for index, query in asked.items():
+            told = str(query.compile(journal.engine, compile_kwargs={"literal_binds": True}))
+            plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {told}").all()
+            assert any(f"INDEX {index}" in row[3] for row in plan), (index, plan)
+
+
+def test_a_journal_of_an_earlier_release_is_brought_up(url: str) -> None:
+    """Tables of the first version, with an entry; the next command that opens it changes them and loses nothing."""
+    engine = connected(url_of(url))
+    migrate(engine, "0001")
+    with engine.begin() as connection:
+        connection.execute(sa.insert(entries), entry(1).values())
+    engine.dispose()
+    with Journal.open(url).engine.connect() as connection:
+        names = {one["name"] for one in sa.inspect(connection).get_indexes("entries")}
+        assert "entries_calibrator" in names
+        assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() == NEWEST
+    assert [row["id"] for row in Journal.open(url).entries()] == ["entry-1"]
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(journal: Journal) -> None:

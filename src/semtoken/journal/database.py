@@ -119,12 +119,19 @@ def upgrade(engine: sa.Engine) -> None:
 
     if engine.dialect.name == "sqlite":
         with FileLock(f"{engine.url.database}.lock", timeout=SECONDS_FOR_LOCKS):
-            _run_migrations(engine)
+            migrate(engine)
     else:
-        _run_migrations(engine)
+        migrate(engine)
 
 
-def _run_migrations(engine: sa.Engine) -> None:
+def migrate(engine: sa.Engine, version: str = "head") -> None:
+    """Bring the tables to a version, in one transaction.
+
+    Raises
+    ------
+    JournalError
+        A later release made them.
+    """
     require("alembic", extra="journal")
     from alembic import command
     from alembic.config import Config
@@ -138,7 +145,7 @@ def _run_migrations(engine: sa.Engine) -> None:
             connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})"))
         config.attributes["connection"] = connection
         try:
-            command.upgrade(config, "head")
+            command.upgrade(config, version)
         except CommandError as error:
             raise JournalError(
                 f"A later release of semtoken made the journal {shown(engine.url)}. Use that release."
