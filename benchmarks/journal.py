@@ -6,7 +6,7 @@
     python benchmarks/journal.py --server                         # the same, with a server of its own for the while
 
 Each step runs in a process of its own; its largest memory is told beside its time (a server's is not in it: PostgreSQL
-has a fixed `shared_buffers`). The first 100,000 entries are written as servers write them; the others are copies that
+has a fixed `shared_buffers`). The first 50,000 entries are written as servers write them; the others are copies that
 the database makes. 400 answers of the random sample have labels.
 """
 
@@ -40,7 +40,7 @@ from semtoken.journal.watch import watch
 
 RULE = SamplingRule("seed", 0.05)
 FIRST = 1_700_000_000.0
-WRITTEN, TOGETHER, LABELLED = 100_000, 2_000, 400
+WRITTEN, TOGETHER, LABELLED = 50_000, 2_000, 400
 FIELDS = ("database", "entries", "step", "seconds", "processor_seconds", "peak_mebibytes", "note")
 
 
@@ -157,6 +157,7 @@ def parquet(journal: Journal, n: int, folder: Path) -> str:
 
 
 def exported(journal: Journal, target: Path) -> str:
+    """Export all entries, and say how large the file was."""
     export(journal, target)
     size = target.stat().st_size
     target.unlink()

@@ -1,13 +1,13 @@
 """What a journal adds to the delay of a reply: `semtoken proxy` with and without one, in turn, many clients at once.
 
     python benchmarks/journal_delay.py                             # 200 clients, 100 replies a second in all
-    python benchmarks/journal_delay.py --rate 0 --rounds 5         # as fast as they come: the proxy is busy all the time
+    python benchmarks/journal_delay.py --rate 0 --rounds 5         # as fast as they come: the proxy is always busy
     python benchmarks/journal_delay.py --server                    # the journal in PostgreSQL, started for the while
 
-Upstream, both proxies and the clients are processes of their own on this machine. The upstream gives a prepared reply of
-20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the other, so that other
-work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times, at the
-same mean rate. Delays are those of whole replies. The interval resamples pairs of rounds.
+Upstream, both proxies and the clients are processes of their own on this machine. The upstream gives a prepared reply
+of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the other, so that other
+work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times, at
+the same mean rate. Delays are those of whole replies. The interval resamples pairs of rounds.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -32,10 +32,10 @@ import aiohttp
 import numpy as np
 import typer
 import uvicorn
-from proxy import free_port, prepared_chunks, process, processor_seconds
 from rich.console import Console
 from rich.table import Table
 
+from proxy import free_port, prepared_chunks, process, processor_seconds
 from semtoken.almanac import almanac_clusters_path
 
 console = Console(width=110)
