@@ -119,8 +119,8 @@ class STC:
             found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
             self._require_own(lambda origin: require_clusters(origin, found))
 
-    def use_learned(self, learned: Learned) -> None:
-        """From the next answer on, give each its score by a number that was learned from labels.
+    def use_learned(self, learned: Learned | None) -> None:
+        """From the next answer on, give each its score by a number that was learned from labels; None: by none.
 
         Raises
         ------
@@ -129,6 +129,9 @@ class STC:
         CalibratorMismatch
             It was learned on another model, precision or tokenizer.
         """
+        if learned is None:
+            self.learned = None
+            return
         names = (*self.methods, *(name for name in learned.names if name in METHODS and name == PEAK))
         if learned.reads_states:
             depth = learned.origin.depth

@@ -148,3 +148,26 @@ def test_the_command_says_it_in_words_and_as_json(journal: Journal, url: str) ->
     assert done.exit_code == 0 and "Broken since about" in done.output and "distance" in done.output
     report = json.loads(CliRunner().invoke(app, ["watch", url, "--json"]).stdout)
     assert (report["state"], report["n"], report["wrong"]) == ("broken", 70, 40)
+
+
+def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url: str, tmp_path: Path) -> None:
+    """Also after its file was overwritten, which `calibrate --overwrite` does."""
+    first, second = fitted(), fitted(seed=1)
+    journal.use(first.file, first.checksum)
+    journal.use(second.file, second.checksum)
+    folder = tmp_path / "calibrator"
+    second.calibrator.save(folder)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["journal", "calibrators", url, *arguments])
+        return done.exit_code, " ".join(done.output.split())
+
+    listed = run()[1]
+    assert listed.index(second.checksum[:12]) < listed.index(first.checksum[:12]) and "400 labels" in listed
+    code, told = run("--take", first.checksum[:8], "-o", str(folder))
+    assert code != 0 and "--overwrite" in told and Applied.load(folder).checksum == second.checksum
+    assert run("--take", first.checksum[:8], "-o", str(folder), "--overwrite")[0] == 0
+    assert Applied.load(folder).checksum == first.checksum
+    assert run("--take", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
+    assert Applied.load(tmp_path / "new").checksum == second.checksum
+    assert run("--take", "no", "-o", str(folder))[0] != 0

@@ -36,14 +36,19 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
     InvalidInput, ArtifactError, CalibratorMismatch
         See `applied`.
     """
+    found = loaded_for(stc, directory, model, abstain_text)
+    if found is not None:
+        stc.use_learned(found.calibrator.learned)
+    return found
+
+
+def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> Applied | None:
+    """As `applied_to`, but the model goes on with the number that it gives to its answers now."""
     if directory is None:
         return applied(None, None, abstain_text)
     from semtoken.calibration.apply import Applied
 
-    found = Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
-    if found.calibrator.learned is not None:
-        stc.use_learned(found.calibrator.learned)
-    return found
+    return Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
 
 
 def applied(

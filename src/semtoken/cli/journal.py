@@ -18,7 +18,7 @@ from semtoken.cli.options import JsonOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.journal.store import Journal
+    from semtoken.journal.store import InUse, Journal
 
 app = typer.Typer(no_args_is_help=True, help="Look into a journal of scored answers, take it out, delete from it.")
 
@@ -191,3 +191,56 @@ def size(url: UrlArgument, as_json: JsonOption = False) -> None:
     )
     if found.first is not None and found.last is not None:
         out.print(f"From {when(found.first)[:16]} to {when(found.last)[:16]} UTC.")
+
+
+@app.command(cls=ShortHelp)
+def calibrators(
+    url: UrlArgument,
+    take: Annotated[
+        str | None, typer.Option("--take", metavar="CHECKSUM", help="Write this one; its first digits are enough.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", file_okay=False, help="Folder for the one that is written.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the calibrator that is there.")] = False,
+) -> None:
+    """The calibrators that have decided, the newest first. A server goes back to one that is put in its place.
+
+    For example:
+
+    - `semtoken journal calibrators journal.db`
+    - `semtoken journal calibrators journal.db --take 3f9c21 -o my-calibrator --overwrite`
+    """
+    from semtoken.journal.records import when
+
+    used = opened(url).in_use()
+    if take is None:
+        if not used:
+            tell("No calibrator has decided anything in this journal.")
+        for one in used:
+            threshold = one.calibrator.threshold
+            promise = "no promise" if threshold is None else threshold.statement
+            told = (one.checksum[:12], f"since {when(one.since)[:16]}", f"{one.calibrator.n} labels", promise)
+            out.print(untrusted("  ".join(told)), soft_wrap=True)
+        return
+    found = [one for one in used if one.checksum.startswith(take.lower())]
+    if len(found) != 1:
+        raise InvalidInput(
+            f"{len(found) or 'No'} calibrators of this journal begin with {take!r}. Without --take they are listed."
+        )
+    if output is None:
+        raise InvalidInput("Say where to write it: -o my-calibrator.")
+    _put_back(found[0], output, overwrite=overwrite)
+    tell(f"{found[0].checksum[:12]} is in {output}. A server that uses this folder takes it with SIGHUP.")
+
+
+def _put_back(used: InUse, folder: Path, *, overwrite: bool) -> None:
+    from semtoken.calibration.calibrator import NAME
+    from semtoken.files.safe_files import replacing_file
+
+    path = folder / NAME
+    if path.exists() and not overwrite:
+        raise InvalidInput(f"There is a calibrator in {folder} already. --overwrite replaces it.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with replacing_file(path) as file:
+        file.write(used.file)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.bench.prompts import how_to_ask, template_of
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to, loaded_for
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
@@ -74,8 +74,9 @@ def serve(
     listener = listen(host, port)
     stc = choice.load()
     asking = how_to_ask(choice.model, stc.tokenizer, raw=False)
-    load = partial(applied_to, stc, calibrator, choice.model, abstain_text)
-    slot = CalibratorSlot(load(), load)
+    load = partial(loaded_for, stc, calibrator, choice.model, abstain_text)
+    found = applied_to(stc, calibrator, choice.model, abstain_text)
+    slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
     if calibrator is not None:
         on_hangup(slot.reload_or_log)
     known = stc.fingerprint(choice.model)

@@ -25,7 +25,7 @@ def watch(
     """Is the promise of the calibrator in use still kept? Look as often as you like.
 
     It reads the labels of the random sample, by a test that may be looked at every day, and compares the newest scores
-    with those of the labelled answers.
+    with those of the labelled answers; where a number was learned from hidden states, their distances, too.
 
     For example:
 
@@ -47,6 +47,6 @@ def watch(
     out.print(untrusted(report.sentence, style=STYLES[report.state]), soft_wrap=True)
     if report.undecided:
         out.print(f"Of {report.undecided} further answers people said that they cannot tell.")
-    if report.moved_sentence:
-        out.print(untrusted(report.moved_sentence), soft_wrap=True)
+    for sentence in filter(None, (report.moved_sentence, report.states_sentence)):
+        out.print(untrusted(sentence), soft_wrap=True)
     out.print(agreement(journal).sentence, soft_wrap=True)

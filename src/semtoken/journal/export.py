@@ -85,6 +85,6 @@ def _arrow(pyarrow: Any, kind: Any) -> Any:
 def _further_scores(journal: Journal, *conditions: Any) -> list[str]:
     names: dict[str, None] = {}
     for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text)], *conditions):
-        for _, told in page:
-            names |= dict.fromkeys(_decoded(told or "null")[0] or ())
+        for row in page:
+            names |= dict.fromkeys(_decoded(row[1] or "null")[0] or ())
     return list(names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -46,6 +46,8 @@ class InUse:
     checksum: str
     since: float
     calibrator: Calibrator
+    file: bytes = field(repr=False)
+    """As it was loaded, byte for byte."""
 
 
 class Journal:
@@ -245,8 +247,9 @@ class Journal:
             rows = connection.execute(query).mappings().all()
         found: dict[str, InUse] = {}
         for row in rows:
+            file = bytes(row["file"])
             if row["checksum"] not in found:
-                found[row["checksum"]] = InUse(row["checksum"], row["since"], from_bytes(bytes(row["file"])))
+                found[row["checksum"]] = InUse(row["checksum"], row["since"], from_bytes(file), file)
         return list(found.values())
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal, TypeAlias
 
-from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.measures import Drift
 from semtoken.errors import SemtokenError
 from semtoken.journal.betting import LEVEL, find_change, wrong_share
 from semtoken.journal.labels import LabelledEntry, labelled_sample
 from semtoken.journal.records import answer_of
-from semtoken.journal.store import Journal
+from semtoken.journal.store import InUse, Journal
 from semtoken.journal.tables import entries
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
@@ -55,6 +54,9 @@ class PromiseReport:
     moved: Drift | None = None
     """How far the newest scores are from those of the labelled answers."""
     moved_sentence: str = ""
+    states_moved: Drift | None = None
+    """How far the newest hidden states are from those that a number was learned on; None where none was."""
+    states_sentence: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -78,13 +80,7 @@ def watch(journal: Journal, *, level: float = LEVEL) -> PromiseReport:
     if not used:
         return PromiseReport("no_promise", "No calibrator has decided anything in this journal: nothing is promised.")
     newest = used[0]
-    moved, moved_sentence = _moved(journal, newest.checksum, newest.calibrator)
-    about: dict[str, Any] = {
-        "calibrator": newest.checksum,
-        "level": level,
-        "moved": moved,
-        "moved_sentence": moved_sentence,
-    }
+    about: dict[str, Any] = {"calibrator": newest.checksum, "level": level, **_moved(journal, newest)}
     threshold = newest.calibrator.threshold
     if threshold is None or threshold.uncertainty is None:
         return PromiseReport("no_promise", "The calibrator that decides promises nothing.", **about)
@@ -152,19 +148,31 @@ def promise_report(
     return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **found)
 
 
-def _moved(journal: Journal, checksum: str, calibrator: Calibrator) -> tuple[Drift | None, str]:
-    """How far the newest scores are from those that the calibrator was fitted on."""
-    scored = (entries.c.calibrator == checksum, entries.c.unscored.is_(None))
+def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
+    """How far the newest scores, and states, are from those that the calibrator was fitted on: fields of a report."""
+    scored = (entries.c.calibrator == used.checksum, entries.c.unscored.is_(None))
     rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
     if not rows:
-        return None, "No answer has been decided by it yet."
+        return {"moved_sentence": "No answer has been decided by it yet."}
+    answers, calibrator = [answer_of(row) for row in rows], used.calibrator
+    found: dict[str, Any] = {}
+    found["moved"], found["moved_sentence"] = _compared(lambda: calibrator.compare(answers), "scores")
+    if calibrator.learned is not None and calibrator.learned.reads_states:
+        found["states_moved"], found["states_sentence"] = _compared(
+            lambda: calibrator.compare_states(answers), "hidden states"
+        )
+    return found
+
+
+def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, str]:
+    """A comparison, and what to tell people of it."""
     try:
-        moved = calibrator.compare([answer_of(row) for row in rows])
+        moved = compare()
     except SemtokenError as error:
-        return None, f"Scores cannot be compared: {error}"
+        return None, f"The {what} cannot be compared: {error}"
     between = f"{moved.distance:.2f} (95 % interval {moved.low:.2f} to {moved.high:.2f})"
     told = (
-        f"The {moved.n_recent:,} newest scores are at a distance of {between} from the {moved.n_fitted:,} labelled ones"
+        f"The {moved.n_recent:,} newest {what} are at a distance of {between} from the {moved.n_fitted:,} labelled ones"
     )
     if moved.low == 0:
         return moved, f"{told}: no difference is shown."

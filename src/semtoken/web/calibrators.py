@@ -26,13 +26,20 @@ class CalibratorSlot:
         The one to begin with.
     load
         Loads another one from the place that the server was given. None: it cannot be exchanged.
+    take
+        Called with each one before it decides: prepares what it reads of answers, or refuses it (`SemtokenError`).
     """
 
-    def __init__(self, current: Applied | None, load: Load | None = None) -> None:
+    def __init__(
+        self,
+        current: Applied | None,
+        load: Load | None = None,
+        take: Callable[[Applied], None] = lambda applied: None,
+    ) -> None:
         self.current = current
         self.on_change: Callable[[Applied], None] = lambda applied: None
         """Called with each calibrator that comes into use."""
-        self._load = load
+        self._load, self._take = load, take
         self._former: Applied | None = None
         self._lock = Lock()
 
@@ -76,7 +83,13 @@ class CalibratorSlot:
 
     def _exchange(self, found: Applied) -> str:
         before = self.current
-        self.on_change(found)  # first, so that none decides that the journal does not know
+        self._take(found)
+        try:
+            self.on_change(found)  # first, so that none decides that the journal does not know
+        except SemtokenError:
+            if before is not None:
+                self._take(before)
+            raise
         self._former, self.current = before, found
         told = "" if before is None else f" in place of {before.checksum[:12]}"
         return f"The calibrator {found.checksum[:12]} ({found.calibrator.n} labels) decides from now on{told}."

@@ -38,7 +38,8 @@ def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
             raise ApiError(
                 400,
                 "This server has several processes, which cannot go back together. Put the former calibrator in the "
-                'place of this one, and send {"action": "reload"}.',
+                "place of this one (`semtoken journal calibrators URL --take CHECKSUM -o FOLDER --overwrite` writes "
+                'what the journal has kept of it), and send {"action": "reload"}.',
             )
         told = actions[action]()
         tell_the_others()

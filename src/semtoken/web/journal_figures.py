@@ -67,6 +67,13 @@ class JournalFigures:
             multiprocess_mode="mostrecent",
         )
 
+        self.states = Gauge(
+            "semtoken_states_distance",
+            "Distance of the newest hidden states from those that the calibrator's number was learned on.",
+            registry=registry,
+            multiprocess_mode="mostrecent",
+        )
+
     def show(self, report: PromiseReport) -> None:
         """Show what a look at the promise found."""
         for state in ("kept", "unknown", "broken", "no_promise"):
@@ -78,6 +85,8 @@ class JournalFigures:
         self.labels.labels("against").set(report.wrong)
         if report.moved is not None:
             self.distance.set(report.moved.distance)
+        if report.states_moved is not None:
+            self.states.set(report.states_moved.distance)
 
     def begin(self) -> None:
         """Show zeros for what has not happened."""

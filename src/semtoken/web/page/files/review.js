@@ -37,6 +37,7 @@ function Promised({ report }) {
   return html`<section class="card" aria-label=${S.review.promise}>
     <p class=${`promise ${report.state}`} role="status">${report.sentence}</p>
     ${report.moved_sentence && html`<p class="note">${report.moved_sentence}</p>`}
+    ${report.states_sentence && html`<p class="note">${report.states_sentence}</p>`}
   </section>`;
 }
 
