@@ -84,7 +84,7 @@ def _arrow(pyarrow: Any, kind: Any) -> Any:
 
 def _further_scores(journal: Journal, *conditions: Any) -> list[str]:
     names: dict[str, None] = {}
-    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text)], *conditions):
+    for page in journal.pages([entries.c.n, sa.cast(entries.c.numbers, sa.Text).label("told")], *conditions):
         for row in page:
-            names |= dict.fromkeys(_decoded(row[1] or "null")[0] or ())
+            names |= dict.fromkeys(_decoded(row.told or "null")[0] or ())
     return list(names)
