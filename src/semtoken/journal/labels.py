@@ -210,7 +210,7 @@ def labelled_sample(
 
 
 @dataclass(frozen=True)
-class Progress:
+class SampleProgress:
     """How far people are with the random sample."""
 
     sampled: int
@@ -219,11 +219,11 @@ class Progress:
     """Labels of all people, of all answers."""
 
 
-def progress(journal: Journal) -> Progress:
+def progress(journal: Journal) -> SampleProgress:
     """How far people are, without counting all entries."""
     count = sa.select(sa.func.count())
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
-        return Progress(
+        return SampleProgress(
             sampled=connection.execute(count.select_from(entries).where(entries.c.sampled)).scalar_one(),
             labels=connection.execute(count.select_from(labels)).scalar_one(),
         )
