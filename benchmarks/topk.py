@@ -99,7 +99,7 @@ def main(
     exact: list[ScoredResponse] = []
     listed: dict[int, list[ScoredResponse]] = {k: [] for k in SIZES}
     for answer in answers(stc, prompts, max_new_tokens, dataset.format.stop_at_newline and not chat):
-        exact.append(st.score_logits(answer.log_probs, answer.ids, tokens, rules=rules))
+        exact.append(st.score_logits(answer.log_probs, answer.ids, tokens, preset=rules))
         for k in SIZES:
             known = by_name(answer, k, stc.scorer.vocabulary) if names else best(answer, k)
             listed[k].append(st.score_top_logprobs(known, None if names else tokens, rules))

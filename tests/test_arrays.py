@@ -69,7 +69,7 @@ def test_forbidden_tokens_have_no_probability(tensor: bool) -> None:
     """-inf is legal: " television" is forbidden at step 2, so its share goes to the others."""
     rows = worked.logits(*worked.STEPS)
     rows[1, worked.ids(" television")] = -np.inf
-    scored = score_logits(torch.from_numpy(rows) if tensor else rows, IDS, CLUSTERS, rules="paper")
+    scored = score_logits(torch.from_numpy(rows) if tensor else rows, IDS, CLUSTERS, preset="paper")
     assert scored.tokens[1].agreeing_probability == pytest.approx((0.73 - 0.30) / 0.70)
     assert " television" not in [a.text for a in scored.tokens[1].alternatives]
 

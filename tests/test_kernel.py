@@ -101,10 +101,10 @@ def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch)
     for seed, switches in enumerate(RULES):
         logits, ids = draw_answer(kind, seed)
         logits[np.arange(len(ids)), ids] += 4 * (seed % 3)  # some rows with few likely tokens
-        found = score_logits(logits, ids, kind.clusters, rules=ScoringRules(**switches))
+        found = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))
         with monkeypatch.context() as patch:
             patch.setattr(rows, "COMPILED_FROM", 1 << 60)
-            expected = score_logits(logits, ids, kind.clusters, rules=ScoringRules(**switches))
+            expected = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))
         assert found.log_score == pytest.approx(expected.log_score, rel=1e-5, abs=1e-6)
         for a, b in zip(found.tokens, expected.tokens, strict=True):
             assert [(x.id, x.source, x.counted) for x in a.alternatives] == [
@@ -160,7 +160,7 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
         if random.random() < 0.3 and running:
             assert batch[running[0]].running().n_tokens == done[running[0]]
     for k, (logits, ids) in enumerate(answers):
-        alone = score_logits(logits[:, : kind.twin.size].copy(), ids, kind.clusters, rules=rules)
+        alone = score_logits(logits[:, : kind.twin.size].copy(), ids, kind.clusters, preset=rules)
         assert batch[k].finish() == alone
 
 

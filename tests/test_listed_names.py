@@ -79,12 +79,12 @@ def test_the_interval_holds_the_exact_score(name: str, namer: Namer, data: st.Da
     rules = data.draw(st.sampled_from(RULES))
     decimals = data.draw(st.sampled_from([4, 5, 6, 9, None]))
     rows, k = log_probs(logits[:, : kind.clusters.vocabulary.size]), data.draw(st.integers(1, 20))
-    exact = score_logits(logits.astype(np.float64), ids, kind.clusters.vocabulary, rules=rules)
+    exact = score_logits(logits.astype(np.float64), ids, kind.clusters.vocabulary, preset=rules)
     steps = named(kind, best(rows, ids, k), namer, decimals, data.draw(st.sampled_from([0.0, 0.0, 0.3])))
     if not any(token.text or token.bytes for step in steps for token in (step.chosen, *step.top)):
         return  # nothing but ids: refused, see below
     try:
-        scored = score_top_logprobs(steps, rules=rules)
+        scored = score_top_logprobs(steps, preset=rules)
     except InvalidInput as error:
         assert "named by its id alone" in str(error) and namer is by_id_and_text
         return
@@ -109,7 +109,7 @@ def test_a_vocabulary_makes_the_interval_narrower_and_moves_nothing(name: str, d
     steps = named(kind, best(rows, ids, k), by_bytes, None, 0.0)
     if any(kind.clusters.vocabulary.special[token] for token in ids):
         return  # which special token a name means, only the answer's text can tell
-    alone, known = score_top_logprobs(steps, rules=rules), score_top_logprobs(steps, kind.clusters.vocabulary, rules)
+    alone, known = score_top_logprobs(steps, preset=rules), score_top_logprobs(steps, kind.clusters.vocabulary, rules)
     assert alone.uncertainty == pytest.approx(known.uncertainty, abs=1e-12)
     assert alone.signature == known.signature
     assert alone.uncertainty_bounds[0] <= known.uncertainty_bounds[0] + 1e-12
@@ -160,7 +160,7 @@ def test_spellings_are_read_from_the_list() -> None:
         ("Paris", True),
     ]
     [exact] = score_top_logprobs(
-        [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1))], rules=ScoringRules(equality="exact")
+        [item(" Paris", 0.6, (" Paris", 0.6), (" paris", 0.1))], preset=ScoringRules(equality="exact")
     ).tokens
     assert exact.agreeing_bounds == pytest.approx((0.6, 0.6), abs=1e-4)
 
@@ -199,7 +199,7 @@ def test_markup_may_be_text_or_the_end() -> None:
 )
 def test_rules_that_count_more_than_lists_show_are_refused(rules: dict[str, Any], what: str) -> None:
     with pytest.raises(InvalidInput, match=what):
-        score_top_logprobs([item("a", 0.9, ("a", 0.9))], **rules)
+        score_top_logprobs([item("a", 0.9, ("a", 0.9))], preset=ScoringRules(**rules))
 
 
 def test_ids_alone_are_refused() -> None:

@@ -40,7 +40,7 @@ def random_answer(seed: int, steps: int = 6, **switches: Any) -> ScoredResponse:
     labels = random.integers(0, BYTE_LEVEL.size // 6, BYTE_LEVEL.size).astype(np.int32)
     ids = random.integers(0, BYTE_LEVEL.size, steps)
     return score_logits(
-        random_rows(seed, steps), ids, TokenClusters(labels, BYTE_LEVEL), rules=ScoringRules(**switches)
+        random_rows(seed, steps), ids, TokenClusters(labels, BYTE_LEVEL), preset=ScoringRules(**switches)
     )
 
 
@@ -107,7 +107,7 @@ def test_alternatives_of_the_worked_example() -> None:
 
 def test_alternatives_that_do_not_count_are_described_as_the_paper_sees_them() -> None:
     rules = ScoringRules(equality="exact")
-    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), rules=rules)
+    scored = score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), preset=rules)
     found = {a.text: a.source for a in scored.tokens[1].alternatives}
     assert found == {a.text: a.source for a in SCORED.tokens[1].alternatives}
     assert not any(a.counted for token in scored.tokens for a in token.alternatives)
@@ -210,7 +210,7 @@ def codes(scored: ScoredResponse) -> list[str]:
 
 
 def one_step(token: str, step: dict[str, float], **switches: Any) -> ScoredResponse:
-    return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), rules=ScoringRules(**switches))
+    return score_logits(worked.logits(step), worked.ids(token), worked.clusters(), preset=ScoringRules(**switches))
 
 
 def test_flags_where_borrowed_mass_decides() -> None:
@@ -319,6 +319,6 @@ def test_frame_of_answers_has_a_row_an_answer() -> None:
 def test_signature_tells_scores_apart() -> None:
     assert SCORED.signature.startswith(worked.clusters().signature)
     other = score_logits(
-        worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), function_words="off"
+        worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), ScoringRules(function_words="off")
     )
     assert other.signature != SCORED.signature

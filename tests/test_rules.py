@@ -123,7 +123,7 @@ def test_presets_and_equalities_are_sets_of_switches() -> None:
 
 def clustered(*answer: str, steps: Any, **switches: Any) -> list[float]:
     rules = ScoringRules(**{"equality": "meaning", **switches})
-    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), rules=rules)
+    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset=rules)
     return [token.agreeing_probability for token in scored.tokens]
 
 
@@ -181,7 +181,7 @@ def test_neutral_only_answer_is_certain_for_the_paper() -> None:
 
 
 def test_neutral_only_answer_is_scored_without_neutrality_by_default() -> None:
-    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), rules=MEANING)
+    scored = score_logits(logits(*ARTICLE["steps"]), ids(" the", END), worked.clusters(), preset=MEANING)
     assert scored.uncertainty == pytest.approx(1 - 0.70 * 0.50)
     assert scored.neutral_only
     assert not any(token.neutral for token in scored.tokens)
@@ -195,7 +195,7 @@ def test_neutral_only_answer_still_has_prefixes() -> None:
 
 def test_one_content_token_brings_neutrality_back() -> None:
     steps = logits(STEPS[0], STEPS[1], STEPS[4])
-    scored = score_logits(steps, ids(" the", "TV", END), worked.clusters(), rules=MEANING)
+    scored = score_logits(steps, ids(" the", "TV", END), worked.clusters(), preset=MEANING)
     assert [token.neutral for token in scored.tokens] == [True, False, True]
     assert not scored.neutral_only
 
@@ -205,7 +205,7 @@ def test_one_content_token_brings_neutrality_back() -> None:
 @pytest.mark.parametrize("answer", [(END,), ("\n",), ("\n", END)])
 def test_an_empty_answer_is_as_uncertain_as_can_be(preset: Any, words: Any, answer: tuple[str, ...]) -> None:
     steps = [{token: 1.0} for token in answer]
-    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), preset, function_words=words)
+    scored = score_logits(logits(*steps), ids(*answer), worked.clusters(), ScoringRules(preset, words))
     assert scored.log_score == -math.inf
     assert scored.uncertainty == 1
     assert scored.confidence == 0

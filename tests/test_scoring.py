@@ -61,7 +61,7 @@ RULES = (
 
 
 def score(logits: Any, ids: Any, clusters: TokenClusters, **switches: Any) -> ScoredResponse:
-    return score_logits(logits, ids, clusters, rules=ScoringRules(**switches))
+    return score_logits(logits, ids, clusters, preset=ScoringRules(**switches))
 
 
 # --- the worked example ------------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_neither_is_the_sequence_probability(kind: Kind, words: Any, preset: Any
     logits, ids = draw_answer(kind, 4)
     ids[1] = kind.pools[2][0]  # a stopword
     neither = {"clustering": False, "prefix_matching": False}
-    scored = score_logits(logits, ids, kind.clusters, preset, function_words=words, **neither)
+    scored = score_logits(logits, ids, kind.clusters, ScoringRules(preset, words, **neither))
     expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
     assert scored.log_score == pytest.approx(expected, rel=1e-6)
     assert not any(t.neutral for t in scored.tokens)
@@ -520,8 +520,8 @@ def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, An
     """What clusters add to a result is the mass of `meaning`, and the score is the same."""
     kind, rules = small_kind(name), ScoringRules(**switches)
     logits, ids = draw_answer(kind, seed)
-    scored = score_logits(logits, ids, kind.clusters.vocabulary, rules=rules)
-    beside = score_logits(logits, ids, kind.clusters, rules=rules)
+    scored = score_logits(logits, ids, kind.clusters.vocabulary, preset=rules)
+    beside = score_logits(logits, ids, kind.clusters, preset=rules)
     assert (scored.log_score, scored.signature) == (beside.log_score, beside.signature)
     assert "vocab" not in scored.signature and "k:" not in scored.signature
     for token, other in zip(scored.tokens, beside.tokens, strict=True):

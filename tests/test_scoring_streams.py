@@ -117,7 +117,7 @@ def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.
     """Few steps are scored one by one, many of them in arrays: the same to all digits."""
     kind = small_kind(name)
     logits, ids = drawn(kind, data)
-    rules = data.draw(st.sampled_from(RULES))["rules"]
+    rules = data.draw(st.sampled_from(RULES))["preset"]
     answer = TopkAnswer(scorer_for(kind.clusters, rules))
     for step in as_top_steps(
         best(log_probs(logits), ids, data.draw(st.sampled_from([1, 5, 20, kind.clusters.vocabulary.size])))

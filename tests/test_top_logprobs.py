@@ -28,7 +28,7 @@ from tests import tiny
 from tests.test_scoring import Kind, small_kind
 
 RULES: tuple[dict[str, Any], ...] = tuple(
-    {"rules": ScoringRules(**switches)}
+    {"preset": ScoringRules(**switches)}
     for switches in (
         {},
         {"preset": "paper"},
@@ -729,7 +729,9 @@ def test_the_only_special_token_is_meant_by_its_name() -> None:
     assert 1 - scored.uncertainty == pytest.approx(0.8)
     assert scored.tokens[0].alternatives[0].source == "neutral"
     assert codes(scored) == []
-    other = score_top_logprobs([steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), function_words="off")
+    other = score_top_logprobs(
+        [steps[0], NAMED[1] | {"top_logprobs": NAMED}], clusters(), ScoringRules(function_words="off")
+    )
     assert other.tokens[1].unmapped_probability == pytest.approx(0.1)
     assert other.tokens[1].agreeing_probability == pytest.approx(0.3)
 
@@ -791,7 +793,7 @@ def test_rows_that_pad_a_model_are_no_tokens() -> None:
     """The exact score is of the distribution over the vocabulary alone."""
     logits = np.random.default_rng(3).normal(size=(2, 13))
     logits[:, 10:] = -8
-    exact = score_logits(logits, [1, 6], clusters(), rules=MEANING)
+    exact = score_logits(logits, [1, 6], clusters(), preset=MEANING)
     rows = log_probs(logits)
     for k in (3, 12, 13):
         low, high = score_top_logprobs(best(rows, [1, 6], k), clusters(), MEANING).uncertainty_bounds

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semtoken.payloads import score_payload
     from semtoken.results import Alternative, ScoredResponse, ScoredToken, to_frame
     from semtoken.results.generation import Generation
-    from semtoken.scoring import score_logits, score_top_logprobs
+    from semtoken.scoring import ScoringRules, score_logits, score_top_logprobs
     from semtoken.stc import STC
     from semtoken.tokens.vocabulary import Vocabulary
 
@@ -40,6 +40,7 @@ _HOMES = {
     "Alternative": "semtoken.results",
     "ScoredResponse": "semtoken.results",
     "ScoredToken": "semtoken.results",
+    "ScoringRules": "semtoken.scoring",
     "to_frame": "semtoken.results",
     "score_logits": "semtoken.scoring",
     "score_payload": "semtoken.payloads",
@@ -57,6 +58,7 @@ __all__ = [
     "Recorder",
     "ScoredResponse",
     "ScoredToken",
+    "ScoringRules",
     "SemtokenError",
     "Threshold",
     "TokenClusters",

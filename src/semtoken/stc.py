@@ -20,7 +20,7 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
 from semtoken.calibration.reading import DEPTH, PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
-from semtoken.choices import BackendName, FunctionWords, Preset, Reading
+from semtoken.choices import BackendName, Preset, Reading
 from semtoken.clusters import TokenClusters
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.methods import METHODS
@@ -28,6 +28,7 @@ from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, ScoredResponse
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
+from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_clusters
 from semtoken.support.inputs import real
 
@@ -52,7 +53,7 @@ class STC:
         Only the preset `paper` reads them: `TokenClusters`, or a directory, a hub id or a model's name. None: those
         cached for this model, or computed (minutes to an hour for a vocabulary of 150k) and cached, when a score is
         first asked for. Given under another preset, they ask for `uncertainty_under("meaning")` beside the score.
-    preset, function_words, clustering, prefix_matching
+    preset
         As in `score_logits`.
     methods
         Further methods of one pass (`semtoken.methods.METHODS`), such as `["mean_new_word", "trace"]`: each answer gets
@@ -84,10 +85,7 @@ class STC:
         tokenizer: Any = None,
         clusters: TokenClusters | str | Path | None = None,
         *,
-        preset: Preset = "default",
-        function_words: FunctionWords | None = None,
-        clustering: bool | None = None,
-        prefix_matching: bool | None = None,
+        preset: Preset | ScoringRules = "default",
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
@@ -95,7 +93,7 @@ class STC:
         progress: Callable[..., None] | None = None,
     ) -> None:
         self.backend = _as_backend(model, tokenizer)
-        self.rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        self.rules = as_rules(preset)
         self._progress = progress
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
@@ -169,10 +167,7 @@ class STC:
         clusters: TokenClusters | str | Path | None = None,
         revision: str | None = None,
         trust_remote_code: bool = False,
-        preset: Preset = "default",
-        function_words: FunctionWords | None = None,
-        clustering: bool | None = None,
-        prefix_matching: bool | None = None,
+        preset: Preset | ScoringRules = "default",
         methods: Sequence[str] = (),
         calibrator: Calibrator | str | Path | None = None,
         threshold: Threshold | None = None,
@@ -192,7 +187,7 @@ class STC:
             A torch device ("cuda:0"). Default: the first CUDA device if there is one.
         dtype
             Precision of the weights; "auto" is that of the checkpoint.
-        clusters, preset, function_words, clustering, prefix_matching, methods, calibrator, threshold, states, progress
+        clusters, preset, methods, calibrator, threshold, states, progress
             As for `STC`.
         revision, trust_remote_code
             As in transformers.
@@ -208,7 +203,7 @@ class STC:
             There is no such model or device, or the model cannot be loaded.
         """
         require_one_pass(methods)  # before minutes are spent on loading
-        named = ScoringRules(preset, function_words, clustering, prefix_matching)
+        rules = as_rules(preset)
         loaded = load_backend(
             backend,
             model_or_path,
@@ -220,11 +215,8 @@ class STC:
         )
         made = cls(
             loaded,
-            clusters=resolve(model_or_path).clusters if clusters is None and named.clustering else clusters,
-            preset=preset,
-            function_words=function_words,
-            clustering=clustering,
-            prefix_matching=prefix_matching,
+            clusters=resolve(model_or_path).clusters if clusters is None and rules.clustering else clusters,
+            preset=rules,
             methods=methods,
             calibrator=calibrator,
             threshold=threshold,

@@ -83,7 +83,7 @@ def test_the_last_running_score_of_a_finished_answer_is_its_result(function_word
     stc = scorer(padding=0)
     free = [answer.token_ids for answer in stc.generate(PROMPTS, max_new_tokens=8)]
     ends = sorted({ids[2 + i] for i, ids in enumerate(free)})
-    recorder = st.Recorder(stc.clusters, function_words=function_words, eos_token_id=ends)
+    recorder = st.Recorder(stc.clusters, st.ScoringRules(function_words=function_words), eos_token_id=ends)
     watch = Watch(recorder)
     sequences = recorded(stc, recorder, eos_token_id=ends, stopping_criteria=[watch])
     results = recorder.results(sequences)

@@ -55,13 +55,13 @@ def assert_same(scored: st.ScoredResponse, expected: st.ScoredResponse) -> None:
 @pytest.mark.parametrize("preset", ["paper", "default"])
 @pytest.mark.parametrize("function_words", ["paper", "whole-word", "off"])
 def test_generate_and_score_equal_the_full_logits(kind: str, preset: str, function_words: str) -> None:
-    rules = {"preset": preset, "function_words": function_words}
-    stc = scorer(kind, **rules)
+    rules = st.ScoringRules(preset, function_words)  # type: ignore[arg-type]
+    stc = scorer(kind, preset=rules)
     generated = stc.generate(PROMPTS, max_new_tokens=20, batch_size=2)
     scored = stc.score(PROMPTS, [answer.token_ids for answer in generated], batch_size=3, chunk_size=7)
     for prompt, answer, rescored in zip(PROMPTS, generated, scored, strict=True):
         logits = full_logits(stc, prompt, answer.token_ids)
-        expected = st.score_logits(logits, answer.token_ids, stc.clusters, **rules)
+        expected = st.score_logits(logits, answer.token_ids, stc.clusters, rules)
         assert_same(answer, expected)
         assert_same(rescored, expected)
         assert answer.distribution == rescored.distribution == "raw"

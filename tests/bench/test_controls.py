@@ -103,8 +103,8 @@ def test_parts_are_those_of_scores_by_hand() -> None:
         "folded": folded | prefix | words,
     }
     for name, counted in expected.items():
-        rules = {"preset": "paper", **CONTROLS[name].rules}
-        found = st.score_logits(row[None], [token], control_clusters(main, f"control:{name}"), **rules)
+        rules = st.ScoringRules("paper", **CONTROLS[name].rules)
+        found = st.score_logits(row[None], [token], control_clusters(main, f"control:{name}"), rules)
         assert math.exp(found.log_score) == pytest.approx(p[counted].sum(), rel=1e-5), name
     drawn = [p[token] + p[rng.permutation(np.flatnonzero(~alone))[: cluster.sum() - 1]].sum() for _ in range(20_000)]
     mean = math.exp(row_means_log_score(main, [token], [math.log(p[token])]))

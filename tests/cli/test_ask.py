@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from semtoken import ScoringRules
 from semtoken.bench.prompts import PROMPTS, how_to_ask
 from semtoken.support.text import number
 from tests import tiny
@@ -61,7 +62,7 @@ def test_raw_prompt_and_rules_change_what_is_asked_and_counted(semtoken: RunComm
 
     arguments = ("--raw-prompt", "--preset", "paper", "--function-words", "off", "--json", *SHORT)
     result = semtoken("ask", "the capital of", "--model", model, "--clusters", clusters, *arguments)
-    [expected] = STC.from_pretrained(model, clusters=clusters, preset="paper", function_words="off").generate(
+    [expected] = STC.from_pretrained(model, clusters=clusters, preset=ScoringRules("paper", "off")).generate(
         "the capital of", 4
     )
     assert read_lines(result.stdout)[0]["log_score"] == pytest.approx(expected.log_score)

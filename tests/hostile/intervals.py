@@ -21,12 +21,12 @@ from tests.hostile.outcomes import Outcome, case_random
 Numbers = np.ndarray[Any, Any]
 MOST_BEST, MOST_STEPS, LISTED = 20, 6, 40
 RULES: tuple[dict[str, Any], ...] = (
-    {"rules": ScoringRules()},
-    {"rules": ScoringRules(preset="paper")},
-    {"rules": ScoringRules(equality="meaning")},
-    {"rules": ScoringRules(equality="meaning", function_words="off")},
-    {"rules": ScoringRules(equality="surface")},
-    {"rules": ScoringRules(equality="exact")},
+    {"preset": ScoringRules()},
+    {"preset": ScoringRules(preset="paper")},
+    {"preset": ScoringRules(equality="meaning")},
+    {"preset": ScoringRules(equality="meaning", function_words="off")},
+    {"preset": ScoringRules(equality="surface")},
+    {"preset": ScoringRules(equality="exact")},
 )
 
 

@@ -67,7 +67,6 @@ def uncertainty(result: ScoredResponse | Sequence[ScoredResponse]) -> list[float
 
 def scores() -> list[Target]:
     """Scoring."""
-    options = {"preset": None, "function_words": None, "clustering": None, "prefix_matching": None, "rules": None}
 
     def logits(**arguments: Any) -> list[float]:
         return uncertainty(semtoken.score_logits(**arguments))
@@ -81,7 +80,7 @@ def scores() -> list[Target]:
     def rules(**arguments: Any) -> bool:
         return bool(ScoringRules(**arguments).signature)
 
-    more = {"vocabulary": CLUSTERS, "distribution": "raw", **options}
+    more = {"vocabulary": CLUSTERS, "distribution": "raw", "preset": "default"}
     return [
         Target("score_logits", logits, {"logits": LOGITS, "token_ids": IDS, **more}, 0, 1, weight=4),
         Target(

@@ -54,7 +54,7 @@ def clusters() -> Any:
     return st.TokenClusters(labels, vocabulary)
 
 
-def scored(clusters: Any, spelled: list[str], given: dict[int, dict[str, float]], rules: Any = None) -> Any:
+def scored(clusters: Any, spelled: list[str], given: dict[int, dict[str, float]], rules: Any = "default") -> Any:
     """An answer in which step i has the probabilities `given[i]`, the rest of it on "rest"; other steps are random."""
     random = np.random.default_rng(0)
     rows = random.normal(size=(len(spelled), len(WORDS)))
@@ -64,7 +64,7 @@ def scored(clusters: Any, spelled: list[str], given: dict[int, dict[str, float]]
         for word, probability in probabilities.items():
             row[WORDS.index(word)] = probability
         rows[step] = np.log(row)
-    return st.score_logits(rows, [WORDS.index(word) for word in spelled], clusters, rules=rules)
+    return st.score_logits(rows, [WORDS.index(word) for word in spelled], clusters, preset=rules)
 
 
 def only(parts: list[Part]) -> Part:

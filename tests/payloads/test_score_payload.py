@@ -55,7 +55,9 @@ def test_clusters_may_be_named() -> None:
 
 def test_settings_reach_the_result() -> None:
     reply = recording("openai-chat").reply
-    [result] = st.score_payload(reply, clusters(), "paper", distribution="raw", proxy_for="m", clustering=False)
+    [result] = st.score_payload(
+        reply, clusters(), st.ScoringRules("paper", clustering=False), distribution="raw", proxy_for="m"
+    )
     assert (result.preset, result.distribution, result.proxy_for) == ("paper", "raw", "m")
     assert "clustering" in result.signature or "off" in result.signature
     [plain] = st.score_payload(reply, clusters(), "paper")

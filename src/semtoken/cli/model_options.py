@@ -102,7 +102,7 @@ class ModelChoice:
         """
         as_methods(self.methods)  # before anything is loaded
         check_there(self.model, self.revision)
-        from semtoken import STC
+        from semtoken import STC, ScoringRules
 
         if self.backend == "transformers" and not self.verbose:
             quiet_libraries()
@@ -116,8 +116,7 @@ class ModelChoice:
                     clusters=self.clusters,
                     revision=self.revision,
                     trust_remote_code=self.trust_remote_code,
-                    preset=self.preset,
-                    function_words=self.function_words,
+                    preset=ScoringRules(self.preset, self.function_words),
                     methods=as_methods(self.methods),
                     states=states,
                     progress=progress,

@@ -82,7 +82,7 @@ def score_payload(
             results = score(
                 payload,
                 vocabulary,
-                rules=rules,
+                preset=rules,
                 segment=segment,
                 proxy_for=proxy_for,
                 methods=wanted,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from semtoken.choices import FunctionWords, Preset, SegmentKind
+from semtoken.choices import Preset, SegmentKind
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.observers.method_scores import require_one_pass, scores_of_steps
@@ -26,17 +26,13 @@ from semtoken.tokens.tokenizers import REPLACEMENT
 def score_payload(
     reply: Any,
     vocabulary: Any = None,
-    preset: Preset | None = None,
+    preset: Preset | ScoringRules = "default",
     *,
     format: str | None = None,
     segment: SegmentKind = "answer",
     temperature: float | None = None,
     distribution: Distribution | None = None,
-    function_words: FunctionWords | None = None,
-    clustering: bool | None = None,
-    prefix_matching: bool | None = None,
     proxy_for: str | None = None,
-    rules: ScoringRules | Preset | None = None,
     methods: Sequence[str] = (),
     question: str = "",
 ) -> list[ScoredResponse]:
@@ -49,12 +45,10 @@ def score_payload(
     vocabulary
         As in `score_top_logprobs`: None is enough for `default`, `surface` and `exact`, since spellings are read from
         the lists.
-    preset, function_words, clustering, prefix_matching
+    preset
         As in `score_top_logprobs`.
     proxy_for
         As in `score_top_logprobs`; tokens of all parts of a choice tell whether the tokenizers are the same.
-    rules
-        Instead of these four: a preset's name, or `ScoringRules`.
     methods
         Further methods of one pass, whose scores each answer gets; see `ScoredResponse.scores`.
     question
@@ -80,14 +74,8 @@ def score_payload(
     VocabularyMismatch
         The vocabulary is that of another tokenizer.
     """
-    chosen = as_rules(
-        rules,
-        preset=preset,
-        function_words=function_words,
-        clustering=clustering,
-        prefix_matching=prefix_matching,
-    )
-    scorer = scorer_for(tokens_or_none(vocabulary, chosen, proxy_for), chosen)
+    rules = as_rules(preset)
+    scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
     one_of("segment", segment, get_args(SegmentKind))
     if distribution is not None:
         one_of("distribution", distribution, get_args(Distribution))

@@ -19,7 +19,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.choices import FunctionWords, Preset
+from semtoken.choices import Preset
 from semtoken.errors import InvalidLogits, VocabularyMismatch
 from semtoken.results import Alternative, Distribution, Running, ScoredResponse, ScoredToken, ValueEnds
 from semtoken.scoring.masses import Masses, PrefixSet, PrefixSets, masses
@@ -53,12 +53,8 @@ def score_logits(
     logits: Any,
     token_ids: Sequence[int] | Any,
     vocabulary: Tokens,
-    preset: Preset | None = None,
+    preset: Preset | ScoringRules = "default",
     *,
-    function_words: FunctionWords | None = None,
-    clustering: bool | None = None,
-    prefix_matching: bool | None = None,
-    rules: ScoringRules | Preset | None = None,
     distribution: Distribution = "raw",
 ) -> ScoredResponse:
     """Score one answer from the logits of every step.
@@ -74,14 +70,9 @@ def score_logits(
     vocabulary
         That of the tokenizer that made the ids. The preset `paper` needs `TokenClusters`, which hold theirs; given
         under other rules, they ask for `uncertainty_under("meaning")` beside the score.
-    preset : {"default", "paper"}
-        `paper` reproduces the published code. `default` counts what the evidence supports; see `ScoringRules`.
-    function_words : {"paper", "whole-word", "off"}
-        Which function words are neutral, if not those of the preset.
-    clustering, prefix_matching
-        Ablations, if not as in the preset. With both off the score is the sequence probability.
-    rules
-        Ready rules in place of these four, which have further switches.
+    preset
+        What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
+        (`ScoringRules`), which have further switches.
     distribution
         What the logits are: `raw`, `processed` or `unknown`. Recorded in the result.
 
@@ -93,7 +84,7 @@ def score_logits(
     Raises
     ------
     InvalidInput
-        Rules that are not known, or given twice, or that count clusters where there are none.
+        A preset that is not known, or rules that count clusters where there are none.
     InvalidLogits
         No rows, a wrong number of rows, or a row with NaN, +inf or no finite value (the message names the step).
     VocabularyMismatch
@@ -101,15 +92,9 @@ def score_logits(
     VocabularyError
         An id outside the vocabulary.
     """
-    chosen = as_rules(
-        rules,
-        preset=preset,
-        function_words=function_words,
-        clustering=clustering,
-        prefix_matching=prefix_matching,
-    )
+    rules = as_rules(preset)
     one_of("distribution", distribution, get_args(Distribution))
-    scorer = scorer_for(as_tokens(vocabulary, clustering=chosen.clustering), chosen)
+    scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
     rows, ids = as_rows(logits), as_ids(token_ids)
     check_shape(rows, ids, scorer.vocabulary)
     answer = LogitsAnswer(scorer)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from semtoken.choices import Equality, FunctionWords, Members, Preset
-from semtoken.errors import InvalidInput
 from semtoken.support.inputs import flag, one_of
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
@@ -142,30 +141,15 @@ class ScoringRules:
                 return neutral & False, neutral & False
 
 
-def as_rules(
-    rules: ScoringRules | Preset | None = None,
-    *,
-    preset: Preset | None = None,
-    function_words: FunctionWords | None = None,
-    clustering: bool | None = None,
-    prefix_matching: bool | None = None,
-) -> ScoringRules:
-    """Rules from ready ones or the name of a preset, or from the switches that some functions take.
+def as_rules(preset: Preset | ScoringRules) -> ScoringRules:
+    """The rules that the name of a preset stands for, or ready ones as they are.
 
     Raises
     ------
     InvalidInput
-        Both rules and switches are given, or a value is not known.
+        There is no such preset.
     """
-    switches = (preset, function_words, clustering, prefix_matching)
-    if isinstance(rules, ScoringRules):
-        if any(value is not None for value in switches):
-            raise InvalidInput("Give either rules or the switches preset, function_words, clustering, prefix_matching.")
-        return rules
-    if rules is not None and preset is not None:
-        raise InvalidInput("Give either rules or preset, not both.")
-    named = preset if rules is None else rules
-    return ScoringRules("default" if named is None else named, function_words, clustering, prefix_matching)
+    return preset if isinstance(preset, ScoringRules) else ScoringRules(preset)
 
 
 PAPER_RULES = ScoringRules("paper")

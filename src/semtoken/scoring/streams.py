@@ -29,9 +29,9 @@ class _Stream(Generic[A]):
     _kind: Callable[[Scorer], A]
     """What scores the answer."""
 
-    def __init__(self, vocabulary: Any, rules: ScoringRules | Preset | None = None, **switches: Any) -> None:
-        chosen = as_rules(rules, **switches)
-        self._answer: A = self._kind(scorer_for(tokens_or_none(vocabulary, chosen), chosen))
+    def __init__(self, vocabulary: Any, preset: Preset | ScoringRules = "default") -> None:
+        rules = as_rules(preset)
+        self._answer: A = self._kind(scorer_for(tokens_or_none(vocabulary, rules), rules))
 
 
 class LogitsStream(_Stream[LogitsAnswer]):
@@ -39,12 +39,8 @@ class LogitsStream(_Stream[LogitsAnswer]):
 
     Parameters
     ----------
-    vocabulary
+    vocabulary, preset
         As in `score_logits`.
-    rules
-        What counts as agreeing: a preset's name, or `ScoringRules`.
-    **switches
-        Instead of `rules`, the four switches of `score_logits`.
     """
 
     _kind = LogitsAnswer
@@ -71,13 +67,13 @@ class LogitsStream(_Stream[LogitsAnswer]):
 class TopLogprobsStream(_Stream[TopkAnswer]):
     """An answer in progress of which the k best tokens a step are known: the running form of `score_top_logprobs`.
 
-    It takes the vocabulary and rules that `score_top_logprobs` takes.
+    It takes the vocabulary and the preset that `score_top_logprobs` takes.
     """
 
     _kind = staticmethod(new_answer)
 
-    def __init__(self, vocabulary: Any = None, rules: ScoringRules | Preset | None = None, **options: Any) -> None:
-        super().__init__(vocabulary, rules, **options)
+    def __init__(self, vocabulary: Any = None, preset: Preset | ScoringRules = "default") -> None:
+        super().__init__(vocabulary, preset)
         self._names = BorrowedNames()
 
     def add(self, step: Any) -> Running:

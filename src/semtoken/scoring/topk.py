@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from semtoken.choices import FunctionWords, Preset
+from semtoken.choices import Preset
 from semtoken.engine_tokens import as_top_steps
 from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
 from semtoken.errors import InvalidInput
@@ -30,16 +30,12 @@ from semtoken.support.inputs import text as checked_text
 def score_top_logprobs(
     steps: Any,
     vocabulary: Any = None,
-    rules: ScoringRules | Preset | None = None,
+    preset: Preset | ScoringRules = "default",
     *,
     distribution: Distribution = "unknown",
     token_ids: Sequence[int] | None = None,
     proxy_for: str | None = None,
     text: str | None = None,
-    preset: Preset | None = None,
-    function_words: FunctionWords | None = None,
-    clustering: bool | None = None,
-    prefix_matching: bool | None = None,
 ) -> ScoredResponse:
     """Score one answer of which only the k most probable tokens of each step are known.
 
@@ -53,8 +49,9 @@ def score_top_logprobs(
         `paper` needs `TokenClusters`, which hold theirs; given under other rules, they ask for
         `uncertainty_under("meaning")` beside the score. None: spellings are read from the lists, which is enough for
         `default`, `surface` and `exact`, and gives wider intervals.
-    rules
-        What counts as agreeing: a preset's name, or `ScoringRules`.
+    preset
+        What counts as agreeing: `default` (what the evidence supports), `paper` (the published code), or ready rules
+        (`ScoringRules`), which have further switches.
     distribution
         What the log-probabilities are: `raw`, `processed` or `unknown` (an API that does not say).
     token_ids
@@ -66,8 +63,6 @@ def score_top_logprobs(
     text
         The answer as the engine gives it, if it is at hand: steps that do not spell it (missing or merged ones) are
         flagged.
-    preset, function_words, clustering, prefix_matching
-        Instead of `rules`, as in `score_logits`.
 
     Returns
     -------
@@ -85,14 +80,8 @@ def score_top_logprobs(
     VocabularyMismatch
         Ids and names of the tokens disagree with the vocabulary.
     """
-    chosen = as_rules(
-        rules,
-        preset=preset,
-        function_words=function_words,
-        clustering=clustering,
-        prefix_matching=prefix_matching,
-    )
-    scorer = scorer_for(tokens_or_none(vocabulary, chosen, proxy_for), chosen)
+    rules = as_rules(preset)
+    scorer = scorer_for(tokens_or_none(vocabulary, rules, proxy_for), rules)
     one_of("distribution", distribution, get_args(Distribution))
     for name, value in (("proxy_for", proxy_for), ("text", text)):
         if value is not None:

@@ -20,12 +20,13 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.hooks import forward_hook, inner_model
 from semtoken.backends.transformers.loop import LoopStep, loop_step
 from semtoken.backends.transformers.model import NOT_BEAMS
-from semtoken.choices import FunctionWords, Preset
+from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows
+from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
@@ -70,7 +71,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     vocabulary
         The model's tokenizer, a `Vocabulary`, or the name of a model. The preset `paper` needs `TokenClusters`, or a
         directory or hub id of some.
-    preset, function_words, clustering, prefix_matching
+    preset
         As in `score_logits`.
     eos_token_id
         Ids that end an answer, besides those of `generate`. In a loop of your own without them, special tokens at the
@@ -94,11 +95,8 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
     def __init__(
         self,
         vocabulary: Any,
-        preset: Preset = "default",
+        preset: Preset | ScoringRules = "default",
         *,
-        function_words: FunctionWords | None = None,
-        clustering: bool | None = None,
-        prefix_matching: bool | None = None,
         eos_token_id: int | Collection[int] | None = None,
         methods: Sequence[str] = (),
     ) -> None:
@@ -106,7 +104,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         missing = {reading.what for reading in MethodScores(self._methods).reads} - GIVES
         if missing:
             raise BackendError(not_given("recorder", missing))
-        rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+        rules = as_rules(preset)
         self._scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
         stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
         self._given_ends = frozenset(stop_ids)

@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken.choices import FunctionWords, Preset
+from semtoken.choices import Preset
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring import LogitsAnswer, scorer_for
-from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.token_sources import Tokens
 from semtoken.scoring.topk import score_top_logprobs
 from semtoken.support.arrays import FloatArray, IdArray
@@ -31,11 +31,8 @@ DISTRIBUTIONS: dict[LogprobsMode, Distribution] = {
 def score_outputs(
     outputs: Iterable[Any],
     vocabulary: Tokens,
-    preset: Preset = "default",
+    preset: Preset | ScoringRules = "default",
     *,
-    function_words: FunctionWords | None = None,
-    clustering: bool | None = None,
-    prefix_matching: bool | None = None,
     logprobs_mode: LogprobsMode = "raw_logprobs",
 ) -> list[list[ScoredResponse]]:
     """Score what `LLM.generate` or `LLM.chat` returned.
@@ -47,7 +44,7 @@ def score_outputs(
         log-probabilities.
     vocabulary
         That of the model's tokenizer; the preset `paper` needs `TokenClusters`.
-    preset, function_words, clustering, prefix_matching
+    preset
         As in `score_logits`.
     logprobs_mode
         The engine's setting of this name: what the log-probabilities are. Recorded in the results; logits can be
@@ -66,7 +63,7 @@ def score_outputs(
     InvalidLogits
         A log-probability that is NaN or infinite.
     """
-    rules = ScoringRules(preset, function_words, clustering, prefix_matching)
+    rules = as_rules(preset)
     return [
         [score_steps(list(answer.token_ids), answer.logprobs, vocabulary, rules, logprobs_mode) for answer in answers]
         for answers in map(completions, outputs)
