@@ -1,15 +1,18 @@
 """From labelled answers to a chance, a decision and a promise, with the model that is built into semtoken.
 
-    python examples/calibrate.py [DIRECTORY]
+    python examples/calibrate.py [DIRECTORY [RECENT.jsonl]]
 
-Answers the built-in development questions, fits on those, and decides on a few test questions. DIRECTORY receives the
-calibrator; without it a temporary one.
+Answers the built-in development questions, fits on those, and decides on test questions, of which a few are shown.
+DIRECTORY receives the calibrator; without it a temporary one. RECENT.jsonl receives the answers to the test questions,
+as `semtoken drift` reads them.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
+from pathlib import Path
 
 import semtoken as st
 from semtoken.almanac.questions import is_correct, load_questions
@@ -17,7 +20,8 @@ from semtoken.almanac.questions import is_correct, load_questions
 directory = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
 stc = st.STC.from_pretrained("almanac")
 
-known = load_questions("dev")[:300]
+draw = random.Random(0)  # noqa: S311 - the sets are in order of what is asked
+known = draw.sample(load_questions("dev"), 300)
 scored = stc.generate([question.prompt() for question in known], 16, batch_size=32, stop_at_newline=True)
 correct = [is_correct(answer.text, question) for answer, question in zip(scored, known, strict=True)]
 
@@ -27,7 +31,10 @@ calibrator.save(directory, threshold)
 print(threshold.statement)
 
 calibrator = st.Calibrator.load(directory)
-new = load_questions("test")[:8]
-for question, answer in zip(new, stc.generate([q.prompt() for q in new], 16, stop_at_newline=True), strict=True):
+new = draw.sample(load_questions("test"), 200)
+answers = stc.generate([question.prompt() for question in new], 16, batch_size=32, stop_at_newline=True)
+for question, answer in list(zip(new, answers, strict=True))[:8]:
     decision = calibrator.decide(answer)
     print(f"{decision.chance:.0%}  {decision.action:7}  {question.question}  {answer.text.strip()}")
+if len(sys.argv) > 2:
+    Path(sys.argv[2]).write_text("".join(answer.to_json() + "\n" for answer in answers), encoding="utf-8")

@@ -12,6 +12,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -455,7 +457,6 @@ INSTEAD = {
     "--model smollm2": "--model almanac",
     "--model MODEL": "--model almanac",
     "semtoken cluster MODEL": "semtoken cluster almanac",
-    "drift my-calibrator recent.jsonl": "drift my-calibrator answers.jsonl",
     "--limit 500": "--limit 20",
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
@@ -548,6 +549,9 @@ def prepare(folder: Path, page: str) -> None:
     lines("in.jsonl", [{"id": q.id, "prompt": q.prompt()} for q in asked[:3]])
     if page == "docs/decide.md":
         return  # it makes its own answers
+    if page == "docs/valid.md":
+        made = [sys.executable, str(ROOT / "examples" / "calibrate.py"), "my-calibrator", "recent.jsonl"]
+        subprocess.run(made, cwd=folder, check=True)
     lines("answers.jsonl", [one | {"answer": one["answers"][0], "prompt": "Who?"} for one in golden[:10]])
     if page == "docs/report.md":
         run([("a run", PAGES["docs/bench.md"].setup)], {})
