@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from semtoken.engine_tokens.checked_list import OVERFULL, ListedStep, check_number, overfull
+from semtoken.engine_tokens.spellings import is_unnamed
 from semtoken.engine_tokens.token_names import SENTENCEPIECE_BLANK, is_markup
 from semtoken.engine_tokens.top_steps import ABOVE_ZERO, Name, TopStep, is_given
 from semtoken.errors import InvalidInput
@@ -43,6 +44,8 @@ class ListedNames:
         """Blanks and pieces of characters, which are spelled like no other token."""
         self.markup: list[bool] = [False]
         """Written as special tokens are, or not at all: text, a special token, or a piece of a character."""
+        self.nameless: list[bool] = [False]
+        """Named by no text of their own, so that they may be spelled as any other token is."""
         self._spellings: list[tuple[str, str]] = [("", "")]
         self._decoded = False
         """Some name begins with a blank, as none does in a tokenizer's files."""
@@ -68,6 +71,12 @@ class ListedNames:
             self._others[number] = self._append(self.texts[number], self.in_files[number], self.pieces[number], -1)
         return self._others[number]
 
+    def without_name(self, token: int | None) -> int:
+        """The number of a new token whose name tells nothing; `token` is its id, if the engine gives it."""
+        number = self._append(REPLACEMENT, REPLACEMENT, REPLACEMENT.encode(), -1 if token is None else token)
+        self.alone[number], self.nameless[number] = False, True
+        return number
+
     def _add(self, name: Name) -> int:
         token, text, spelled = name
         engine_id = -1 if token is None else token
@@ -91,6 +100,7 @@ class ListedNames:
         self.blank.append(blank)
         self.alone.append(blank or REPLACEMENT in first)
         self.markup.append(is_markup(text) and not BYTE_TOKEN.fullmatch(text))
+        self.nameless.append(False)
         self._spellings.append((first, second))
         self._by_spelling.setdefault(first, []).append(len(self.texts) - 1)
         return len(self.texts) - 1
@@ -99,6 +109,8 @@ class ListedNames:
         """Whether two different tokens are spelled alike, case and blanks aside; None if that is not clear."""
         if number == other or self.alone[number] or self.alone[other]:
             return False
+        if self.nameless[number] or self.nameless[other]:
+            return None
         (first, second), (first_other, second_other) = self._spellings[number], self._spellings[other]
         same, same_in_files = first == first_other, second == second_other and not self._decoded
         if not (same or same_in_files):
@@ -181,6 +193,8 @@ class NameReader:
     def __init__(self, names: ListedNames, *, same_spelling: bool) -> None:
         self._names = names
         self._same_spelling = same_spelling
+        self._inside = False
+        """The last step may end inside a character, so that the name of the next token may be a whole character's."""
 
     def read(self, step: TopStep, position: int) -> ListedStep:
         """What a step says; `position` is its number, for messages.
@@ -197,7 +211,9 @@ class NameReader:
             for token in (step.chosen, *step.top):
                 check_number(token, position)
         names.spelled = names.spelled or any(text or spelled for _, text, spelled in step.names[1:])
-        chosen = names.number(step.names[0])
+        unnamed = is_unnamed(step.names[0])
+        chosen = names.without_name(step.names[0][0]) if unnamed and self._inside else names.number(step.names[0])
+        self._inside = unnamed
         if chosen is None:
             raise InvalidInput(
                 f"The token chosen at step {position} is named by its id alone, {step.names[0][0]}. Say whose ids "
