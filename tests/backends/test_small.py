@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -28,9 +29,13 @@ def small() -> SmallBackend:
 
 
 @pytest.fixture(scope="module")
-def torch_model() -> TransformersBackend:
+def torch_model() -> Iterator[TransformersBackend]:
+    """The same checkpoint, on one thread: on a busy machine two wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     model = LlamaForCausalLM.from_pretrained(almanac_path(), dtype=torch.float32)
-    return TransformersBackend(model.eval(), AutoTokenizer.from_pretrained(almanac_path()))
+    yield TransformersBackend(model.eval(), AutoTokenizer.from_pretrained(almanac_path()))
+    torch.set_num_threads(threads)
 
 
 def in_double(model: Llama) -> Llama:

@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.calibration.apply import Applied
-from semtoken.checking.doubts import Doubt, doubt_of, sentence_of
+from semtoken.calibration.labels import HEADLINE
+from semtoken.checking.doubts import Doubt, doubts_of, sentence_of, worst_of
 from semtoken.checking.fields import field_records
+from semtoken.checking.own import NO_TOKENS, answer_of_block, doubts_of_block, own_blocks
 from semtoken.checking.questions import read_questions, with_questions
 from semtoken.checking.replies import SavedReply, saved_replies
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
-from semtoken.payloads import read_payload
+from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
 from semtoken.results import ScoredResponse
 
 CUT_OFF = ("length", "max_tokens", "max_output_tokens", "limit", "MAX_TOKENS")
 """What engines say of an answer that the token limit ended."""
+NOT_SAVED = "Which words are in doubt was not saved with the reply."
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,23 @@ class CheckedAnswer:
     """Identifier of the reply; of several choices with the number of the choice."""
     question: str | None
     response: ScoredResponse
-    doubt: Doubt | None
-    """The stretch of the answer that is most in doubt; None where each is fairly sure."""
+    doubts: tuple[Doubt, ...]
+    """The stretches of the answer, the most doubtful first."""
     sentence: str
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None
     """Chance, decision and promise, as `Applied.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
     """The fields of its JSON, as `semtoken.checking.fields.field_records` gives them; none without a schema."""
+    own: bool = False
+    """The reply held no log-probabilities, but the numbers that `semtoken serve` or `proxy` had put into it."""
     rank: int = 0
     """1 is the most doubtful of the answers at hand."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The stretch of the answer that is most in doubt; None where each is fairly sure."""
+        return worst_of(self.doubts)
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,11 @@ class CheckedReplies:
     """Replies without a score, with the reason."""
     joined: str = ""
     """How replies and questions were joined."""
+
+    @property
+    def own(self) -> int:
+        """How many answers have the numbers that one of our servers has put into their reply."""
+        return sum(one.own for one in self.answers)
 
 
 def check_replies(
@@ -116,17 +131,48 @@ def _answers(
     reply: SavedReply, format: str | None, calibrator: Applied | None, schema: Mapping[str, Any] | None
 ) -> list[CheckedAnswer]:
     payload = read_payload(reply.reply, format)
-    scored = score_payload(payload, question=reply.question or "")
+    names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
+    try:
+        scored = score_payload(payload, question=reply.question or "")
+    except SemtokenError:
+        if not (blocks := own_blocks(reply.reply)):
+            raise
+        return [
+            _own_answer(reply, name, choice, blocks.get(choice.index), calibrator, schema)
+            for name, choice in zip(names, payload.choices, strict=True)
+        ]
     found = []
-    for choice, response in zip(payload.choices, scored, strict=True):
+    for name, choice, response in zip(names, payload.choices, scored, strict=True):
         result = replace(response, truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
-        doubt = doubt_of(result)
-        name = reply.id if len(scored) == 1 else f"{reply.id}/{choice.index}"
-        said = sentence_of(result, doubt)
-        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubt, said, block, fields))
+        doubts = tuple(doubts_of(result))
+        said = sentence_of(result, worst_of(doubts))
+        found.append(CheckedAnswer(reply.where, name, reply.question, result, doubts, said, block, fields))
     return found
+
+
+def _own_answer(
+    reply: SavedReply,
+    name: str,
+    choice: PayloadChoice,
+    block: Mapping[str, Any] | None,
+    calibrator: Applied | None,
+    schema: Mapping[str, Any] | None,
+) -> CheckedAnswer:
+    """An answer with the numbers that one of our servers has put into its reply."""
+    if block is None:
+        raise InvalidInput(f"Choice {choice.index} of the reply has neither log-probabilities nor a semtoken block.")
+    result = answer_of_block(choice, block, reply.question or "")
+    if schema is not None:
+        raise InvalidInput(f"Its fields cannot be scored: {NO_TOKENS}.")
+    if calibrator is not None and calibrator.calibrator.fingerprint.method != HEADLINE:
+        raise InvalidInput(f"The calibrator reads more than the headline, and {NO_TOKENS}.")
+    told = {key: block[key] for key in ("chance", "decision", "promise") if key in block}
+    calibration = told or None if calibrator is None else calibrator.block(result)
+    doubts = doubts_of_block(block)
+    said = sentence_of(result, worst_of(doubts)) if doubts or result.empty else NOT_SAVED
+    return CheckedAnswer(reply.where, name, reply.question, result, doubts, said, calibration, own=True)
 
 
 def _cut_off(finish_reason: str | None) -> bool | None:

@@ -59,7 +59,12 @@ def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None)
 
 def doubt_of(response: ScoredResponse) -> Doubt | None:
     """The most doubtful stretch of an answer; None where every one is fairly sure, or the answer is blank."""
-    worst = next(iter(doubts_of(response)), None)
+    return worst_of(doubts_of(response))
+
+
+def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:
+    """The first of an answer's stretches, if it is in doubt."""
+    worst = next(iter(doubts), None)
     return worst if worst is not None and level_of(worst.confidence) else None
 
 

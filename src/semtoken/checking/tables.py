@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semtoken.checking.answers import CheckedAnswer, CheckedReplies
-from semtoken.checking.doubts import Doubt, doubts_of
+from semtoken.checking.doubts import Doubt
 from semtoken.checking.fields import field_rows, sentence_of_field
 from semtoken.support.text import one_line
 
@@ -36,13 +36,14 @@ def _row(one: CheckedAnswer) -> dict[str, Any]:
         "uncertainty": response.uncertainty,
         "uncertainty_lower": low,
         "uncertainty_upper": high,
-        "log_score": None if response.empty else response.log_score,
+        "log_score": _finite(response.log_score),
         "log_score_lower": _finite(logs[0]),
         "log_score_upper": _finite(logs[1]),
         "signature": response.signature,
         "distribution": response.distribution,
         "truncated": response.truncated,
         "flags": " ".join(flag.code for flag in response.flags),
+        "numbers_from": "the reply's semtoken block" if one.own else "log-probabilities",
         "where": one.where,
     }
     for name in ("chance", "decision"):
@@ -118,7 +119,7 @@ def _slim(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _marks(one: CheckedAnswer) -> list[dict[str, Any]]:
-    return [_mark(doubt) for doubt in doubts_of(one.response)[:MARKED]]
+    return [_mark(doubt) for doubt in one.doubts[:MARKED]]
 
 
 def _mark(doubt: Doubt) -> dict[str, Any]:

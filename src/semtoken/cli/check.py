@@ -47,10 +47,11 @@ def check(
 ) -> None:
     """Show which of your saved answers to check first, and why.
 
-    The replies have to hold log-probabilities (`logprobs`, `top_logprobs`). Nothing else is needed: no tokenizer, no
-    clusters, no model. Answers are ranked by one number, and a sentence says of each what is doubtful in it and what
-    the model would have said instead. The page, the CSV file and the others hold all answers, ranked. With --schema
-    they hold the fields of JSON answers, ranked: value, confidence, what else was likely, and a decision.
+    The replies have to hold log-probabilities (`logprobs`, `top_logprobs`), or the numbers of `semtoken serve` or
+    `proxy`. Nothing else is needed: no tokenizer, no clusters, no model. Answers are ranked by one number, and a
+    sentence says of each what is doubtful in it and what the model would have said instead. The page, the CSV file and
+    the others hold all answers, ranked. With --schema they hold the fields of JSON answers, ranked: value, confidence,
+    what else was likely, and a decision.
 
     For example:
 
@@ -63,6 +64,7 @@ def check(
     from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
     from semtoken.checking.fields import read_schema
+    from semtoken.checking.own import NO_TOKENS
     from semtoken.checking.tables import NOTE, field_table, page_rows
     from semtoken.cli.field_output import show_fields, write_fields
 
@@ -73,6 +75,8 @@ def check(
     with keeping.keeper("check") as keeper:
         checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)
         if keeper is not None:
+            if checked.own:
+                raise InvalidInput(f"{checked.own:,} answers cannot be kept in the journal: {NO_TOKENS}.")
             keeper.uses(applied)
             for one in checked.answers:
                 keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
@@ -133,6 +137,11 @@ def _conclude(checked: CheckedReplies) -> None:
     """How questions were joined, and what could not be scored."""
     if checked.joined:
         tell(checked.joined)
+    if checked.own:
+        tell(
+            f"{checked.own:,} of them hold no log-probabilities, and numbers that semtoken serve or proxy had put into "
+            "them: these are shown. Save log-probabilities, too, to see which words are in doubt."
+        )
     for one in checked.refused[:5]:
         tell(f"Not scored: {one.where}: {one.reason}", style="yellow")
     if len(checked.refused) > 5:

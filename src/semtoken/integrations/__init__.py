@@ -15,7 +15,6 @@ mcp.py            the Model Context Protocol: ask, score, check
 What they share:
 
 hosts.py          the hosts and their versions
-blocks.py         the `semtoken` block in replies that came through other software
 events.py         a final score as the attributes of an OpenTelemetry event
 local.py          a model in this process that answers requests in OpenAI's form
 selective.py      how well an uncertainty tells wrong answers from right ones, as flat figures

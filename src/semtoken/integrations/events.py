@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.integrations.blocks import KEY, as_mapping, block_of
+from semtoken.payloads.blocks import KEY, as_mapping, block_of
 from semtoken.payloads.sse import EventReader
 
 EVENT = "gen_ai.evaluation.result"

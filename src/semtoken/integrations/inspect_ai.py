@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, SemtokenError
-from semtoken.integrations.blocks import KEY, blocks_of, risk_of
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import COVERAGES, auroc_figures, prr_figures, risk_coverage_figures
 from semtoken.payloads import score_payload
+from semtoken.payloads.blocks import KEY, blocks_of, risk_of
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import Tokens, as_tokens
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads import score_payload
+from semtoken.payloads.blocks import KEY
 from semtoken.results import ScoredResponse
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_tokens

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from semtoken.errors import InvalidInput
-from semtoken.integrations.blocks import block_of
 from semtoken.integrations.hosts import require_host
+from semtoken.payloads.blocks import block_of
 
 require_host("litellm")
 

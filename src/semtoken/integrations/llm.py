@@ -18,8 +18,8 @@ from typing import Any
 
 from semtoken.choices import Preset
 from semtoken.errors import InvalidInput, SemtokenError
-from semtoken.integrations.blocks import KEY
 from semtoken.integrations.hosts import require_host
+from semtoken.payloads.blocks import KEY
 from semtoken.support.quiet import quiet_libraries
 from semtoken.support.text import number, visible
 

@@ -5,6 +5,7 @@ reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py:
 going_on.py    chunks that only go on with an answer, in a fraction of the time
 segments.py    the steps of a choice -> reasoning, answer, tool calls; align.py finds a text among tokens
 score.py       `score_payload`
+blocks.py      the numbers that our own servers have put into a reply
 
 Enter by `score_payload`, `read_payload` or `PayloadStream`.
 

@@ -15,13 +15,12 @@ from semtoken.observers.method_scores import require_one_pass
 from semtoken.parts import Part
 from semtoken.parts.budget import MAX_SECONDS
 from semtoken.parts.json_values import is_json
+from semtoken.payloads.blocks import KEY, VERSION
 from semtoken.probing import Dispute, competing_in_record, doubtful_steps, only_in_form
 from semtoken.results import Running, ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.web.wire import ApiError
 
-VERSION = 1
-KEY = "semtoken"
 MOST_COMPETING = 8
 NO_MODEL = "Only a server that runs the model itself can follow other meanings: semtoken serve."
 

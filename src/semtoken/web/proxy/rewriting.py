@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from semtoken.errors import InvalidInput
+from semtoken.payloads.blocks import KEY
 from semtoken.payloads.formats import Hidden, Shape
 from semtoken.payloads.splice import document, set_members, without
-from semtoken.web.block import KEY, BlockOptions, read_options
+from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.wire import person_of
 
 LONGEST_FORM = 500

@@ -1,4 +1,4 @@
-"""The `semtoken` block in replies that came through other software, which puts it elsewhere, or loses it."""
+"""The `semtoken` block found in replies, wherever the software that they came through has put it, if it kept it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 KEY = "semtoken"
 """The key of the block in every choice; `semtoken.web.block` says what is in it."""
+VERSION = 1
+"""Of what is in it."""
 _OTHER_FIELDS = ("provider_specific_fields", "model_extra", "additional_kwargs")
 """Where clients keep fields that they do not know."""
 

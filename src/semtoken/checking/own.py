@@ -1,0 +1,163 @@
+"""Replies of `semtoken serve` and `proxy` that were saved without log-probabilities: the numbers of their block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn, get_args
+
+from semtoken.checking.doubts import Doubt
+from semtoken.errors import InvalidInput
+from semtoken.payloads import PayloadChoice
+from semtoken.payloads.blocks import VERSION, block_of, final_block
+from semtoken.payloads.inline import parsed
+from semtoken.payloads.sse import EventReader
+from semtoken.results import Distribution, ScoredResponse
+from semtoken.results.headlines import Headline
+from semtoken.results.responses import TokensLater
+from semtoken.support.inputs import flag, listed, one_of, real, text, whole
+from semtoken.tokens.scored import Flag
+
+ROUNDED = 1e-9
+"""By so much numbers of a block may differ that say the same."""
+NO_TOKENS = "the reply holds the semtoken block alone, and no log-probabilities"
+
+
+def own_blocks(reply: Any) -> dict[int, Mapping[str, Any]]:
+    """The blocks of a reply by the index of the choice; none where the reply is not one of ours.
+
+    Parameters
+    ----------
+    reply
+        Plain values, or the text of a stream, of which only final blocks are taken.
+    """
+    if isinstance(reply, str):
+        reader = EventReader()
+        events = (event.data for event in [*reader.feed(reply), *reader.finish()])
+        chunks = [parsed(data) for data in events if data and data != "[DONE]"]
+        indexes = {choice.get("index", 0) for chunk in chunks for choice in _choices(chunk)}
+        found = {index: final_block(chunks, index) for index in indexes}
+    else:
+        found = {choice.get("index", place): block_of(choice) for place, choice in enumerate(_choices(reply))}
+    return {index: block for index, block in found.items() if block is not None}
+
+
+def _choices(reply: Any) -> list[Mapping[str, Any]]:
+    choices = reply.get("choices") if isinstance(reply, Mapping) else None
+    return [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+
+
+def answer_of_block(choice: PayloadChoice, block: Mapping[str, Any], question: str = "") -> ScoredResponse:
+    """The answer with the numbers of its block. It has no tokens: whoever asks for them gets `InvalidInput`.
+
+    Parameters
+    ----------
+    choice
+        As it was read.
+    block
+        Its block.
+    question
+        What was asked.
+
+    Raises
+    ------
+    InvalidInput
+        The block has another version, holds no score, or is damaged.
+    """
+    if block.get("version") != VERSION:
+        raise InvalidInput(
+            f"The semtoken block has the version {block.get('version')!r}, and this release reads {VERSION}. Save the "
+            "reply with its log-probabilities, or check it with the release that wrote it."
+        )
+    if "reason" in block and "uncertainty" not in block:
+        raise InvalidInput(f"The server gave the answer no score: {block['reason']}")
+    try:
+        return _answer(choice, block, question)
+    except KeyError as error:
+        raise InvalidInput(f"The semtoken block is damaged: it has no {error.args[0]!r}.") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"The semtoken block is damaged: {error}") from error
+
+
+def _answer(choice: PayloadChoice, block: Mapping[str, Any], question: str) -> ScoredResponse:
+    value, low, high = (real(block[name], name, low=0.0, high=1.0) for name in ("uncertainty", "lower", "upper"))
+    if not low - ROUNDED <= value <= high + ROUNDED:
+        raise InvalidInput(f"the uncertainty {value:g} lies outside its bounds {low:g} and {high:g}.")
+    one_of("method", block["method"], ("exact", "top-k"))
+    one_of("distribution", block["distribution"], get_args(Distribution))
+    said = choice.segment("answer")
+    raised = tuple(
+        Flag(text(one["code"], "code"), text(one["message"], "message")) for one in _mappings(block, "flags")
+    )
+    answer = ScoredResponse(
+        text="" if said is None else said.text,
+        tokens=TokensLater(whole(block["n_tokens"], "n_tokens", low=0), _refuse),  # type: ignore[arg-type]
+        log_score=_log(1 - value),
+        preset=text(block["preset"], "preset"),
+        distribution=block["distribution"],
+        neutral_only=any(one.code == "neutral_only" for one in raised),
+        signature=text(block["signature"], "signature"),
+        log_score_bounds=None if block["method"] == "exact" else (_log(1 - high), _log(1 - low)),
+        flags=raised,
+        proxy_for=None if block.get("proxy_for") is None else text(block["proxy_for"], "proxy_for"),
+        truncated=None if block.get("truncated") is None else flag(block["truncated"], "truncated"),
+        question=question,
+    )
+    vars(answer)["headline"] = _headline(block["headline"], value)  # cannot be found again without tokens
+    return answer
+
+
+def _headline(given: Any, uncertainty: float) -> Headline:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"'headline' must hold named numbers, got {given!r:.40}.")
+    name, value = text(given["name"], "headline.name"), given["value"]
+    confidence = real(given["confidence"], "headline.confidence", low=0.0, high=1.0)
+    if name == "stc" and abs(1 - confidence - uncertainty) > ROUNDED:
+        raise InvalidInput(f"the confidence {confidence:g} does not belong to the uncertainty {uncertainty:g}.")
+    bounds = given.get("confidence_bounds")
+    if bounds is not None:
+        ends = [real(end, "headline.confidence_bounds", low=0.0, high=1.0) for end in listed(bounds, "bounds")]
+        if len(ends) != 2:
+            raise InvalidInput(f"'headline.confidence_bounds' must be two numbers, got {len(ends)}.")
+        bounds = (ends[0], ends[1])
+    number = math.inf if value is None else real(value, "headline.value")
+    return Headline(name, number, confidence, text(given["sentence"], "headline.sentence"), bounds)
+
+
+def doubts_of_block(block: Mapping[str, Any]) -> tuple[Doubt, ...]:
+    """The parts of the block, the most doubtful first; none where the request asked for none.
+
+    Raises
+    ------
+    InvalidInput
+        They are damaged.
+    """
+    try:
+        found = [_doubt(one) for one in _mappings(block, "parts") if one["confidence"] is not None]
+    except KeyError as error:
+        raise InvalidInput(f"The semtoken block is damaged: a part has no {error.args[0]!r}.") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"The semtoken block is damaged: {error}") from error
+    return tuple(sorted((one for one in found if one.end > one.start), key=lambda one: (one.confidence, one.start)))
+
+
+def _doubt(part: Mapping[str, Any]) -> Doubt:
+    start, end = (whole(part[name], name, low=0) for name in ("start", "end"))
+    confidence = real(part["confidence"], "confidence", low=0.0, high=1.0)
+    path = None if part.get("path") is None else text(part["path"], "path")
+    return Doubt(text(part["text"], "text"), start, end, confidence, (), path)
+
+
+def _mappings(block: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = listed(block.get(name, ()), name)
+    if not all(isinstance(one, Mapping) for one in found):
+        raise InvalidInput(f"'{name}' must be a list of mappings.")
+    return found
+
+
+def _log(share: float) -> float:
+    return math.log(share) if share > 0 else -math.inf
+
+
+def _refuse() -> NoReturn:
+    raise InvalidInput(f"There are no tokens: {NO_TOKENS}.")

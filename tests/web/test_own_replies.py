@@ -1,0 +1,126 @@
+"""Saved replies of our own servers: `semtoken check` takes the numbers of their block where that is all there is."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from semtoken.almanac import load_questions
+from semtoken.checking import check_replies
+from semtoken.cli.app import app
+from semtoken.errors import InvalidInput
+
+QUESTIONS = [question.question for question in load_questions("dev")[:4]]
+
+
+def replied(url: str, question: str, **body: Any) -> httpx.Response:
+    asked = {"messages": [{"role": "user", "content": question}], **body}
+    return httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60)
+
+
+def saved(folder: Path, **replies: Any) -> str:
+    folder.mkdir(exist_ok=True)
+    for name, reply in replies.items():
+        text = reply if isinstance(reply, str) else json.dumps(reply)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def replies(served: str) -> list[dict[str, Any]]:
+    return [replied(served, question, semtoken={"parts": "phrase"}).json() for question in QUESTIONS]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_numbers_are_those_of_the_server(served: str, almanac: Any, tmp_path: Path, stream: bool) -> None:
+    sent = {str(i): replied(served, question, stream=stream).text for i, question in enumerate(QUESTIONS)}
+    found = {one.id: one for one in check_replies([saved(tmp_path, **sent)]).answers}
+    assert len(found) == len(QUESTIONS) and all(one.own for one in found.values())
+    for i, question in enumerate(load_questions("dev")[:4]):
+        [expected] = almanac.generate(question.prompt(), 64, stop_at_newline=True)
+        response = found[str(i)].response
+        assert response.text.strip() == expected.text.strip()
+        assert response.headline.confidence == pytest.approx(expected.headline.confidence, abs=1e-4)
+        assert response.headline.sentence == expected.headline.sentence
+        assert response.uncertainty_bounds == pytest.approx(expected.uncertainty_bounds, abs=1e-4)
+        assert (response.n_tokens, response.truncated) == (expected.n_tokens, expected.truncated)
+        assert found[str(i)].sentence == "Which words are in doubt was not saved with the reply."
+
+
+def test_log_probabilities_come_before_the_block(served: str, tmp_path: Path) -> None:
+    reply = replied(served, QUESTIONS[0], logprobs=True, top_logprobs=20).json()
+    reply["choices"][0]["semtoken"]["uncertainty"] = 2.0  # not even looked at
+    [one] = check_replies([saved(tmp_path, a=reply)]).answers
+    assert not one.own and one.response.tokens
+
+
+def test_parts_of_the_block_are_the_doubts(replies: list[dict[str, Any]], tmp_path: Path) -> None:
+    answers = check_replies([saved(tmp_path, **{str(i): reply for i, reply in enumerate(replies)})]).answers
+    assert [one.response.headline.confidence for one in answers] == sorted(
+        reply["choices"][0]["semtoken"]["headline"]["confidence"] for reply in replies
+    )
+    worst = min(
+        (part["confidence"], part["text"]) for reply in replies for part in reply["choices"][0]["semtoken"]["parts"]
+    )
+    assert f"In doubt: “{worst[1]}”" in answers[0].sentence
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda block: block.update(version=2), "has the version 2, and this release reads 1"),
+        (lambda block: block.pop("version"), "has the version None"),
+        (lambda block: block.pop("headline"), "damaged: it has no 'headline'"),
+        (lambda block: block.update(uncertainty=1.5), "damaged: 'uncertainty' must be a finite number from 0 to 1"),
+        (lambda block: block.update(uncertainty="0.5"), "damaged: 'uncertainty' must be a number"),
+        (lambda block: block.update(lower=block["upper"] + 1e-3, upper=1.0), "lies outside its bounds"),
+        (lambda block: block["headline"].update(confidence=0.123456), "does not belong to the uncertainty"),
+        (lambda block: block["headline"].update(confidence_bounds=[0.1]), "damaged"),
+        (lambda block: block.update(headline=[1]), "damaged: 'headline'"),
+        (lambda block: block.update(flags=[1]), "damaged: 'flags' must be a list of mappings"),
+        (lambda block: block["parts"][0].update(start="0"), "damaged: 'start' must be a whole number"),
+        (lambda block: block["parts"][0].pop("text"), "damaged: a part has no 'text'"),
+        (lambda block: (block.clear(), block.update(version=1, reason="No log-probabilities.")), "gave the answer no"),
+    ],
+)
+def test_a_damaged_block_is_refused(
+    replies: list[dict[str, Any]], tmp_path: Path, damage: Callable[[dict[str, Any]], Any], told: str
+) -> None:
+    reply = copy.deepcopy(replies[0])
+    damage(reply["choices"][0]["semtoken"])
+    with pytest.raises(InvalidInput, match=told):
+        check_replies([saved(tmp_path, a=reply)])
+
+
+def test_a_running_block_is_no_final_one(served: str, tmp_path: Path) -> None:
+    lines = replied(served, QUESTIONS[0], stream=True, semtoken={}).text.splitlines(keepends=True)
+    running = "".join(line for line in lines if '"final":true' not in line.replace(" ", ""))
+    assert '"semtoken"' in running
+    with pytest.raises(InvalidInput, match="None of 1 replies can be scored"):
+        check_replies([saved(tmp_path, a=running)])
+
+
+def test_the_command_says_whose_numbers_it_shows(replies: list[dict[str, Any]], tmp_path: Path) -> None:
+    folder = saved(tmp_path / "replies", **{str(i): reply for i, reply in enumerate(replies)})
+
+    def run(*words: object) -> Any:
+        return CliRunner().invoke(app, ["check", folder, *map(str, words)], prog_name="semtoken")
+
+    for name in ("page.html", "ranked.csv", "ranked.jsonl", "ranked.md"):
+        done = run("-o", tmp_path / name)
+        assert done.exit_code == 0, done.output
+        assert "4 of them hold no log-probabilities, and numbers that semtoken serve or proxy had put" in done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "ranked.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row["numbers_from"] for row in rows} == {"the reply's semtoken block"}
+    (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8")
+    done = run("--schema", tmp_path / "schema.json")
+    assert done.exit_code == 1 and "no log-probabilities" in done.stderr
+    done = run("--journal", tmp_path / "journal.db")
+    assert done.exit_code == 1 and "cannot be kept in the journal" in done.stderr
