@@ -37,8 +37,14 @@ def cluster(
         ),
     ] = None,
     n_clusters: Annotated[
-        list[int], typer.Option("--n-clusters", "-k", min=1, help="Number of clusters; may be given several times.")
-    ] = [16_000],  # noqa: B006  (typer reads the default, nothing changes it)
+        list[int] | None,
+        typer.Option(
+            "--n-clusters",
+            "-k",
+            min=1,
+            help="Number of clusters; may be given several times. Default: 16,000, and at most half as many as tokens.",
+        ),
+    ] = None,
     algorithm: Annotated[Algorithm, typer.Option(help="How to cluster.")] = "agglomerative",
     linkage: Annotated[Linkage, typer.Option(help="For agglomerative clustering.")] = "complete",
     metric: Annotated[Metric, typer.Option(help="Distance of two tokens.")] = "cosine",
@@ -63,14 +69,17 @@ def cluster(
     - `semtoken cluster ./my-model --algorithm kmeans --memory-budget 8G`
     """
     budget = None if memory_budget is None else parse_bytes(memory_budget)
-    targets = _targets(output, n_clusters)
+    _targets(output, n_clusters or [1])  # before anything is read
     check_there(model, revision)
     from semtoken.clusters import ClusterSettings
+    from semtoken.clusters.cache import default_settings
+    from semtoken.clusters.token_clusters import vocabulary_of
 
     if not verbose:
         quiet_libraries()
-    wanted = ClusterSettings(n_clusters[0], algorithm, linkage, metric, embedding, seed)
-    for k, target in targets.items():
+    numbers = n_clusters or [default_settings(vocabulary_of(model, None, revision=revision)).n_clusters]
+    wanted = ClusterSettings(numbers[0], algorithm, linkage, metric, embedding, seed)
+    for k, target in _targets(output, numbers).items():
         with phases("clustering") as progress:
             clusters = _make(model, replace(wanted, n_clusters=k), target, revision, budget, progress)
         _report(clusters)

@@ -11,6 +11,7 @@ from semtoken.cli.console import out, tell, untrusted
 
 def show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
     """Print the most doubtful fields, and what the decisions rest on."""
+    from semtoken.checking.doubts import percent
     from semtoken.checking.fields import CHECK, sentence_of_field
     from semtoken.checking.tables import NOTE
     from semtoken.parts.part import SOME_DOUBT
@@ -27,7 +28,7 @@ def show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool
     tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
     if not calibrated:
         tell(
-            f"To be checked are fields under {SOME_DOUBT:.0%} and those that do not fit the schema. That promises "
+            f"To be checked are fields under {percent(SOME_DOUBT)} and those that do not fit the schema. That promises "
             "nothing: for a promise label fields, run `semtoken calibrate`, and give --calibrator."
         )
 

@@ -122,10 +122,10 @@ class Service:
         """The conversation for the tokenizer's template; without one, the last message of the user in ours."""
         if self._offer.template is None:
             return [{"role": message.role, "content": message.text} for message in request.messages]
-        said = [message.text for message in request.messages if message.role == "user"]
-        if not said or not said[-1].strip():
+        said = request.question or ""
+        if not said.strip():
             raise ApiError(400, "The messages hold none of the user with text.", param="messages")
-        return self._offer.template.replace("{question}", said[-1])
+        return self._offer.template.replace("{question}", said)
 
     def _encoded(self, prompts: Sequence[Any], param: str) -> list[list[int]]:
         try:
