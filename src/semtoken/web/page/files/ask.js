@@ -150,6 +150,6 @@ export function Ask({ info, server, setServer, remember }) {
     ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} />`)}
     ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>
       <div class="row" role="group" aria-label=${S.examplesName}>${S.examples.map((text) => html`<button onClick=${() => setQuestion(text)}>${text}</button>`)}</div>`}
-    ${answers.length > 0 && html`<p class="note">${S.clickHint} ${S.sureCanBeWrong}</p>`}
+    ${answers.length > 0 && html`<p class="note"><span class="click-hint">${S.clickHint}</span> ${S.sureCanBeWrong}</p>`}
     <${Legend} />`;
 }

@@ -52,8 +52,8 @@ function Detail({ row, label }) {
   return html`<div class="detail">
     <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} />
     <div class="row thumbs" role="group" aria-label=${S.columns.label}>
-      <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} (y)</button>
-      <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} (n)</button>
+      <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} <span class="keys">(y)</span></button>
+      <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} <span class="keys">(n)</span></button>
     </div>
   </div>`;
 }

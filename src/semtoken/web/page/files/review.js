@@ -122,13 +122,13 @@ export function Review() {
               <p class="answer" dir="auto">${item.answer}</p>
             </article>
             <div class="row thumbs bottom" role="group" aria-label=${S.columns.label}>
-              <button onClick=${() => label(true)}>✓ ${S.right} (y)</button>
-              <button onClick=${() => label(false)}>✗ ${S.wrong} (n)</button>
-              <button onClick=${() => label(null)}>${S.review.skip} (s)</button>
+              <button onClick=${() => label(true)}>✓ ${S.right} <span class="keys">(y)</span></button>
+              <button onClick=${() => label(false)}>✗ ${S.wrong} <span class="keys">(n)</span></button>
+              <button onClick=${() => label(null)}>${S.review.skip} <span class="keys">(s)</span></button>
             </div>`
           : html`<p class="card">${S.review.empty[queue]}</p>`}
       </div>
-      <div class="row"><button onClick=${undo}>${S.review.undo} (u)</button> <span role="status">${last}</span></div>
+      <div class="row"><button onClick=${undo}>${S.review.undo} <span class="keys">(u)</span></button> <span role="status">${last}</span></div>
       <p class="note">${S.review.count(facts.labels, facts.sampled)} ${facts.agreement}</p>`}
   </div>`;
 }

@@ -87,7 +87,7 @@ export const S = {
   fieldConfidence: (part) => (part.confidence === null || part.confidence === undefined ? "Nothing is known of its confidence." : `Confidence ${percent(part.confidence)}: how sure the model was of this value, not a chance that it is right.`),
   fieldRows: (n) => `${some(n, "field")}, the most doubtful first`,
   fieldColumn: "field and value",
-  documentsClean: (k, n) => `In ${count(k)} of ${some(n, "document")} no field has to be checked.`,
+  documentsClean: (k, n) => k === 0 ? `Each of ${some(n, "document")} has a field to be checked.` : `In ${count(k)} of ${some(n, "document")} no field has to be checked.`,
 
   drop: "Drop a file of scored answers here (JSON lines), or choose one. It stays in your browser.",
   badLine: (n) => `Line ${n} is not a scored answer, so the file was not opened.`,
