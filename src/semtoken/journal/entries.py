@@ -318,7 +318,12 @@ class Recording:
         return JournalEntry(**{**values, **found})
 
     def _doubts(self, result: ScoredResponse) -> tuple[Mapping[str, Any], ...]:
-        """The tokens that the model was least sure of, in the order of the answer."""
+        """The tokens that the model was least sure of, in the order of the answer.
+
+        Their texts are kept if nothing of the answer is withheld: a rule that finds a card number does not find it
+        where each of its digits stands alone.
+        """
+        whole = self.texts.kept(result.text) == storable(result.text)
         weak = [
             (token.log_agreeing_probability, token)
             for token in result.tokens
@@ -327,9 +332,8 @@ class Recording:
         chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
         found = []
         for log, token in sorted(chosen, key=lambda one: one[1].start):
-            text = self.texts.kept(result.text[token.start : token.end])
             place = {"start": token.start, "end": token.end, "confidence": math.exp(log)}
-            found.append(place if text is None else {**place, "text": text})
+            found.append({**place, "text": storable(result.text[token.start : token.end])} if whole else place)
         return tuple(found)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -72,11 +74,14 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _imported(name: str) -> Withhold:
     module, _, attribute = name.partition(":")
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)  # at the end, so that a file in this folder stands in for nothing that is installed
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever the user's module raises
         raise InvalidInput(
-            f"--journal-withhold-with: there is no function {name!r} ({error}). Write it as module:function."
+            f"--journal-withhold-with: there is no function {name!r} ({type(error).__name__}: {error}). Write it as "
+            "module:function; the module is installed or in the current folder."
         ) from error
     if not callable(found):
         raise InvalidInput(f"--journal-withhold-with: {name!r} is no function.")
