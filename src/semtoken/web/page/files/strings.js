@@ -19,7 +19,7 @@ export const S = {
   clickHint: "Click a marked phrase to see what else the model considered.",
   sureCanBeWrong: "What is not marked can be wrong, too: the model can be sure of something false.",
   examplesName: "Examples",
-  examples: ["What is the capital of Turkey?", "Which language is spoken in Peru?", "When did World War II end?"],
+  examples: ["What is the capital of Turkey?", "Which language is spoken in Peru?", "Which country is Kyoto in?"],
   asking: "Waiting for the model …",
   following: "When the answer is complete, the model is asked what else it could have said.",
   stop: "Stop",
