@@ -36,7 +36,12 @@ def citation(text: str, address: str) -> str:
 
 
 def full_links(text: str, address: str) -> str:
-    """README with full links and pictures; what is full already stays."""
+    """README with full links and pictures; what is full already stays, unless it has a former address."""
+
+    def relative(link: re.Match[str]) -> str:
+        return f"]({link[1]}" if (ROOT / link[1]).exists() else link[0]
+
+    text = re.sub(r"\]\(https://[^)\s]+?/(?:blob|raw)/main/([^)#\s]+)", relative, text)
     raw = re.sub(r"(!\[[^\]]*\]\()(?!https?:|#)([^)]+)\)", rf"\1{address}/raw/main/\2)", text)
     return re.sub(r"((?<!!)\[[^\]!]*\]\()(?!https?:|#|mailto:)([^)]+)\)", rf"\1{address}/blob/main/\2)", raw)
 

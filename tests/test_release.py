@@ -42,6 +42,8 @@ def test_the_readme_of_the_index_has_no_relative_links() -> None:
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert links and all(link.startswith(("https://", "#", "mailto:")) for link in links)
     assert project_urls.full_links(text, ADDRESS) == text
+    moved = project_urls.full_links(text, "https://example.org/others/semtoken")
+    assert ADDRESS not in moved and moved.replace("/others/", "/them/") == text
     assert f"![p]({ADDRESS}/raw/main/docs/a.svg)" in project_urls.full_links("![p](docs/a.svg)", ADDRESS)
 
 
