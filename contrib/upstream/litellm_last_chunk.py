@@ -1,13 +1,15 @@
-"""LiteLLM: fields that a provider adds to a choice survive in a stream, but not on the chunk that ends it.
+"""LiteLLM 1.106.2: fields that a provider adds to a choice survive in a stream, but not on the chunk that ends it.
 
 pip install litellm && python litellm_last_chunk.py
 """
 
 import json
+import os
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-import litellm
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it fetches a table of prices otherwise
+import litellm  # noqa: E402
 
 CHOICES = (
     {"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None, "score": {"so_far": 0.1}},
