@@ -9,7 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it fetches a table of prices otherwise
-import litellm  # noqa: E402
+import litellm
 
 CHOICES = (
     {"index": 0, "delta": {"role": "assistant", "content": "Hello"}, "finish_reason": None, "score": {"so_far": 0.1}},
