@@ -66,7 +66,7 @@ def test_a_person_labels_the_sample_and_sees_nothing_twice(start: Callable[..., 
         body = {"id": first["id"], "reviewer": "ann", "correct": [True, False, None][len(seen) % 3]}
         assert said(url, body).json() == {"labelled": first["id"]}
         seen.append(first["id"])
-    assert seen == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]  # one without texts is for nobody
+    assert sorted(seen) == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]  # one without texts is for nobody
     assert [one["id"] for one in asked(url, "bob").json()["items"]] == ["entry-0"]
     doubtful = asked(url, "ann", "doubtful").json()
     assert [one["id"] for one in doubtful["items"]] == [f"entry-{i}" for i in (1, 3, 5, 7)]
@@ -82,7 +82,8 @@ def test_one_can_undo_the_own_labels_only(start: Callable[..., str]) -> None:
     assert said(url, {"undo": True, "reviewer": "ann"}).json() == {"undone": "entry-0"}
     assert said(url, {"undo": True, "reviewer": "ann"}).json() == {"undone": None}
     assert asked(url, "cy").json()["labels"] == 1
-    assert [one["id"] for one in asked(url, "ann").json()["items"]] == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]
+    left = sorted(one["id"] for one in asked(url, "ann").json()["items"])
+    assert left == [f"entry-{i}" for i in (0, 2, 4, 6, 8)]
 
 
 BAD: list[Any] = [

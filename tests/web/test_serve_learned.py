@@ -92,7 +92,8 @@ def test_a_served_answer_has_its_learned_number_and_another_prompt_the_reason_wh
         assert report.states_moved is not None and report.states_moved.n_recent == 13
         assert report.states_moved.distance == pytest.approx(expected_distance)
         assert "hidden states are at a distance of" in report.states_sentence
-        wait_for(lambda: f"semtoken_states_distance {report.states_moved.distance}" in client.get("/metrics").text)
+        figure = f'semtoken_drift_distance{{of="states"}} {report.states_moved.distance}'
+        wait_for(lambda: figure in client.get("/metrics").text)
         kept = [row["numbers"] for row in recorder.writer.journal.entries()]
         assert all(len(one) == 3 for numbers in kept for one in numbers.values())  # a value and its bounds; no states
 

@@ -20,6 +20,17 @@ UPGRADE_LOCK = 0x5E47  # a number of PostgreSQL's, held while tables are changed
 SECONDS_FOR_LOCKS = 30
 
 
+HINTS = {
+    "disk I/O error": ". Its disk may be full, or gone.",
+    "database or disk is full": ". Make room on its disk.",
+    "readonly database": ". Its file and folder must be writable, to read it, too.",
+    "unable to open database file": ". Its file and folder must be writable, to read it, too.",
+    "file is not a database": ". It holds something else.",
+    "database is locked": ". Another program holds it.",
+}
+"""What to look at, by what SQLite says."""
+
+
 class JournalError(SemtokenError):
     """The journal's database cannot be used: it is not there, is full, or belongs to another release."""
 
@@ -94,7 +105,9 @@ def database_errors(url: sa.URL) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise JournalError(f"The journal {shown(url)} cannot be used: {cause(error)}") from error
+        told = cause(error)
+        hint = next((hint for said, hint in HINTS.items() if said in told), "")
+        raise JournalError(f"The journal {shown(url)} cannot be used: {told}{hint}") from error
 
 
 def cause(error: Exception) -> str:

@@ -61,15 +61,9 @@ class JournalFigures:
             multiprocess_mode="mostrecent",
         )
         self.distance = Gauge(
-            "semtoken_scores_distance",
-            "Distance of the newest scores from those that the calibrator was fitted on.",
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-
-        self.states = Gauge(
-            "semtoken_states_distance",
-            "Distance of the newest hidden states from those that the calibrator's number was learned on.",
+            "semtoken_drift_distance",
+            "Distance of the newest scores, and hidden states, from those that the calibrator was fitted on.",
+            ["of"],  # states only where a number was learned from them
             registry=registry,
             multiprocess_mode="mostrecent",
         )
@@ -83,10 +77,9 @@ class JournalFigures:
                 self.share.labels(bound).set(value)
         self.labels.labels("all").set(report.n)
         self.labels.labels("against").set(report.wrong)
-        if report.moved is not None:
-            self.distance.set(report.moved.distance)
-        if report.states_moved is not None:
-            self.states.set(report.states_moved.distance)
+        for name, moved in (("scores", report.moved), ("states", report.states_moved)):
+            if moved is not None:
+                self.distance.labels(name).set(moved.distance)
 
     def begin(self) -> None:
         """Show zeros for what has not happened."""
