@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from semtoken.results import Distribution, Running, ScoredResponse
-from semtoken.scoring.logits import LogitsAnswer, check_normalizers, finish_answers, rows_that_wait, running_answers
+from semtoken.scoring.logits import LogitsAnswer, check_normalizers, finish_answers, running_answers
 from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rows import NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
@@ -120,8 +120,8 @@ class AnswerBatch:
             self._opens[which] = opening & self.scorer.vocabulary.blank[chosen]
         which, chosen, before, openings = map(np.concatenate, zip(*columns, strict=True))
         taken = np.array(places, dtype=np.int64)
-        found = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
-        for k, row in rows_that_wait(self.scorer, rows, taken, chosen).items():
+        found, waiting = reduce_rows(self.scorer, rows, taken, chosen, before, openings)
+        for k, row in waiting.items():
             self._rows[self._n_waiting + k] = row
         self._waiting.append((which, found))
         self._n_waiting += len(which)

@@ -46,7 +46,6 @@ from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 MAX_WAITING_ROWS = 32  # a blank token that comes while so many whole rows are kept has an empty prefix set
 ROWS_ON_DEVICE = 64  # rows on an accelerator that are read together
 ROWS_AT_ONCE = 16  # rows on the CPU: no more than stay in its cache
-NO_LOG_PROBS = np.empty(0)
 
 
 def score_logits(
@@ -177,50 +176,29 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
         blank = self.scorer.vocabulary.blank[before] | (before < 0)
         opening = np.logical_and.accumulate(blank) & self.opens
-        steps = reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening)
-        self.take_in(steps, rows_that_wait(self.scorer, rows, range(len(tokens)), chosen))
+        self.take_in(*reduce_rows(self.scorer, rows, np.arange(len(tokens)), chosen, before, opening))
 
     def take_in(self, steps: ReducedSteps, rows: Mapping[int, WholeRow]) -> None:
-        """Take in the next steps, with the rows of `rows_that_wait` by the places of their steps."""
-        first = 0
-        for k in sorted(rows):
-            self._take_in_telling(steps.part(first, k))
-            self.advance()  # so that rows go which are not needed any more
-            self._wait(steps.part(k, k + 1), rows[k])
-            first = k + 1
-        self._take_in_telling(steps.part(first, len(steps)))
-        self.advance()
-
-    def _take_in_telling(self, steps: ReducedSteps) -> None:
-        """Take in the next steps, whose tokens all tell what the text from there on begins with."""
-        if not len(steps):
-            return
-        tables, first = self.scorer.tables, len(self.ids)
+        """Take in the next steps, with copies of rows by the places of their steps, as `reduce_rows` gives them."""
+        first, tables = len(self.ids), self.scorer.tables
         undecided = ~tables.decided[steps.tokens]
         places = np.cumsum(steps.counts)
         waiting = []
         for k in np.flatnonzero(undecided).tolist():
             low, high = tables.candidates_of[steps.tokens[k]]
-            log_probs = steps.candidates[places[k] - steps.counts[k] : places[k]]
-            candidates = tables.candidates[low:high].copy()  # no views: the rest may go
-            waiting.append(OpenRow(first + k, first + k + 2, candidates, log_probs.copy(), None))
+            candidates, log_probs = (
+                tables.candidates[low:high],
+                steps.candidates[places[k] - steps.counts[k] : places[k]],
+            )
+            look_again = first + k + (1 if k in rows else 2)  # what tells by itself is known up to the next token
+            waiting.append(OpenRow(first + k, look_again, candidates.copy(), log_probs.copy(), rows.get(k)))
         self._take_in(steps.tokens.tolist(), steps.neutral.tolist(), waiting)
         self._steps.add(steps.without_candidates(undecided) if waiting else steps)
-
-    def _wait(self, step: ReducedSteps, row: WholeRow) -> None:
-        """Take in the next step, whose token may not tell what the text begins with, with a copy of its row."""
-        position, index = len(self.ids), self.scorer.index
-        self._take_in(step.tokens.tolist(), step.neutral.tolist(), ())
-        self._steps.add(step)
-        whole = OpenRow(position, position + 2, NO_IDS, NO_LOG_PROBS, row)
-        heads, decided = index.look(self.ids[position:], 0, complete=False)
-        if decided:
-            self._decide(whole, heads[0])
-        elif all(heads):
-            narrowed = self._narrowed(whole, heads)
-            self._open += [narrowed] if len(narrowed.candidates) else []
-        elif sum(step.row is not None for step in self._open) < MAX_WAITING_ROWS:
-            self._open.append(whole)
+        self.advance()
+        kept = [step.position for step in self._open if step.row is not None][:MAX_WAITING_ROWS]
+        self._open = [
+            step for step in self._open if step.position in kept or (step.row is None and len(step.candidates))
+        ]
 
     def _decide(self, step: OpenRow, head: str) -> None:
         ids = self.scorer.index.beginnings(head).copy()
@@ -384,14 +362,6 @@ def _alternatives(
     )
     places = itertools.accumulate(others.sum(axis=1).tolist(), initial=0)
     return [found[low:high] for low, high in itertools.pairwise(places)]
-
-
-def rows_that_wait(
-    scorer: Scorer, rows: NormalizedRows, places: Sequence[int] | IdArray, tokens: IdArray
-) -> dict[int, WholeRow]:
-    """Copies of the rows of those tokens that do not tell what the text begins with, by their place in `tokens`."""
-    waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
-    return {k: WholeRow.of(rows, int(places[k]), scorer.vocabulary.size) for k in waiting}
 
 
 def check_normalizers(

@@ -15,7 +15,7 @@ import numpy as np
 
 from semtoken.scoring.endings import KINDS
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows
+from semtoken.scoring.rows import LEAST_LISTED, LISTED, NormalizedRows, WholeRow
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.steps import MASSES, ReducedSteps
 from semtoken.support.arrays import FloatArray, IdArray, columns_above, gather
@@ -24,8 +24,8 @@ from semtoken.tokens.vocabulary import BoolArray
 
 def reduce_rows(
     scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
-) -> ReducedSteps:
-    """Reduce n steps.
+) -> tuple[ReducedSteps, dict[int, WholeRow]]:
+    """Reduce n steps; and copies, by place, of the rows of tokens that do not tell what the text begins with.
 
     Parameters
     ----------
@@ -45,7 +45,9 @@ def reduce_rows(
     reduce = _sums if rows.readable is None else _compiled_sums
     asked, neutral, logs, ends, counts, candidates = reduce(scorer, rows, taken, tokens, before, opening)
     likely_ids, likely = _likely_tokens(rows, taken, tokens, logs[:, 0], scorer.vocabulary.size)
-    return ReducedSteps(tokens, opening, neutral, logs, asked, ends, likely_ids, likely, counts, candidates)
+    steps = ReducedSteps(tokens, opening, neutral, logs, asked, ends, likely_ids, likely, counts, candidates)
+    waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
+    return steps, {k: WholeRow.of(rows, int(taken[k]), scorer.vocabulary.size) for k in waiting}
 
 
 class _Sums(NamedTuple):
