@@ -25,31 +25,37 @@ class ListedTokensBound(Estimator):
         self.bound = bound
         self.clusters = clusters
         self.preset = "default" if clusters is None else "paper"
-        super().__init__(["greedy_tokens_alternatives"], "sequence")
+        super().__init__(["greedy_tokens", "greedy_log_likelihoods", "greedy_tokens_alternatives"], "sequence")
 
     def __str__(self):
         return f"ListedTokensBound_{self.bound}_{self.preset}"
 
     def __call__(self, stats):
         """Estimates, one for each answer, higher is riskier; NaN for an answer without log-probabilities."""
-        return np.array([self._estimate(steps) for steps in stats["greedy_tokens_alternatives"]])
+        answers = zip(
+            stats["greedy_tokens"], stats["greedy_log_likelihoods"], stats["greedy_tokens_alternatives"], strict=True
+        )
+        return np.array([self._estimate(*answer) for answer in answers])
 
-    def _estimate(self, steps):
+    def _estimate(self, tokens, logs, alternatives):
         import semtoken
 
-        if not steps:
+        if not len(tokens):
             return np.nan
-        # The chosen token comes first: a string behind an API, an id of a whitebox model.
-        form = self._of_ids if isinstance(steps[0][0][0], int) else self._of_strings
-        scored = semtoken.score_top_logprobs([form(step) for step in steps], self.clusters, self.preset)
-        least, most = scored.log_score_bounds
+        # A token is a string behind an API, an id of a whitebox model.
+        form = self._of_strings if isinstance(tokens[0], str) else self._of_ids
+        steps = [form(token, float(log), others) for token, log, others in zip(tokens, logs, alternatives, strict=True)]
+        least, most = semtoken.score_top_logprobs(steps, self.clusters, self.preset).log_score_bounds
         return -least if self.bound == "upper" else -most
 
     @staticmethod
-    def _of_ids(step):
-        return step[0][0], dict(step)
+    def _of_ids(token, log, others):
+        return token, {token: log, **dict(others)}
 
     @staticmethod
-    def _of_strings(step):
-        entries = [{"token": token, "logprob": value} for token, value in step]
-        return {**entries[0], "top_logprobs": entries}
+    def _of_strings(token, log, others):
+        listed = [{"token": other, "logprob": value} for other, value in others]
+        # A chosen token below all others may stand outside the list, whose least probability bounds what is not listed.
+        rest = [one for one in listed if one["token"] != token]
+        inside = not rest or log >= min(one["logprob"] for one in rest)
+        return {"token": token, "logprob": log, "top_logprobs": listed if inside else rest}

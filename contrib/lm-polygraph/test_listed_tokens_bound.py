@@ -17,15 +17,18 @@ def test_the_bounds_hold_the_estimate_over_the_whole_vocabulary(k, whitebox):
     logits = random.normal(size=(6, clusters.vocabulary.size)).astype(np.float32) * 6
     rows = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     words = [i for i, text in enumerate(clusters.vocabulary.texts) if text.strip().isalpha()]
-    tokens = [words[int(np.argmax(row[words]))] for row in rows]
-    steps = [
-        [(token, float(row[token])), *((int(i), float(row[i])) for i in np.argsort(-row)[:k] if i != token)]
-        for row, token in zip(rows, tokens, strict=True)
-    ]
+    # Some tokens are the best, others stand far outside the list.
+    tokens = [words[int(np.argmax(row[words]))] if i % 2 else words[100 * i] for i, row in enumerate(rows)]
+    listed = [[(int(i), float(row[i])) for i in np.argsort(-row)[:k]] for row in rows]
+    logs = [float(row[token]) for row, token in zip(rows, tokens, strict=True)]
+    named = tokens
     if not whitebox:
-        steps = [[(clusters.vocabulary.texts[i], value) for i, value in step] for step in steps]
+        texts = clusters.vocabulary.texts
+        listed = [[(texts[i], value) for i, value in step] for step in listed]
+        named = [texts[token] for token in tokens]
+    stats = {"greedy_tokens": [named], "greedy_log_likelihoods": [logs], "greedy_tokens_alternatives": [listed]}
     bounds = [ListedTokensBound(end, clusters if whitebox else None) for end in ("lower", "upper")]
-    lower, upper = (float(bound({"greedy_tokens_alternatives": [steps]})[0]) for bound in bounds)
+    lower, upper = (float(bound(stats)[0]) for bound in bounds)
     exact = -semtoken.score_logits(rows, tokens, clusters, bounds[0].preset).log_score
     assert lower - 1e-4 <= exact <= upper + 1e-4
     assert lower < upper
@@ -33,6 +36,7 @@ def test_the_bounds_hold_the_estimate_over_the_whole_vocabulary(k, whitebox):
 
 def test_an_answer_without_log_probabilities_has_no_bound():
     """NaN, as where nothing is known, and an end that is none is refused."""
-    assert np.isnan(ListedTokensBound()({"greedy_tokens_alternatives": [[]]})[0])
+    empty = {"greedy_tokens": [[]], "greedy_log_likelihoods": [[]], "greedy_tokens_alternatives": [[]]}
+    assert np.isnan(ListedTokensBound()(empty)[0])
     with pytest.raises(ValueError, match="lower"):
         ListedTokensBound("middle")
