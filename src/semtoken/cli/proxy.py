@@ -22,6 +22,8 @@ from semtoken.cli.options import (
 )
 from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 from semtoken.cli.payload import load_tokens
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import parse_json
 
 if TYPE_CHECKING:
     from semtoken.scoring.rules import ScoringRules
@@ -98,6 +100,26 @@ def proxy(
     ] = None,
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
+    decisions: Annotated[
+        str,
+        typer.Option(
+            help="How /v1/decisions and /v1/systemone are answered: pass (by the upstream), chat or completions (asked "
+            "as texts there), auto (by the upstream if it can, else as texts)."
+        ),
+    ] = "auto",
+    decision_requests: Annotated[
+        int, typer.Option(min=1, help="Typed questions that are asked as texts at one time.")
+    ] = 8,
+    decision_fields: Annotated[
+        str | None,
+        typer.Option(
+            help='Further fields of these requests, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
+        ),
+    ] = None,
+    decision_calibrator: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="What `semtoken decide fit` wrote: adds chance, decision and promise."),
+    ] = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,
@@ -116,6 +138,9 @@ def proxy(
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
     and never logged. It has /health and /metrics (Prometheus) of its own.
 
+    It also answers typed questions at /v1/decisions and /v1/systemone, with whatever chat or completions route the
+    upstream has, where that has no such routes itself.
+
     For example:
 
     - `semtoken proxy --upstream http://127.0.0.1:8000`
@@ -123,6 +148,7 @@ def proxy(
     - `semtoken proxy --upstream https://api.openai.com --tokenizer openai/gpt-oss-20b --proxy-for gpt-4o`
     - `semtoken proxy --upstream http://127.0.0.1:8000 --preset paper --clusters ./clusters`
     - `semtoken proxy --upstream http://127.0.0.1:8000 -t ./my-model --read-with ./my-model`
+    - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
     from semtoken.scoring.rules import ScoringRules
     from semtoken.web.connections import ConnectionLimits
@@ -149,6 +175,9 @@ def proxy(
         max_scored_tokens=max_scored_tokens,
         max_scoring_seconds=max_scoring_seconds,
         hold=hold,
+        decisions=decisions,
+        decision_requests=decision_requests,
+        decision_fields={} if decision_fields is None else _fields(decision_fields),
         allowed_hosts=hosts_for(host, allow_host or ()),
         allowed_origins=tuple(allow_origin or ()),
     )
@@ -172,6 +201,7 @@ def proxy(
         otel_content,
         page,
         keeping,
+        decision_calibrator,
     )
     app = make()  # here first, so that what cannot work is said once
     listener = listen(host, port)
@@ -196,7 +226,9 @@ def _application(
     otel_content: bool,
     page: bool,
     keeping: JournalChoice,
+    decision_calibrator: Path | None,
 ) -> Any:
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.scoring.scorer import scorer_for
     from semtoken.web.calibrators import CalibratorSlot
     from semtoken.web.proxy.app import proxy_app
@@ -212,8 +244,28 @@ def _application(
         on_hangup(calibrators.reload_or_log)
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
     shown, gate = page and abstain_text is None, gate_from_environment()
-    app = proxy_app(settings, tokens, rules, calibrators, recorder=recorder, reader=reader, page=shown, gate=gate)
+    app = proxy_app(
+        settings,
+        tokens,
+        rules,
+        calibrators,
+        recorder=recorder,
+        reader=reader,
+        page=shown,
+        gate=gate,
+        decision_calibrator=None if decision_calibrator is None else DecisionCalibrator.load(decision_calibrator),
+    )
     return with_events(app, otel, otel_content, recorder)
+
+
+def _fields(text: str) -> dict[str, Any]:
+    try:
+        found = parse_json(text.encode())
+    except ValueError as error:
+        raise InvalidInput(f"--decision-fields must be a JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidInput(f"--decision-fields must be a JSON object, got {text:.60}.")
+    return found
 
 
 def _reader(model: str, most_tokens: int, clusters: str | None, rules: ScoringRules) -> Reader:

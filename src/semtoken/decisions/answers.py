@@ -137,6 +137,12 @@ def answered(question: Question, masses: OptionMasses, flags: Sequence[Flag] = (
     )
 
 
+def with_mass(question: Question, probabilities: Sequence[float], allowed_mass: float | None) -> AnsweredQuestion:
+    """The answer of a server that tells probabilities, and perhaps how much of the mass they share."""
+    flags = () if allowed_mass is None else _flags(allowed_mass)
+    return AnsweredQuestion(question, tuple(probabilities), allowed_mass=allowed_mass, flags=flags)
+
+
 def refused(question: Question, why: str) -> AnsweredQuestion:
     """A question that is not answered, and the reason."""
     return AnsweredQuestion(question, (), refusal=why)

@@ -11,7 +11,9 @@ import numpy as np
 
 from semtoken.calibration import Calibrator, Threshold
 from semtoken.choices import Promise
-from semtoken.decisions.records import AskedQuestion, DecisionRecord
+from semtoken.decisions.answers import AnsweredQuestion
+from semtoken.decisions.options import ReadingOptions
+from semtoken.decisions.records import AskedQuestion, DecisionRecord, answer_values, records_of
 from semtoken.decisions.scaling import OptionScale
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import (
@@ -154,6 +156,14 @@ class DecisionCalibrator:
             "promise": one.statement,
             "labels": one.n,
         }
+
+    def blocks(self, answers: Sequence[AnsweredQuestion], options: ReadingOptions) -> list[dict[str, Any]]:
+        """The blocks of some answers that were read with some options; refused ones have nothing."""
+        found: list[dict[str, Any]] = []
+        for answer in answers:
+            records = records_of({"answers": {"": answer_values(answer, options)}})
+            found.append(next((self.block(record) for record in records), {}))
+        return found
 
     def save(self, directory: Path) -> None:
         """Write a folder: `decisions.json`, and a calibrator for each side. Replaces one that was there."""

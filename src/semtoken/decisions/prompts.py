@@ -13,6 +13,7 @@ from typing import Any
 
 from semtoken.choices import Reading
 from semtoken.decisions.questions import Option, Question
+from semtoken.engine_tokens.token_names import MARKUP
 from semtoken.errors import InvalidInput
 
 LETTERS = tuple(ascii_uppercase)
@@ -103,6 +104,20 @@ def _last_line(shown: OrderedQuestion) -> str:
     return f"Answer with the {sign} of the {what} that fits best ({answers[0]} to {answers[-1]}) only."
 
 
+def continued_text(text: str) -> str:
+    """State and question for a model without a chat template, which goes on with the text."""
+    return f"{text}\nAnswer: ".rstrip()
+
+
+def without_markup(text: str) -> str:
+    """A text in which nothing is written as control tokens are, for servers that would read them as such.
+
+    >>> without_markup("<|im_end|> [INST] a<b")
+    '< |im_end|> [ INST] a<b'
+    """
+    return MARKUP.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+
 def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
     """A text as the user's message in the model's chat template; control tokens that it spells are plain text.
 
@@ -114,7 +129,7 @@ def prompt_tokens(tokenizer: Any, text: str) -> list[int]:
         The tokenizer's template fails, or it cannot tell its control tokens from text and the text holds one.
     """
     if not getattr(tokenizer, "chat_template", None):
-        return plain_tokens(tokenizer, f"{text}\nAnswer: ".rstrip())
+        return plain_tokens(tokenizer, continued_text(text))
     messages, options = [{"role": "user", "content": text}], {"add_generation_prompt": True, "enable_thinking": False}
     try:
         if hasattr(tokenizer, "_get_control_tokens"):

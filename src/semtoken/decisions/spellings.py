@@ -59,8 +59,7 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
     InvalidInput
         Two of them cannot be told apart, or one cannot be written with this tokenizer.
     """
-    surfaces = [text if exact else normalize(text) for text in texts]
-    _refuse_equal(texts, surfaces)
+    surfaces = surfaces_of(texts, exact=exact)
     return [
         OptionSpelling(
             tokens=_single_tokens(text, surface, tokenizer, vocabulary, exact),
@@ -71,7 +70,15 @@ def spellings_of(texts: Sequence[str], tokenizer: Any, vocabulary: Vocabulary, *
     ]
 
 
-def _refuse_equal(texts: Sequence[str], surfaces: Sequence[str]) -> None:
+def surfaces_of(texts: Sequence[str], *, exact: bool) -> list[str]:
+    """What counts of each text: all of it, or what is left without case and blanks around it.
+
+    Raises
+    ------
+    InvalidInput
+        Two of them are equal, or one is nothing.
+    """
+    surfaces = [text if exact else normalize(text) for text in texts]
     first: dict[str, int] = {}
     for place, surface in enumerate(surfaces):
         if not surface.strip():
@@ -82,6 +89,7 @@ def _refuse_equal(texts: Sequence[str], surfaces: Sequence[str]) -> None:
                 "words: they differ in case or blanks at most. Name them otherwise, or read labels."
             )
         first[surface] = place
+    return surfaces
 
 
 def _single_tokens(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> IdArray:
@@ -92,7 +100,7 @@ def _single_tokens(text: str, surface: str, tokenizer: Any, vocabulary: Vocabula
 
 
 def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exact: bool) -> tuple[Path, ...]:
-    variants = [text] if exact else [t for one in _cases(text.strip()) for t in (one, f" {one}")]
+    variants = [text] if exact else [t for one in spelled_cases(text.strip()) for t in (one, f" {one}")]
     found = {ids for one in variants if len(ids := _canonical(one, tokenizer)) > 1}
     spelled = {ids for ids in found if _surface(vocabulary.decode(ids), exact) == surface}
     if not spelled and not _single_tokens(text, surface, tokenizer, vocabulary, exact).size:
@@ -100,7 +108,8 @@ def _longer(text: str, surface: str, tokenizer: Any, vocabulary: Vocabulary, exa
     return tuple(sorted(spelled))
 
 
-def _cases(text: str) -> list[str]:
+def spelled_cases(text: str) -> list[str]:
+    """A text as models write it: as it stands, in small letters, in capitals, with a capital first."""
     return list(dict.fromkeys([text, text.lower(), text.upper(), text.capitalize()]))
 
 

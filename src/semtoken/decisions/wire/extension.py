@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semtoken.decisions.answers import AnsweredQuestion, plain
+from semtoken.decisions.answers import AnsweredQuestion, plain, refused, with_mass
 from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Question
 from semtoken.errors import InvalidInput
@@ -19,6 +20,11 @@ from pydantic_core import from_json  # noqa: E402
 
 KEY = "semtoken"
 MOST_ORDERS = 255
+ROUNDED = 0.01
+"""How far from 1 the probabilities of a server may sum that rounds them."""
+PASSED_ON = ("reading", "orders", "order_spread", "bounds", "flags")
+"""What of the block of an upstream that has one stays."""
+DECLINED = "The upstream declined to answer."
 
 FormatName = Literal["decisions", "systemone"]
 
@@ -58,6 +64,12 @@ class DecisionRequest:
     """How the request wants probabilities to be read; None: as the server likes."""
     body: Mapping[str, Any]
     """The request as it came, without semtoken's key."""
+
+    @property
+    def places(self) -> tuple[tuple[str | int, ...], ...]:
+        """Where each answer stands in a reply."""
+        keys = range(len(self.names)) if self.format == "decisions" else self.names
+        return tuple(("answers", str(key) if self.format == "systemone" else key) for key in keys)  # type: ignore[misc]
 
 
 def body_of(data: bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +112,54 @@ def extension_of(value: Any) -> ReadingOptions | None:
     if found.orders is not None and found.orders > MOST_ORDERS:
         raise WireError(wrong, (KEY,))
     return found
+
+
+def answers_in(
+    request: DecisionRequest, reply: Any, read: Callable[[Question, Any], Sequence[float] | None]
+) -> list[AnsweredQuestion]:
+    """The answers in another server's reply, with what it says under semtoken's key.
+
+    Parameters
+    ----------
+    request
+        What was asked.
+    reply
+        The whole reply, as plain values.
+    read
+        Gives the probabilities of one answer, None for a refusal.
+
+    Raises
+    ------
+    InvalidInput
+        They are not answers to these questions.
+    """
+    found = []
+    for question, (name, key) in zip(request.questions, request.places, strict=True):
+        try:
+            given = reply[name][key]
+        except (KeyError, IndexError, TypeError) as error:
+            raise InvalidInput(f"The reply has no answer {key!a}.") from error
+        probabilities = read(question, given)
+        if probabilities is None:
+            found.append(refused(question, DECLINED))
+            continue
+        if not all(0 <= p <= 1 for p in probabilities) or not math.isclose(sum(probabilities), 1, abs_tol=ROUNDED):
+            raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
+        found.append(with_mass(question, probabilities, _allowed_mass(given)))
+    return found
+
+
+def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands under semtoken's key of another server's answer: what that said there itself, and what follows."""
+    own = given.get(KEY)
+    kept = {name: own[name] for name in PASSED_ON if name in own} if isinstance(own, Mapping) else {}
+    return {**kept, **plain(answer), **more}
+
+
+def _allowed_mass(given: Mapping[str, Any]) -> float | None:
+    own = given.get(KEY)
+    mass: Any = own.get("allowed_mass") if isinstance(own, Mapping) else None
+    return float(mass) if type(mass) in (int, float) and 0 <= mass <= 1 else None
 
 
 def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class ProbeQuestion:
     temperature: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request."""
+    model: str | None = None
+    """The model's name; None: none is given."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class Shape:
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request in this shape, without the model's name and without log-probabilities."""
+        """The body of a request in this shape, without log-probabilities and what all APIs below `/v1` call alike."""
         raise NotImplementedError
 
     @classmethod
@@ -215,8 +217,12 @@ class Shape:
 
     @classmethod
     def body(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """The body of a request that asks in this shape, without the model's name."""
+        """The body of a request that asks in this shape."""
         body = cls.request(question)
+        if cls.below_v1:
+            named = {"model": question.model, "temperature": question.temperature}
+            body |= {name: value for name, value in named.items() if value is not None}
+        body |= question.extra
         return body if question.top is None else body | cls.asking(body, question.top)
 
     @classmethod
@@ -287,6 +293,11 @@ class Shape:
         """
         return None
 
+    @classmethod
+    def prompt_tokens(cls, reply: Any) -> int | None:
+        """How many tokens the model read, if the reply says so."""
+        return None
+
     # --- detect
 
     @classmethod
@@ -350,6 +361,13 @@ class Shape:
 def as_many(top: int, requested: int | None) -> int:
     """How many log-probabilities to ask for where both are wanted; -1 is all of them."""
     return -1 if top < 0 or requested == ALL else max(top, requested or 0)
+
+
+def told_count(reply: Any, *path: str) -> int | None:
+    """The number at a path of a reply; None where there is none."""
+    for name in path:
+        reply = reply.get(name) if isinstance(reply, Mapping) else None
+    return reply if type(reply) is int and reply >= 0 else None
 
 
 def count_of(value: Any, name: str) -> int | None:

@@ -24,6 +24,7 @@ from semtoken.payloads.formats.base import (
     one_each,
     ones,
     shorter_items,
+    told_count,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
@@ -106,6 +107,11 @@ class LlamaCppCompletion(Shape):
         yield Replace((*place.path, "content"), text)
         yield Replace((*place.path, "tokens"), [])
         yield from (Drop((*place.path, name)) for name in (STEPS, "probs"))
+
+    @classmethod
+    def prompt_tokens(cls, reply: Any) -> int | None:
+        """`tokens_evaluated`."""
+        return told_count(reply, "tokens_evaluated")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

@@ -18,6 +18,7 @@ from semtoken.payloads.formats.base import (
     index_of,
     only,
     shorter_items,
+    told_count,
 )
 from semtoken.payloads.splice import Change, Keep, Path, Replace
 
@@ -86,6 +87,11 @@ class Choices(Shape):
                 yield Replace((*at, "logprobs"), None)
             else:
                 yield from _shorter(reply["choices"][at[-1]], at, hidden.kept)
+
+    @classmethod
+    def prompt_tokens(cls, reply: Any) -> int | None:
+        """`usage.prompt_tokens`."""
+        return told_count(reply, "usage", "prompt_tokens")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

@@ -25,6 +25,7 @@ from semtoken.payloads.formats.base import (
     count_of,
     only,
     shorter_items,
+    told_count,
 )
 from semtoken.payloads.formats.openai_chat import call_of
 from semtoken.payloads.formats.openai_choices import VLLM_FIELDS
@@ -160,6 +161,11 @@ class OpenAIResponses(Shape):
         yield Replace(("output",), [message | {"role": "assistant", "content": [part]}])
         yield Replace(("output_text",), text)
         yield from (Replace((name,), None) for name in ("input_messages", "output_messages"))
+
+    @classmethod
+    def prompt_tokens(cls, reply: Any) -> int | None:
+        """`usage.input_tokens`."""
+        return told_count(reply, "usage", "input_tokens")
 
     @classmethod
     def growth(cls, event: Reply) -> Growth | None:

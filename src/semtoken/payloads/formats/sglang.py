@@ -23,6 +23,7 @@ from semtoken.payloads.formats.base import (
     index_of,
     one_each,
     ones,
+    told_count,
 )
 from semtoken.payloads.formats.openai_choices import text_or_ids
 from semtoken.payloads.segments import RawChoice
@@ -135,6 +136,11 @@ class SGLangGenerate(Shape):
         yield Replace((*place.path, "text"), text)
         yield Replace((*place.path, "output_ids"), [])
         yield from (Drop((*place.path, "meta_info", name)) for name in SHOWING)
+
+    @classmethod
+    def prompt_tokens(cls, reply: Any) -> int | None:
+        """`meta_info.prompt_tokens`."""
+        return told_count(reply, "meta_info", "prompt_tokens")
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:
         """One choice a reply."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semtoken.engine_tokens import TopStep
@@ -71,12 +71,7 @@ class Asker:
             return ProbeReply(answer, None, str(error))
 
     def _body(self, shape: type[Shape], question: ProbeQuestion) -> dict[str, Any]:
-        body = shape.body(question) | dict(question.extra)
-        if shape.below_v1:
-            body["model"] = self.model
-            if question.temperature is not None:
-                body["temperature"] = question.temperature
-        return body
+        return shape.body(replace(question, model=self.model))
 
     def _taken(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without the fields that were refused, or with others in their place."""

@@ -9,6 +9,7 @@ relay.py        the answer on its way back, untouched or with scores; scoring.py
                 unpacking.py takes off a compression
 reading.py      answers without log-probabilities, read by a model in this process
 editing.py      the block goes in, what only we asked for comes out; every other character stays
+decisions.py    typed questions, passed on; asking_texts.py: or asked as texts
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 
 No module here names a field of an API: `semtoken.payloads.formats` says how to ask each one and where everything

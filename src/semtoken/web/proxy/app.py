@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from semtoken.calibration.apply import Applied
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.observers.method_scores import FROM_BEST, methods_reading
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import scorer_for
@@ -62,6 +63,7 @@ def proxy_app(
     reader: Reader | None = None,
     page: bool = True,
     gate: Gate | None = None,
+    decision_calibrator: DecisionCalibrator | None = None,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
@@ -84,6 +86,8 @@ def proxy_app(
     gate
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the proxy.
+    decision_calibrator
+        Adds chance, decision and promise to the answers to typed questions.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
@@ -122,6 +126,7 @@ def proxy_app(
         facts["review"] = recorder is not None
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     add_routes(app, recorder, calibrators, gate, settings.allowed_hosts)
-    app.router.routes.append(Everything(ProxyHandler(upstream, settings, scoring, workers, metrics)))
+    handler = ProxyHandler(upstream, settings, scoring, workers, metrics, decision_calibrator)
+    app.router.routes.append(Everything(handler))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

@@ -35,8 +35,7 @@ class Asking:
         ApiError
             There is no answer.
         """
-        headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
-        plain = replace(request, headers=[*headers, (b"accept-encoding", b"identity")])
+        plain = without_compression(request)
         top = 0 if asked.obstacle else self._limits.most(asked.endpoint, asked.form)
         self._metrics.refusals_remembered.set(len(self._limits))
         attempt = await stack.enter_async_context(AsyncExitStack())
@@ -68,3 +67,9 @@ async def refusal(answer: Answer) -> str | None:
         return None
     said = await answer.beginning(LONGEST_ERROR)
     return said.decode("utf-8", "replace") if any(word in said.lower() for word in REFUSAL_WORDS) else None
+
+
+def without_compression(request: Request) -> Request:
+    """The same request for an answer that is not compressed."""
+    headers = [(name, value) for name, value in request.headers if name.lower() != b"accept-encoding"]
+    return replace(request, headers=[*headers, (b"accept-encoding", b"identity")])

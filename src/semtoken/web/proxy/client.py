@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from starlette.responses import Response
+
+from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.upstream import Headers
 from semtoken.web.wire import ApiError
 
@@ -106,10 +109,15 @@ class Client:
         self.ended = True
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    async def respond(self, response: Response) -> None:
+        """Give an answer of the proxy's own."""
+        self.status, self.ended = response.status_code, True
+        await response(self.scope, self._receive, self._send)
+
     async def fail(self, error: ApiError) -> None:
-        """Answer with an error of the proxy's own."""
-        self.status, self.ended = error.status, True
-        await error.response()(self.scope, self._receive, self._send)
+        """Answer with an error of the proxy's own, in the shape of what was asked for."""
+        wire = wire_at(self.path)
+        await self.respond(error.response() if wire is None else wire.error(error))
 
 
 def too_large(limit: int) -> ApiError:

@@ -8,10 +8,13 @@ from contextlib import AsyncExitStack
 
 import anyio
 
+from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.payloads.formats import SHAPES, shape_at
 from semtoken.web.admission import Admission
+from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
+from semtoken.web.proxy.decisions import ProxyDecisions
 from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
 from semtoken.web.proxy.paths import check_target, shows_answers
@@ -52,6 +55,8 @@ class ProxyHandler:
     ----------
     upstream, settings, scoring, workers, metrics
         The parts of the proxy.
+    decision_calibrator
+        Adds chance, decision and promise to the answers to typed questions.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class ProxyHandler:
         scoring: AnswerScoring,
         workers: Workers,
         metrics: ProxyMetrics,
+        decision_calibrator: DecisionCalibrator | None = None,
     ) -> None:
         self._upstream = upstream
         self._settings = settings
@@ -68,6 +74,7 @@ class ProxyHandler:
         self._workers = workers
         self._metrics = metrics
         self._asking = Asking(upstream, settings, metrics)
+        self._decisions = ProxyDecisions(upstream, settings, self._asking, decision_calibrator)
         self._admission = Admission(settings.max_connections, settings.max_connections_per_client)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -90,7 +97,9 @@ class ProxyHandler:
                 await self._told(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
-                self._metrics.requests.labels("other" if shape is None else shape.name, status).inc()
+                wire = wire_at(client.path) if client.method == "POST" else None
+                endpoint = shape.name if shape else wire.path.strip("/") if wire else "other"
+                self._metrics.requests.labels(endpoint, status).inc()
 
     async def _serve(self, client: Client) -> None:
         try:
@@ -133,9 +142,12 @@ class ProxyHandler:
 
     async def _exchange(self, client: Client, asked: AnswerRequest | None, body: bytes) -> None:
         """Forward the request and pass the answer on; a failure is reported while that is still possible."""
+        wire = wire_at(client.path) if client.method == "POST" else None
         try:
             async with AsyncExitStack() as stack:
-                if asked is None:
+                if wire is not None:
+                    await self._decisions.answer(stack, client, self._request(client, body), wire)
+                elif asked is None:
                     answer = await self._upstream.send(stack, self._request(client, body))
                     await relay_untouched(answer, client)
                 else:

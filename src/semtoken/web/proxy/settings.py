@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken.errors import InvalidInput
+from semtoken.payloads.formats import SHAPES
 from semtoken.web.hosts import LOOPBACK_HOSTS
 
 MEBIBYTE = 2**20
@@ -31,6 +34,13 @@ class ProxySettings:
     """Pages of other sites that may call it from a browser, such as https://chat.example.org; "*" for all."""
     hold: float = 0.25
     """Seconds that a piece of a stream may be held back, so that the last one carries the final score; 0: none."""
+    decisions: str = "auto"
+    """What becomes of typed questions: `pass` (the upstream answers them), the name of a shape (they are asked as texts
+    in it), or `auto`: passed on where the upstream has a route for them, else asked as texts."""
+    decision_requests: int = 8
+    """Typed questions that are asked as texts at one time."""
+    decision_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of these requests, such as {"chat_template_kwargs": {"enable_thinking": false}}."""
 
     max_request_bytes: int = 32 * MEBIBYTE
     """Longer requests are refused (413)."""
@@ -68,9 +78,14 @@ class ProxySettings:
             raise InvalidInput(f"The upstream must be an address such as http://127.0.0.1:8000, got {self.upstream!r}.")
         if self.top_logprobs < 1:
             raise InvalidInput(f"top_logprobs must be at least 1, got {self.top_logprobs}.")
+        ways = ("auto", "pass", *(shape.name for shape in SHAPES))
+        if self.decisions not in ways:
+            raise InvalidInput(f"decisions must be one of {', '.join(ways)}, got {self.decisions!r:.60}.")
+        if self.decision_requests < 1:
+            raise InvalidInput(f"decision_requests must be at least 1, got {self.decision_requests}.")
         if self.hold < 0:
             raise InvalidInput(f"hold must be at least 0, got {self.hold}.")
-        for name in (field.name for field in fields(self)):
+        for name in (one.name for one in fields(self)):
             limits = name.startswith(("max_", "scoring_")) or name.endswith("_timeout")
             if limits and not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")

@@ -22,13 +22,14 @@ from semtoken.errors import SemtokenError  # noqa: E402
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.calibrators import slot_of  # noqa: E402
 from semtoken.web.collector import few_collections  # noqa: E402
+from semtoken.web.decision_formats import WIRE_FORMATS  # noqa: E402
 from semtoken.web.gate import Gate  # noqa: E402
 from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
 from semtoken.web.journal_figures import JournalFigures  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
-from semtoken.web.serve.decisions import DECISIONS, SYSTEM_ONE, DecisionAnswering  # noqa: E402
+from semtoken.web.serve.decisions import DecisionAnswering  # noqa: E402
 from semtoken.web.serve.engine import Engine  # noqa: E402
 from semtoken.web.serve.intake import Intake, ServeLimits, unless_gone  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
@@ -128,8 +129,7 @@ def serve_app(
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
         "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
-        "/v1/decisions": partial(deciding.answer, wire=DECISIONS),
-        "/v1/systemone": partial(deciding.answer, wire=SYSTEM_ONE),
+        **{f"/v1{wire.path}": partial(deciding.answer, wire=wire) for wire in WIRE_FORMATS},
     }
     admission = Admission(limits.requests, limits.requests)
     return HostGuard(Admitted(Endpoints(app, endpoints), admission), allowed_hosts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -14,45 +14,15 @@ from starlette.responses import JSONResponse
 from semtoken.decisions import Inquiry, InquiryAnswers
 from semtoken.decisions.deciding import PreparedInquiry, prepare
 from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
-from semtoken.decisions.wire import DecisionRequest, WireError, openai, systemone
+from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.web.decision_formats import WireFormat
 from semtoken.web.hosts import App
 from semtoken.web.serve.intake import Intake, unless_gone
 from semtoken.web.serve.service import Offer, as_api_error
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import ApiError
-
-
-@dataclass(frozen=True)
-class WireFormat:
-    """One of the two formats."""
-
-    parse: Callable[[bytes], DecisionRequest]
-    reply: Callable[..., dict[str, Any]]
-    error: Callable[[ApiError], JSONResponse]
-    """A failure in the format's own shape."""
-    refusal: Callable[[WireError], JSONResponse]
-    """The same of a request that the format does not allow."""
-
-
-def _openai_refusal(error: WireError) -> JSONResponse:
-    param = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.place).lstrip(".")
-    return ApiError(400, error.message, param=param or None, code=error.kind).response()
-
-
-def _systemone_error(error: ApiError) -> JSONResponse:
-    headers = None if error.retry_after is None else {"retry-after": str(error.retry_after)}
-    return JSONResponse({"detail": error.message}, error.status, headers)
-
-
-DECISIONS = WireFormat(openai.parse, openai.reply, ApiError.response, _openai_refusal)
-SYSTEM_ONE = WireFormat(
-    systemone.parse,
-    systemone.reply,
-    _systemone_error,
-    lambda error: JSONResponse({"detail": systemone.as_detail(error)}, 422),
-)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,352 @@
+"""`/v1/decisions` and `/v1/systemone` of `semtoken proxy`: passed on, and asked as texts of a plain upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+from starlette.responses import JSONResponse
+
+from semtoken import STC
+from semtoken.decisions import AnsweredQuestion, Predicate, ReadingOptions
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import answer_values, records_of
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.serve.app import serve_app
+from semtoken.web.serve.engine import Engine
+from semtoken.web.serve.service import Offer
+from tests.decisions.models import tiny
+from tests.web.servers import Received, answering, raw_upstream, response, running
+from tests.web.test_serve_decisions import DECISIONS, STATE, SYSTEM_ONE
+
+BODIES: dict[str, Any] = {
+    "/v1/decisions": {"model": "tiny", "input": STATE, "questions": DECISIONS},
+    "/v1/systemone": {"model": "tiny", "state": STATE, "questions": SYSTEM_ONE},
+}
+
+
+def plain(app: Any, *hidden: str) -> Any:
+    """A server without the routes of decisions, as most are."""
+
+    async def without(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["path"].endswith(("/decisions", "/systemone", *hidden)):
+            await JSONResponse({"detail": "Not Found"}, 404)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return without
+
+
+def app() -> Any:
+    return serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=50))
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    with running(app(), strict=False) as url:
+        yield url
+
+
+@contextmanager
+def proxy_of(url: str, **settings: Any) -> Iterator[str]:
+    with running(proxy_app(ProxySettings(url, **settings), page=False)) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def passing(served: str) -> Iterator[str]:
+    with proxy_of(served) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def texts(served: str) -> Iterator[str]:
+    """A proxy that asks the same server as texts."""
+    with proxy_of(served, decisions="chat") as url:
+        yield url
+
+
+def post(url: str, path: str, body: Any) -> httpx.Response:
+    return httpx.post(url + path, json=body, timeout=300)
+
+
+def client(url: str) -> OpenAI:
+    return OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+
+
+def probabilities(answer: Any) -> list[float]:
+    if "probability" in answer or "noul" in answer:
+        p = answer.get("probability", answer.get("noul"))
+        return [p, 1 - p]
+    given = answer["probabilities"]
+    return [one["probability"] for one in given] if isinstance(given, list) else list(given.values())
+
+
+class TestPassedOn:
+    @pytest.mark.parametrize("path", BODIES)
+    def test_the_block_of_an_upstream_that_has_one_stays(self, served: str, path: str) -> None:
+        recorded = post(served, path, BODIES[path]).content
+        with raw_upstream(answering(response(recorded))) as upstream, proxy_of(upstream.url) as url:
+            assert post(url, path, BODIES[path]).json() == json.loads(recorded)
+
+    def test_every_byte_stays_and_a_block_is_added(self) -> None:
+        raw = b'{"model":"m", "answers": {"refund" : {"type":"noul","noul":0.250}} ,"usage":{"input_tokens":1e1}}'
+        with raw_upstream(answering(response(raw, b"X-Own: 1"))) as upstream, proxy_of(upstream.url) as url:
+            body = {"state": "x", "questions": {"refund": {"type": "noul"}}}
+            found = post(url, "/v1/systemone?a=1", body)
+            [received] = upstream.requests
+        assert received.json() == body
+        assert b"/v1/systemone?a=1" in received.line
+        assert found.headers["x-own"] == "1"
+        without, blocks = re.subn(rb', ?"semtoken": ?{"allowed_mass": ?null}', b"", found.content)
+        assert (without, blocks) == (raw, 1)
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            b"nothing",
+            b"[]",
+            b'{"answers": {}}',
+            b'{"answers": {"refund": {"type": "noul", "noul": 7}}}',
+            b'{"answers": {"refund": {"type": "noul", "noul": NaN}}}',
+            b'{"answers": {"refund": [1]}}',
+        ],
+    )
+    def test_what_is_no_answer_passes_untouched(self, raw: bytes) -> None:
+        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url) as url:
+            found = post(url, "/v1/systemone", {"state": "x", "questions": {"refund": {"type": "noul"}}})
+        assert found.content == raw
+        assert found.headers["semtoken-unscored"] == "not_understood"
+
+    @pytest.mark.parametrize("status", [b"401 Who", b"422 No", b"429 Slow", b"500 Oh"])
+    def test_errors_pass_unchanged(self, status: bytes) -> None:
+        error = b'{"detail" : [{"loc": ["body"]}]}'
+        with raw_upstream(answering(response(error, status=status))) as upstream, proxy_of(upstream.url) as url:
+            found = post(url, "/v1/systemone", {"state": "x", "questions": {}})
+            assert len(upstream.requests) == 1
+        assert found.status_code == int(status[:3])
+        assert found.content == error
+
+    def test_an_unknown_model_is_no_missing_route(self, passing: str) -> None:
+        with pytest.raises(openai.NotFoundError, match="another"):
+            client(passing).decisions.create(model="another", input=STATE, questions=DECISIONS)
+
+    def test_the_official_client(self, passing: str) -> None:
+        reply = client(passing).decisions.create(model="tiny", input=STATE, questions=DECISIONS)
+        assert [one.type for one in reply.answers] == ["predicate", "choice", "score"]
+        assert 0 < reply.answers[0].semtoken["allowed_mass"] < 1  # type: ignore[union-attr]
+
+    def test_a_calibrator_adds_what_it_knows(self, served: str) -> None:
+        line = {"state": "x", "labels": {"late": True}}
+        asked = {"model": "tiny", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
+        p = post(served, "/v1/systemone", asked).json()["answers"]["late"]["noul"]
+        records = []
+        for number in range(200):
+            share = max(p, 1 - p) if number % 2 else 0.6
+            yes = share if p >= 0.5 else 1 - share
+            given = answer_values(AnsweredQuestion(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
+            right = number % 10 != 0
+            records += records_of({**line, "answers": {"late": given}, "labels": {"late": right == (yes >= 0.5)}})
+        calibrator = DecisionCalibrator.fit(records, alpha=0.3)
+        settings = ProxySettings(served)
+        with running(proxy_app(settings, page=False, decision_calibrator=calibrator)) as url:
+            block = post(url, "/v1/systemone", asked).json()["answers"]["late"]["semtoken"]
+        assert 0.5 < block["chance"] <= 1
+        assert block["decision"] in ("answer", "abstain")
+        assert block["labels"] == 200
+
+
+class TestAskedAsTexts:
+    @pytest.mark.parametrize("path", BODIES)
+    @pytest.mark.parametrize("how", [{"reading": "labels"}, {"reading": "words", "orders": 2}], ids=str)
+    @pytest.mark.parametrize("k", [1, 20])
+    def test_the_exact_answer_lies_within_the_bounds(self, served: str, path: str, how: Any, k: int) -> None:
+        body = BODIES[path] | {"semtoken": how}
+        exact = post(served, path, body).json()["answers"]
+        with proxy_of(served, decisions="chat", top_logprobs=k) as url:
+            reply = post(url, path, body)
+        if reply.status_code == 400:  # systemone has no word for one question that is refused
+            assert "among the tokens that the server lists" in reply.text
+            return
+        found = reply.json()["answers"]
+        for key in range(3) if isinstance(found, list) else found:
+            if found[key]["type"] == "refusal":
+                continue
+            bounds = found[key]["semtoken"].get("bounds") or [(p, p) for p in probabilities(found[key])]
+            for p, (low, high) in zip(probabilities(exact[key]), bounds, strict=True):
+                assert low - 1e-4 <= p <= high + 1e-4
+            assert found[key]["semtoken"]["allowed_mass"] <= exact[key]["semtoken"]["allowed_mass"] + 1e-4
+
+    def test_the_official_client(self, texts: str) -> None:
+        same = {"type": "choice", "instructions": "Which?", "choices": [{"value": "Yes"}, {"value": "yes"}]}
+        reply = client(texts).decisions.create(
+            model="tiny",
+            input=[{"role": "user", "content": STATE}],
+            questions=[*DECISIONS, same],  # type: ignore[list-item]
+            extra_body={"semtoken": {"reading": "words"}},
+        )
+        assert reply.model == "tiny"
+        assert reply.answers[3].type == "refusal"
+        assert "cannot be told apart" in reply.answers[3].semtoken["refusal"]  # type: ignore[union-attr]
+        assert reply.usage.input_tokens > 0
+
+    @pytest.mark.parametrize("hidden", [(), ("/chat/completions",)], ids=["chat", "completions"])
+    def test_where_the_upstream_has_no_such_route(self, hidden: tuple[str, ...]) -> None:
+        with running(plain(app(), *hidden), strict=False) as upstream, proxy_of(upstream, top_logprobs=50) as url:
+            for _ in range(2):  # the second time it is known
+                for path, body in BODIES.items():
+                    assert post(url, path, body).status_code in (200, 400)
+            figures = httpx.get(url + "/metrics").text
+        assert 'endpoint="decisions"' in figures
+
+    def test_an_upstream_with_no_route_at_all(self) -> None:
+        with running(plain(app(), "/completions"), strict=False) as upstream, proxy_of(upstream) as url:
+            found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
+            assert found.status_code == 502
+            assert found.json()["error"]["code"] == "no_route"
+            assert "no route" in post(url, "/v1/systemone", BODIES["/v1/systemone"]).json()["detail"]
+
+    def test_bad_requests_are_refused_in_each_formats_shape(self, texts: str) -> None:
+        assert post(texts, "/v1/systemone", {"state": 1}).status_code == 422
+        wrong = post(texts, "/v1/decisions", {"input": "x", "questions": []})
+        assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "questions")
+
+    def test_an_unknown_model(self, texts: str) -> None:
+        body = BODIES["/v1/decisions"] | {"model": "another"}
+        found = post(texts, "/v1/decisions", body)
+        assert found.status_code == 404
+        assert found.json()["error"]["message"].startswith("Question 'refund': the upstream answered with status 404")
+        detail = post(texts, "/v1/systemone", BODIES["/v1/systemone"] | {"model": "another"}).json()["detail"]
+        assert "Question 'refund'" in detail
+
+
+def chat_reply(*listed: tuple[str, float]) -> bytes:
+    top = [{"token": text, "logprob": math.log(p), "bytes": list(text.encode())} for text, p in listed]
+    content = [{**top[0], "top_logprobs": top}]
+    choice = {
+        "index": 0,
+        "message": {"content": listed[0][0]},
+        "logprobs": {"content": content},
+        "finish_reason": "length",
+    }
+    return response(json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]}).encode())
+
+
+class TestRecordedUpstream:
+    def test_by_hand(self) -> None:
+        """Three requests of one token each, whose lists are known; B is not listed and may have what is left."""
+        with (
+            raw_upstream(answering(chat_reply(("A", 0.5), ("C", 0.2), ("x", 0.1)))) as upstream,
+            proxy_of(upstream.url, decisions="chat") as url,
+        ):
+            choice = {"type": "choice", "instructions": "Which?", "choices": [{"value": v} for v in ("p", "q", "r")]}
+            answer = client(url).decisions.create(model="m", input="x", questions=[choice]).answers[0]  # type: ignore[list-item]
+            [request] = upstream.requests
+        block = answer.semtoken  # type: ignore[union-attr]
+        assert [one.probability for one in answer.probabilities] == pytest.approx([5 / 7, 0, 2 / 7])  # type: ignore[union-attr]
+        assert block["allowed_mass"] == pytest.approx(0.7)
+        assert block["bounds"][1] == pytest.approx([0, 0.1 / 0.8])
+        assert block["bounds"][0] == pytest.approx([0.5 / 0.8, 0.5 / 0.7])
+        assert request.json() == {
+            "messages": [{"role": "user", "content": request.json()["messages"][0]["content"]}],
+            "max_tokens": 1,
+            "model": "m",
+            "temperature": 1.0,
+            "logprobs": True,
+            "top_logprobs": 20,
+        }
+        assert "A. p\nB. q\nC. r" in request.json()["messages"][0]["content"]
+
+    def test_mass_elsewhere_is_flagged(self) -> None:
+        with (
+            raw_upstream(answering(chat_reply(("Well", 0.8), ("Yes", 0.1), ("No", 0.05)))) as upstream,
+            proxy_of(upstream.url, decisions="chat") as url,
+        ):
+            reply = client(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
+        assert "mass_elsewhere" in reply.answers[0].semtoken["flags"]  # type: ignore[union-attr]
+
+    def test_nothing_is_made_of_lists_without_an_option(self) -> None:
+        with (
+            raw_upstream(answering(chat_reply(("Well", 0.9)))) as upstream,
+            proxy_of(upstream.url, decisions="chat") as url,
+        ):
+            reply = client(url).decisions.create(model="m", input="x", questions=DECISIONS[:1])
+            assert reply.answers[0].type == "refusal"
+            found = post(url, "/v1/systemone", {"state": "x", "questions": {"q": {"type": "noul"}}})
+        assert (found.status_code, found.json()["detail"][:12]) == (400, "Question 'q'")
+
+    def test_requests_are_few_at_a_time_and_a_failure_ends_all(self) -> None:
+        most = now = 0
+
+        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+            nonlocal most, now
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.02)
+            now -= 1
+            last = "number 17?" in received.body.decode()
+            writer.write(response(b'{"error": {"message": "too warm"}}', status=b"429 Hot") if last else YES)
+            await writer.drain()
+
+        questions = [{"type": "predicate", "instructions": f"number {i}?"} for i in range(18)]
+        with raw_upstream(behave) as upstream, proxy_of(upstream.url, decisions="chat", decision_requests=3) as url:
+            good = post(url, "/v1/decisions", {"input": "x", "questions": questions[:17]})
+            assert good.status_code == 200
+            assert 2 <= most <= 3
+            bad = post(url, "/v1/decisions", {"input": "x", "questions": questions})
+        assert bad.status_code == 429
+        assert bad.json()["error"]["message"] == "Question 17: the upstream answered with status 429: too warm"
+        assert bad.json()["error"]["param"] == "questions[17]"
+
+    def test_an_upstream_that_is_silent_is_not_waited_for(self) -> None:
+        async def silent(_: Received, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(30)
+
+        with (
+            raw_upstream(silent) as upstream,
+            proxy_of(upstream.url, decisions="chat", read_timeout=0.2) as url,
+        ):
+            found = post(url, "/v1/systemone", BODIES["/v1/systemone"])
+        assert found.status_code == 504
+        assert "did not answer in time" in found.json()["detail"]
+
+    @pytest.mark.parametrize(
+        "raw", [b"nothing", b"[]", b'{"choices": []}', b'{"choices": [{"message": {"content": "Yes"}}]}']
+    )
+    def test_replies_without_lists_are_the_upstreams_failure(self, raw: bytes) -> None:
+        with raw_upstream(answering(response(raw))) as upstream, proxy_of(upstream.url, decisions="chat") as url:
+            assert post(url, "/v1/decisions", BODIES["/v1/decisions"]).status_code == 502
+
+    def test_an_upstream_that_refuses_log_probabilities(self) -> None:
+        error = response(b'{"error": {"message": "logprobs are not supported"}}', status=b"400 Bad")
+
+        async def behave(received: Received, writer: asyncio.StreamWriter) -> None:
+            writer.write(error if b"logprobs" in received.body else YES)
+            await writer.drain()
+
+        with raw_upstream(behave) as upstream, proxy_of(upstream.url, decisions="chat") as url:
+            found = post(url, "/v1/decisions", BODIES["/v1/decisions"])
+        assert found.status_code == 502
+        assert "refuses to give log-probabilities" in found.json()["error"]["message"]
+
+    def test_further_fields_are_sent(self) -> None:
+        fields = {"chat_template_kwargs": {"enable_thinking": False}}
+        with (
+            raw_upstream(answering(YES)) as upstream,
+            proxy_of(upstream.url, decisions="chat", decision_fields=fields) as url,
+        ):
+            post(url, "/v1/decisions", BODIES["/v1/decisions"])
+        assert upstream.requests[0].json()["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+YES = chat_reply(("Yes", 0.7), ("A", 0.1), ("No", 0.1))
