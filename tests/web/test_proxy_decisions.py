@@ -147,7 +147,6 @@ class TestPassedOn:
         assert 0 < reply.answers[0].semtoken["allowed_mass"] < 1  # type: ignore[union-attr]
 
     def test_a_calibrator_adds_what_it_knows(self, served: str) -> None:
-        line = {"state": "x", "labels": {"late": True}}
         asked = {"model": "tiny", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
         p = post(served, "/v1/systemone", asked).json()["answers"]["late"]["noul"]
         records = []
@@ -156,7 +155,9 @@ class TestPassedOn:
             yes = share if p >= 0.5 else 1 - share
             given = answer_values(AnsweredQuestion(Predicate("Late?"), (yes, 1 - yes)), ReadingOptions())
             right = number % 10 != 0
-            records += records_of({**line, "answers": {"late": given}, "labels": {"late": right == (yes >= 0.5)}})
+            records += records_of(
+                {"state": str(number), "answers": {"late": given}, "labels": {"late": right == (yes >= 0.5)}}
+            )
         calibrator = DecisionCalibrator.fit(records, alpha=0.3)
         settings = ProxySettings(served)
         with running(proxy_app(settings, page=False, decision_calibrator=calibrator)) as url:
