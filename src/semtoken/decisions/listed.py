@@ -31,7 +31,7 @@ BLANKS = str.maketrans(dict.fromkeys("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}\
 
 
 @dataclass(frozen=True)
-class _List:
+class _BestTokens:
     """The best tokens at one place: the probability of each by its spelling, and what is not known."""
 
     named: dict[bytes, tuple[float, float]]
@@ -64,7 +64,7 @@ def listed_masses(texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool
     InvalidLogits
         The lists hold something else than log-probabilities.
     """
-    reading = _Reading(texts, exact)
+    reading = _ListReading(texts, exact)
     for number, step in enumerate(steps):
         if not reading.take(_listed(step, number, exact), last=number + 1 == len(steps)):
             break
@@ -72,7 +72,7 @@ def listed_masses(texts: Sequence[str], steps: Sequence[TopStep], *, exact: bool
     return low, np.minimum(np.maximum(low, reading.high), 1.0)
 
 
-class _Reading:
+class _ListReading:
     """What is known after some steps."""
 
     def __init__(self, texts: Sequence[str], exact: bool) -> None:
@@ -87,7 +87,7 @@ class _Reading:
         self._settled: dict[int, int] = {}
         """The steps at which options were listed that have one spelling only, so that no other one counts."""
 
-    def take(self, found: _List, *, last: bool) -> bool:
+    def take(self, found: _BestTokens, *, last: bool) -> bool:
         """Take in the list behind what was said so far; returns whether the next one can say more."""
         for n in self._whole(self._said):
             if self._settled.get(n, self._number - 1) == self._number - 1:
@@ -126,7 +126,7 @@ class _Reading:
         """Whether an option is spelled as models do. One token may spell it in any case, several only so for sure."""
         return _decoded(text).lstrip() in self._spelled[n]
 
-    def _ends_here(self, n: int, found: _List) -> None:
+    def _ends_here(self, n: int, found: _BestTokens) -> None:
         """An option was said from which others go on: it counts as far as the model stops there."""
         rests = [other[len(self.surfaces[n]) :] for other in self._longer[n]]
         on = 0.0
@@ -158,7 +158,7 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "ignore")
 
 
-def _listed(step: TopStep, number: int, exact: bool) -> _List:
+def _listed(step: TopStep, number: int, exact: bool) -> _BestTokens:
     every = _once(step)
     for token in every:
         check_number(token, number)
@@ -177,7 +177,9 @@ def _listed(step: TopStep, number: int, exact: bool) -> _List:
     unnamed = [p for name, p in spelled if name is None]
     rest = max(0.0, 1.0 - total + sum(unnamed))
     own = math.exp(min(step.chosen.log_prob, 0.0)) if is_given(step.chosen.log_prob) else 0.0
-    return _List(named, (own and _spelled(step.chosen)) or None, own, rest, max([min(others, default=1.0), *unnamed]))
+    return _BestTokens(
+        named, (own and _spelled(step.chosen)) or None, own, rest, max([min(others, default=1.0), *unnamed])
+    )
 
 
 def _once(step: TopStep) -> list[TopToken]:
