@@ -81,7 +81,7 @@ def test_stc_scores_come_from_the_same_pass() -> None:
         answer = list(generation.token_ids)
         logits, _ = full_pass(stc, ids, answer)
         for field, changed in ({"stc_log_score": {}} | rules).items():
-            expected = st.score_logits(logits, answer, stc.clusters, **changed).log_score
+            expected = st.score_logits(logits, answer, stc.clusters, st.ScoringRules(**changed)).log_score
             assert getattr(generation, field) == pytest.approx(expected, abs=1e-3)
 
 
