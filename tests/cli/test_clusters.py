@@ -78,7 +78,7 @@ class TestErrors:
         assert (tmp_path / "thesis.tex").read_text() == "precious"
 
     def test_too_many_clusters(self, semtoken: RunCommand, model: str) -> None:
-        assert_told(semtoken("cluster", model), "n_clusters must be between 1 and", "16,000")
+        assert_told(semtoken("cluster", model, "--n-clusters", 16_000), "n_clusters must be between 1 and", "16,000")
 
     def test_a_table_too_large_for_the_memory(self, semtoken: RunCommand, model: str) -> None:
         assert_told(semtoken("cluster", model, "-k", 50, "--memory-budget", "1K"), "memory")
