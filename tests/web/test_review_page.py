@@ -66,8 +66,8 @@ def test_two_people_label_with_keys_and_thumbs(
     assert "Your last label is taken back." in ann.inner_text(".review")
     assert pressed(ann, "y") == seen[1]
     ann.screenshot(path=tmp_path / "ann.png")
-    for key in ("n", "s", "y"):
-        seen.append(pressed(ann, key))
+    for _ in range(3):  # right where Bob will say wrong
+        seen.append(pressed(ann, "y" if shown(ann) == "question 0" else "n"))
     assert sorted(map(str, seen)) == [f"question {i}" for i in (0, 2, 4, 6, 8)]
     assert pressed(ann, "y") is None
     assert "No answer has labels of two people yet" in ann.inner_text(".review")
