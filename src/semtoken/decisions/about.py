@@ -11,16 +11,25 @@ from semtoken.decisions.deciding import Inquiry, decide
 from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Choice, Predicate, Question, Score, as_text
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import listed
 
 
 def decide_about(
     backend: Backend, state: Any, questions: Sequence[Any] | Mapping[str, Any], options: ReadingOptions
 ) -> list[AnsweredQuestion] | dict[str, AnsweredQuestion]:
-    """As `STC.decide`: questions of any form about a state of any form."""
-    named: Mapping[Any, Any] = questions if isinstance(questions, Mapping) else dict(enumerate(questions))
+    """As `STC.decide`: questions of any form about a state of any form.
+
+    Raises
+    ------
+    InvalidInput
+        What is given is no list of questions, or a question is none.
+    """
+    named: Mapping[Any, Any] = (
+        questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))
+    )
     asked = [as_question(question, name) for name, question in named.items()]
     found = decide(backend, [Inquiry(as_text(state), asked, options)])[0].answers
-    return dict(zip(questions, found, strict=True)) if isinstance(questions, Mapping) else list(found)
+    return dict(zip(named, found, strict=True)) if isinstance(questions, Mapping) else list(found)
 
 
 def as_question(question: Any, name: Any = None) -> Question:
@@ -40,6 +49,7 @@ def as_question(question: Any, name: Any = None) -> Question:
     from semtoken.decisions.wire import openai, systemone
 
     label = name if isinstance(name, str) else None
-    if "criteria" in question or question.get("type") == "noul":
+    kind = question.get("type")
+    if "criteria" in question or (isinstance(kind, str) and kind == "noul"):
         return systemone.read_question(label or str(name), question)
     return openai.read_question(question, label)

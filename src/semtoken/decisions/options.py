@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from semtoken.choices import Reading
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import shown
 
 DEFAULT_READING: Reading = "labels"
 """See docs/decisions.md for the measurement."""
@@ -26,12 +27,12 @@ class ReadingOptions:
     """Orders of the options that are averaged; None: all."""
 
     def __post_init__(self) -> None:
-        if self.reading not in ("labels", "words"):
-            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {ascii(self.reading)[:60]}.")
+        if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
+            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {shown(self.reading)}.")
         if self.orders is not None and (
             isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
         ):
-            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {ascii(self.orders)[:60]}.")
+            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
 
 
 READ_AS_USUAL = ReadingOptions()

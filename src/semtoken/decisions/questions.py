@@ -7,8 +7,9 @@ probabilities are read (`prompts`, `masses`).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from semtoken.errors import InvalidInput
@@ -56,6 +57,7 @@ class Predicate:
 
     def __post_init__(self) -> None:
         _texts(self, "instructions", "when_true", "when_false")
+        _check_name(self.name)
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -81,9 +83,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         _texts(self, "instructions")
-        if isinstance(self.choices, str) or not 1 <= len(self.choices) <= MOST_OPTIONS:
-            raise InvalidInput(f"A choice needs 1 to {MOST_OPTIONS} options; got {_count(self.choices)}.")
-        found = tuple(map(_option, self.choices))
+        _check_name(self.name)
+        found = tuple(map(_option, _listed(self.choices, "A choice", "options", MOST_OPTIONS)))
         if len({(type(one.value), one.value) for one in found}) < len(found):
             raise InvalidInput("A choice has the same option twice: each must be unique.")
         object.__setattr__(self, "choices", found)
@@ -113,9 +114,9 @@ class Score:
 
     def __post_init__(self) -> None:
         _texts(self, "instructions")
-        if isinstance(self.levels, str) or not 1 <= len(self.levels) <= MOST_LEVELS:
-            raise InvalidInput(f"A score needs 1 to {MOST_LEVELS} levels; got {_count(self.levels)}.")
-        found = tuple(_level(i, level) for i, level in enumerate(self.levels))
+        _check_name(self.name)
+        levels = _listed(self.levels, "A score", "levels", MOST_LEVELS)
+        found = tuple(_level(i, level) for i, level in enumerate(levels))
         object.__setattr__(self, "levels", found)
 
     @property
@@ -182,22 +183,44 @@ def same_value(one: Any, other: Any) -> bool:
 
 def _option(given: Any) -> Option:
     if isinstance(given, Option):
-        return Option(given.value, text(given.name, "an option"), text(given.description, "a description"))
+        if not isinstance(given.value, str | bool):
+            raise InvalidInput(f"The value of an option is a text, true or false; got {type(given.value).__name__}.")
+        return Option(given.value, _written(given.name, "an option"), _written(given.description, "a description"))
     if isinstance(given, bool):
         return Option(given, "true" if given else "false")
-    return Option(text(given, "an option"), given)
+    name = _written(given, "an option")
+    return Option(name, name)
 
 
 def _level(number: int, given: Any) -> Option:
     if isinstance(given, Option):
-        return Option(number, text(given.name, "a level"), text(given.description, "a description"))
-    return Option(number, text(given, "a level"))
+        return Option(number, _written(given.name, "a level"), _written(given.description, "a description"))
+    return Option(number, _written(given, "a level"))
+
+
+def _written(given: Any, what: str) -> str:
+    """A text that can be written."""
+    return as_text(text(given, what))
+
+
+def _listed(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
+    """Options in their order, from anything that has one."""
+    if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable):
+        raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
+    try:
+        found = tuple(islice(given, most + 1))
+    except TypeError as error:  # an array without dimensions says that it is iterable
+        raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
+    if not 1 <= len(found) <= most:
+        raise InvalidInput(f"{what} needs 1 to {most} {of_what}; got {'none' if not found else f'more than {most}'}.")
+    return found
+
+
+def _check_name(name: Any) -> None:
+    if name is not None:
+        _written(name, "the name of a question")
 
 
 def _texts(question: Any, *names: str) -> None:
     for name in names:
-        as_text(text(getattr(question, name), name))
-
-
-def _count(values: Any) -> str:
-    return "a text" if isinstance(values, str) else str(len(values))
+        _written(getattr(question, name), name)
