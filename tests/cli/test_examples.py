@@ -51,3 +51,19 @@ def test_make_clusters(
     run_example(monkeypatch, "make_clusters.py", model, 60, tmp_path / "made")
     assert "saved and loaded: True" in capsys.readouterr().out
     assert TokenClusters.from_pretrained(tmp_path / "made").n_clusters == 60
+
+
+def test_gate_of_recorded_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run_example(monkeypatch, "gate_a_tool_call.py", "--replies", EXAMPLES / "gate" / "replies.jsonl")
+    shown = capsys.readouterr().out
+    page = (EXAMPLES.parent / "docs" / "gate-a-tool-call.md").read_text("utf-8")
+    assert shown.strip() in page
+    assert shown.count("ask a person") == 2 and "run it" not in shown
+
+
+@pytest.mark.slow
+def test_gate_with_a_model_that_writes_no_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_example(monkeypatch, "gate_a_tool_call.py", "--model", "almanac")
+    assert capsys.readouterr().out.count("no call:") == 2
