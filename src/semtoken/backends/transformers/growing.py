@@ -33,9 +33,9 @@ ROOT = -1
 def groups_of(prompts: Sequence[Sequence[int]], most: int = MOST_NODES) -> list[list[int]]:
     """Numbers of prompts whose trees stay small, in order; a prompt that shares too little with others is alone.
 
-    What a prompt shares with the one before it counts once.
+    What a prompt shares with the one before it counts once, all but its last token.
 
-    >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=2)
+    >>> groups_of([[1, 2, 3], [1, 2, 3], [1, 2, 4], [5, 6, 7]], most=3)
     [[0, 1, 2], [3]]
     """
     groups: list[list[int]] = []
