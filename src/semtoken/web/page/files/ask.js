@@ -140,10 +140,10 @@ export function Ask({ info, server, setServer, remember }) {
         : html`<button type="button" onClick=${() => stopper.current.abort()}>${S.stop}</button>`}
     </form>
     <${Server} ...${{ info, server, setServer }} />
-    ${Object.keys(info?.methods ?? {}).length > 0 && html`<p class="row"><label>${S.number} <select value=${method} onChange=${(e) => setMethod(e.target.value)}>
+    ${Object.keys(info?.methods ?? {}).length > 0 && html`<p class="row"><label for="number">${S.number}</label> <select id="number" value=${method} onChange=${(e) => setMethod(e.target.value)}>
       <option value="">${S.headlineChoice}</option>
       ${Object.entries(info.methods).map(([name, title]) => html`<option value=${name}>${title}</option>`)}
-    </select></label></p>`}
+    </select></p>`}
     <div role="status">${running !== null &&
     html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}
