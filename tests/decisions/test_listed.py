@@ -190,9 +190,9 @@ class TestTexts:
 
     def test_too_many_requests_are_refused(self) -> None:
         many = [Choice("Which?", [str(n) for n in range(255)])] * 5
-        with pytest.raises(InvalidInput, match="1,275 requests"):
+        with pytest.raises(InvalidInput, match="more than 1,024 requests"):
             asked_texts("x", many, ReadingOptions("labels", None))
-        with pytest.raises(InvalidInput, match="characters together"):
+        with pytest.raises(InvalidInput, match="characters in all"):
             asked_texts("x" * 2**20, [Predicate("So?")] * 100, ReadingOptions())
 
     def test_hostile_options_stay_one(self) -> None:

@@ -1,9 +1,10 @@
 """Odd requests to `/v1/decisions` and `/v1/systemone`: right ones, bent in one place or several.
 
-    python -m tests.web.odd_requests --seed 1 --requests 10000
+    python -m tests.web.odd_requests --seed 1 --requests 10000 [--target serve | passed | texts]
 
 asks a small model behind a real server, and ends with an error where any request is answered with a status of 500 or
-more, with something that is no JSON object, or with probabilities that are none.
+more, with something that is no JSON object, or with probabilities that are none. `passed` asks through a proxy that
+passes requests on, `texts` through one that asks them as texts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 from collections import Counter
 from typing import Any
 
+LISTED = 300
+"""Log-probabilities a token: the small model knows nothing, so that its options are seldom among the first."""
 TEXTS = [
     "",
     " ",
@@ -153,9 +156,13 @@ def wrong_with(status: int, reply: Any) -> str | None:
 
 def main() -> None:
     """Run the campaign."""
+    from contextlib import ExitStack
+
     import httpx
 
     from semtoken import STC
+    from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
@@ -165,12 +172,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--target", choices=["serve", "passed", "texts"], default="serve")
     given = parser.parse_args()
     chance, seen, wrong = random.Random(given.seed), Counter[str](), []
-    with (
-        running(serve_app(Engine(STC(tiny())), Offer("tiny")), strict=False) as url,
-        httpx.Client(base_url=url, timeout=300) as http,
-    ):
+    with ExitStack() as stack:
+        url = stack.enter_context(
+            running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False)
+        )
+        if given.target != "serve":
+            decisions = "chat" if given.target == "texts" else "auto"
+            url = stack.enter_context(running(proxy_app(ProxySettings(url, decisions=decisions, top_logprobs=LISTED))))
+        http = stack.enter_context(httpx.Client(base_url=url, timeout=300))
         for number in range(given.requests):
             path, body = odd_request(chance)
             reply = http.post(path, content=body)

@@ -48,7 +48,7 @@ def plain(app: Any, *hidden: str) -> Any:
 
 
 def app() -> Any:
-    return serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=50))
+    return serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=1000))
 
 
 @pytest.fixture(scope="module")
@@ -170,18 +170,19 @@ class TestPassedOn:
 class TestAskedAsTexts:
     @pytest.mark.parametrize("path", BODIES)
     @pytest.mark.parametrize("how", [{"reading": "labels"}, {"reading": "words", "orders": 2}], ids=str)
-    @pytest.mark.parametrize("k", [1, 20])
+    @pytest.mark.parametrize("k", [20, 300])
     def test_the_exact_answer_lies_within_the_bounds(self, served: str, path: str, how: Any, k: int) -> None:
         body = BODIES[path] | {"semtoken": how}
+        must_know = k == 300 and how["reading"] == "labels"  # words take several tokens that this model never says
         exact = post(served, path, body).json()["answers"]
         with proxy_of(served, decisions="chat", top_logprobs=k) as url:
             reply = post(url, path, body)
-        if reply.status_code == 400:  # systemone has no word for one question that is refused
-            assert "among the tokens that the server lists" in reply.text
+        if not must_know and reply.status_code == 400:  # systemone has no word for one question that is refused
+            assert "surely among the tokens that the server lists" in reply.text
             return
         found = reply.json()["answers"]
         for key in range(3) if isinstance(found, list) else found:
-            if found[key]["type"] == "refusal":
+            if not must_know and found[key]["type"] == "refusal":
                 continue
             bounds = found[key]["semtoken"].get("bounds") or [(p, p) for p in probabilities(found[key])]
             for p, (low, high) in zip(probabilities(exact[key]), bounds, strict=True):
@@ -240,7 +241,9 @@ def chat_reply(*listed: tuple[str, float]) -> bytes:
         "logprobs": {"content": content},
         "finish_reason": "length",
     }
-    return response(json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]}).encode())
+    return response(
+        json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]}).encode(), b"Connection: close"
+    )
 
 
 class TestRecordedUpstream:
@@ -296,7 +299,8 @@ class TestRecordedUpstream:
             await asyncio.sleep(0.02)
             now -= 1
             last = "number 17?" in received.body.decode()
-            writer.write(response(b'{"error": {"message": "too warm"}}', status=b"429 Hot") if last else YES)
+            warm = response(b'{"error": {"message": "too warm"}}', b"Connection: close", status=b"429 Hot")
+            writer.write(warm if last else YES)
             await writer.drain()
 
         questions = [{"type": "predicate", "instructions": f"number {i}?"} for i in range(18)]

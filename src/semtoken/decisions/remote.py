@@ -32,7 +32,7 @@ MOST_TEXTS = 1024
 """Requests for the questions of one state."""
 MOST_SENT = 2**26
 """Characters of all these requests, about."""
-NOT_LISTED = "None of its options is among the tokens that the server lists, so nothing tells them apart."
+NOT_LISTED = "None of its options is surely among the tokens that the server lists, so nothing tells them apart."
 
 Masses = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
@@ -147,6 +147,7 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
     """
     texts: list[AskedText] = []
     refusals: dict[int, str] = {}
+    size = 0
     for number, question in enumerate(questions):
         shown = [OrderedQuestion(question, order, options.reading) for order in orders_of(question, options.orders)]
         try:
@@ -155,12 +156,12 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
             refusals[number] = str(error)
             continue
         texts += [AskedText(number, one) for one in shown]
-    size = sum(len(state) + _size(text.shown.question) for text in texts)
-    if len(texts) > MOST_TEXTS or size > MOST_SENT:
-        raise InvalidInput(
-            f"The questions take {len(texts):,} requests of {size:,} characters together; {MOST_TEXTS:,} of "
-            f"{MOST_SENT:,} are sent at most. Ask fewer at a time, or in fewer orders."
-        )
+        size += len(shown) * (len(state) + _size(question))
+        if len(texts) > MOST_TEXTS or size > MOST_SENT:
+            raise InvalidInput(
+                f"The questions take more than {MOST_TEXTS:,} requests, or {MOST_SENT:,} characters in all of them. "
+                "Ask fewer at a time, or in fewer orders."
+            )
     return AskedTexts(questions, texts, refusals)
 
 
