@@ -35,6 +35,11 @@ SETS = {
     "gemma3-wq": "Gemma, WQ",
 }
 
+RULES = ("probability", "default", "paper_without_clusters")
+LARGER = {"tables.csv": RULES, "clusters.csv": (*RULES, "paper", "paper, shuffled")}
+"""The kept tables of the larger model, and the rules in the order of the report's columns."""
+SAID = {"exact": "exact match", "close_no_echo": "lenient judge", "contains": "an accepted answer stands in it"}
+
 
 def body(text: str) -> str:
     """A page without its head."""
@@ -87,35 +92,35 @@ def table(rule: str, difference: str) -> str:
 
 
 def larger() -> str:
-    """What is kept of the model of 1.5 billion parameters, with its clusters as soon as they are there."""
-    frame = pd.read_csv(ROOT / "experiments" / "headline" / "tables.csv")
-    frame = frame[frame["set"].str.startswith("qwen") & frame["judge"].isin(["exact", "contains"])]
-    named = {
-        "probability": "plain probability",
-        "default": "preset `default`",
-        "paper_without_clusters": "the paper's rules without clusters",
-        "paper": "the paper's rules",
-        "clusters": "clusters and beginnings",
-        "clusters_shuffled": "the same, shuffled",
-        "paper_shuffled": "the paper's rules, shuffled",
-    }
-    sets = {f"{name} ({judge})": rows for (name, judge), rows in frame.groupby(["set", "judge"])}
-    there = [name for name in named if name in set(frame["candidate"])]
+    """The model of 1.5 billion parameters: all its answers, then the first of them with clusters of its own table."""
     rows = []
-    for name in there:
-        cells = []
-        for part in sets.values():
-            found = part[part["candidate"] == name]
-            cells.append("not run" if found.empty else f"{found['auroc'].iloc[0]:.3f}")
-        rows.append([named[name], *cells])
-    counts = [f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}" for part in sets.values()]
-    rows.insert(0, ["answers, right", *counts])
-    said = (
-        "Its clusters were not made: the question of this report was not asked of it."
-        if not {"clusters", "paper"} & set(there)
-        else "Rows with clusters use those of its own table, in 16,000 groups."
+    for folder, named in LARGER.items():
+        frame = pd.read_csv(ROOT / "experiments" / "headline" / folder)
+        for (name, judge), part in frame[frame["set"].str.startswith("qwen1.5b")].groupby(["set", "judge"]):
+            found = part.set_index("candidate")["auroc"]
+            if judge in SAID:
+                counts = f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}"
+                cells = [f"{found[rule]:.3f}" for rule in named] + [""] * (len(LARGER["clusters.csv"]) - len(named))
+                rows.append([f"{name.removeprefix('qwen1.5b-')}, {SAID[judge]}", counts, *cells])
+    head = ["", "answers, right", "probability", "default", "paper, no clusters", "paper", "paper, shuffled"]
+    return markdown(head, rows)
+
+
+def larger_shuffled() -> str:
+    """The clusters of the larger model against their shuffles."""
+    frame = pd.read_csv(ROOT / "experiments" / "headline" / "clusters.csv").set_index(["set", "judge"])
+    frame = frame[frame["candidate"] == "paper"].rename(
+        columns=lambda name: name.replace("minus_paper_shuffled", "shuffled")
     )
-    return f"{said}\n\n{markdown(['', *(name.removeprefix('qwen1.5b-') for name in sets)], rows)}"
+    rows = [
+        [
+            f"{name.removeprefix('qwen1.5b-')}, {SAID[judge]}",
+            interval(row, "shuffled"),
+            interval(row, "minus_probability"),
+        ]
+        for (name, judge), row in frame.iterrows()
+    ]
+    return markdown(["", "the paper's rules minus their shuffle", "minus probability"], rows)
 
 
 def report() -> str:
@@ -126,6 +131,7 @@ def report() -> str:
         "paper-shuffled": table("paper", "minus_shuffled"),
         "paper": table("paper", "minus_probability"),
         "larger": larger(),
+        "larger-shuffled": larger_shuffled(),
     }
     for name, value in filled.items():
         if text.count(f"{{{{{name}}}}}") != 1:
