@@ -1,4 +1,4 @@
-"""Which commands there are, each loaded when it is used: `semtoken --help` reads this table and no command."""
+"""Which commands there are, each loaded when it is used: the help of all reads this table and no command."""
 
 from __future__ import annotations
 
