@@ -164,7 +164,7 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"nli": str(almanac_clusters_path())}, ("entailment", "alternative_entailment")),
     ({"similarity": str(almanac_clusters_path())}, ("similarity", "token_relevance", "sample_token_relevance")),
     ({"p_true_spelling": "both"}, ("p_true",)),
-    ({"preset": "default"}, ("stc", "words", "stc_no_clustering", "stc_no_prefix")),
+    ({"preset": "default"}, ("stc", "stc_no_clustering", "stc_no_prefix")),
     (
         {"models": [{"name": "almanac", "clusters": {"n_clusters": 64}}]},
         ("stc", "words", "stc_no_prefix", "stc_no_clustering"),

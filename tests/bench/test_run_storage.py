@@ -164,6 +164,7 @@ def answer(generator: np.random.Generator) -> Generation:
         stc_log_score=-np.inf,
         stc_no_clustering_log_score=-0.25,
         stc_no_prefix_log_score=-1.0,
+        default_log_score=-1.0,
     )
 
 

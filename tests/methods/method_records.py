@@ -49,6 +49,7 @@ def surely_right(samples: int = 5) -> Generation:
         stc_log_score=-0.01,
         stc_no_clustering_log_score=-0.02,
         stc_no_prefix_log_score=-0.02,
+        default_log_score=-0.02,
     )
 
 
@@ -84,6 +85,7 @@ def scattered() -> Generation:
         stc_log_score=-3.0,
         stc_no_clustering_log_score=-4.0,
         stc_no_prefix_log_score=-4.0,
+        default_log_score=-4.0,
     )
 
 
@@ -133,6 +135,7 @@ def random_legal(seed: int, samples: int = 5, tokens: int = 4) -> Generation:
         stc_log_score=-float(rng.exponential()),
         stc_no_clustering_log_score=-float(rng.exponential()),
         stc_no_prefix_log_score=-float(rng.exponential()),
+        default_log_score=-float(rng.exponential()),
     )
 
 

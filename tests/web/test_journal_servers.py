@@ -195,7 +195,8 @@ def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> No
             ask(url, "ann", place)
         wait_for(lambda: len(entries_of(database)) == len(PLACES))
         items = httpx.get(f"{url}/semtoken/review", params={"reviewer": "me"}, headers=BEARER).json()["items"]
-        assert [one["question"] for one in items] == [f"What is the capital of {place}?" for place in PLACES]
+        asked = [f"What is the capital of {place}?" for place in PLACES]
+        assert sorted(one["question"] for one in items) == sorted(asked)  # each person has an order of their own
         health = httpx.get(f"{url}/health").json()["journal"]
         assert (health["acknowledged"], health["dropped"]) == (len(PLACES), 0)
         assert exchange(url, "reload").status_code in (400, 404, 405)  # started without a calibrator

@@ -48,10 +48,9 @@ def check(
     """Show which of your saved answers to check first, and why.
 
     The replies have to hold log-probabilities (`logprobs`, `top_logprobs`), or the numbers of `semtoken serve` or
-    `proxy`. Nothing else is needed: no tokenizer, no clusters, no model. Answers are ranked by one number, and a
-    sentence says of each what is doubtful in it and what the model would have said instead. The page, the CSV file and
-    the others hold all answers, ranked. With --schema they hold the fields of JSON answers, ranked: value, confidence,
-    what else was likely, and a decision.
+    `proxy`; no model is needed. Answers are ranked by one number, and a sentence says of each what is doubtful in it
+    and what the model would have said instead. Files hold all answers, ranked, or with --schema the fields of JSON
+    answers: value, confidence, what else was likely, and a decision.
 
     For example:
 

@@ -50,7 +50,9 @@ PLACES: Mapping[str, CommandPlace] = {
         "How far are recent scores, and hidden states, from those that the calibrator was fitted on?",
     ),
     "compare": CommandPlace(
-        "compare", "compare", "Compare STC with fifteen other methods on questions whose answers are known."
+        "compare",
+        "compare",
+        "Compare the headline with STC and fifteen other methods on questions whose answers are known.",
     ),
     "decide": CommandPlace("decide", "app", "Ask typed questions, calibrate the answers, audit another server."),
     "bench": CommandPlace(

@@ -138,8 +138,8 @@ def proxy(
     --abstain-text only accepted chats and completions are shown, and streams of them are refused. Keys are forwarded
     and never logged. It has /health and /metrics (Prometheus) of its own.
 
-    It also answers typed questions at /v1/decisions and /v1/systemone, with whatever chat or completions route the
-    upstream has, where that has no such routes itself.
+    It also answers typed questions at /v1/decisions and /v1/systemone, by chat or completions where the upstream has no
+    such routes itself.
 
     For example:
 

@@ -204,6 +204,7 @@ def trial_record() -> Generation:
         "stc_log_score": -0.7,
         "stc_no_clustering_log_score": -0.8,
         "stc_no_prefix_log_score": -0.8,
+        "default_log_score": -0.8,
     }
     others = {name: _made_up(layout) for name, layout in LAYOUTS.items() if name not in own}
     start = Generation("Blue whale", [1, 2, 3], question="What is the largest animal?", prompt="What is it?")

@@ -119,7 +119,7 @@ def phrase_and_mean(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
 @method(
     title="Headline",
     family="words",
-    needs=("stc_log_score", "phrase_log_probs", "log_probs"),
+    needs=("default_log_score", "phrase_log_probs", "log_probs"),
     reference="of this project, 2026",
 )
 def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLike) -> float:
@@ -130,7 +130,7 @@ def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs:
     Parameters
     ----------
     log_score : float, at most 0
-        As in `stc`; -inf for a blank answer.
+        Of the preset `default`; -inf for a blank answer.
     phrase_log_probs : array of shape (n,)
         As in `weakest_phrase`.
     greedy_logprobs : array of shape (T,)

@@ -52,7 +52,12 @@ PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
 )
 """Fields that a scored answer has exactly."""
 BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyType(
-    {"new_word_log_probs": new_word_log_probs, "phrase_log_probs": phrase_log_probs, "stc_log_score": log_score}
+    {
+        "new_word_log_probs": new_word_log_probs,
+        "phrase_log_probs": phrase_log_probs,
+        "stc_log_score": log_score,
+        "default_log_score": log_score,
+    }
 )
 """Fields that lie between bounds where only the best tokens of each step are known."""
 OF_ANSWERS = frozenset({*PLAIN, *BOUNDED})

@@ -123,9 +123,9 @@ class Generation:
     attention_to_previous: FloatArray | None = field(default=None, metadata=_layout("float64", 3, "token", "array"))
     """[n, L, heads] attention to the token before, by each head of each layer, where the token is chosen."""
     new_word_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
-    """[words] log confidence of each word that the answer adds to the question, by the rules of its score."""
+    """[words] log confidence of each word that the answer adds to the question, by the preset `default`."""
     phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
-    """[phrases] log confidence of each phrase of the answer, by the rules of its score."""
+    """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
 
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer."""
@@ -133,6 +133,8 @@ class Generation:
     """The same without embedding clusters."""
     stc_no_prefix_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """The same without prefix matching."""
+    default_log_score: float | None = field(default=None, metadata=_layout("float64"))
+    """The same under the preset `default`, whatever the preset of the others."""
 
     further: Mapping[str, Any] = field(default_factory=dict)
     """Fields that other packages have declared (`declare_field`), by name; they read like the others."""

@@ -18,6 +18,7 @@ from semtoken.observers import STATISTICS, Statistic
 from semtoken.observers.answers import new_word_log_probs, phrase_log_probs
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
+from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.alternatives import alternative_classes
 from semtoken.statistics.entailment import entailment_matrices
 from semtoken.statistics.pairs import AskPairs
@@ -60,6 +61,7 @@ def _without_prefixes(answer: ScoredResponse, question: str) -> Fields:
 
 def _words(answer: ScoredResponse, question: str) -> Fields:
     return {
+        "default_log_score": answer.log_score,
         "new_word_log_probs": new_word_log_probs(answer, question)[0],
         "phrase_log_probs": phrase_log_probs(answer, question)[0],
     }
@@ -156,7 +158,11 @@ _OWN: tuple[RecordingStep, ...] = (
         of_answer=_without_prefixes,
     ),
     RecordingStep(
-        "words", fills=("new_word_log_probs", "phrase_log_probs"), needs=("token_ids",), rules={}, of_answer=_words
+        "words",
+        fills=("new_word_log_probs", "phrase_log_probs", "default_log_score"),
+        needs=("token_ids",),
+        rules=vars(ScoringRules("default")),  # whatever the rules of the run
+        of_answer=_words,
     ),
     RecordingStep("p_true", fills=("p_true_log_probs",), needs=("text",)),
     RecordingStep("entailment", fills=("nli_logits",), asks="nli", needs=("sample_texts",), pairs=_entailment),
