@@ -17,12 +17,15 @@ from semtoken.statistics.clustered import NORMALIZERS, READING, clustered_scores
 from semtoken.statistics.steps import STC_STEPS
 from tests.statistics import models
 
-FIELDS = {field for step in STC_STEPS for field in step.fills if field.endswith("_log_score")}
+STEP_OF_SCORE = {field: step for step in STC_STEPS for field in step.fills if field.endswith("_log_score")}
+FIELDS = set(STEP_OF_SCORE)
 
 
 def scorers(stc: Any) -> dict[str, Scorer]:
-    scored = [step for step in STC_STEPS if step.fills[0] in FIELDS]
-    return {step.fills[0]: scorer_for(stc.clusters, replace(stc.rules, **(step.rules or {}))) for step in scored}
+    return {
+        field: scorer_for(stc.clusters, replace(stc.rules, **(step.rules or {})))
+        for field, step in STEP_OF_SCORE.items()
+    }
 
 
 def log_scores(found: dict[str, list[st.ScoredResponse]]) -> dict[str, list[float]]:
