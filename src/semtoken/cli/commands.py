@@ -16,7 +16,7 @@ class CommandPlace(NamedTuple):
     """Where a command, or a group of them, is to be found."""
 
     module: str
-    """Of `semtoken.cli`."""
+    """The name of its module in `semtoken.cli`."""
     name: str
     """A function, or a `typer.Typer`."""
     summary: str

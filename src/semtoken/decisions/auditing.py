@@ -224,7 +224,7 @@ def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int)
 
 
 def _mean(values: FloatArray, seed: int) -> Interval:
-    """With its 95 % interval, by a percentile bootstrap."""
+    """The mean of some values with its 95 % interval, by a percentile bootstrap."""
     draws = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
     return Interval(float(values.mean()), float(low), float(high))

@@ -46,7 +46,7 @@ class DecisionSide:
     asked: int
     """Labelled answers of the question."""
     n_accepted: int
-    """Of them accepted on this side; they chose the threshold."""
+    """How many of them are accepted on this side; they chose the threshold."""
     n_wrong_accepted: int
     """Wrong ones among the accepted."""
     calibrator: Calibrator | None

@@ -43,7 +43,7 @@ class AskedText:
     """One question in one order."""
 
     number: int
-    """Of the question."""
+    """The place of the question among those that were asked."""
     shown: OrderedQuestion
 
     @property

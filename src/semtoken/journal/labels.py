@@ -26,7 +26,7 @@ RECENT = 2_000
 """Answers among which doubtful ones and disagreements are looked for."""
 MOST_IN_QUEUE = 200
 OLDEST = 100
-"""Of the random sample each person gets some of the oldest so many: more would blur when a promise was broken."""
+"""Each person gets some of the oldest so many answers of the sample: more would blur when a promise was broken."""
 
 
 @dataclass(frozen=True)

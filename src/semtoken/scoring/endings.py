@@ -39,11 +39,6 @@ class EndRequest:
     array: bool = False
     ids: IdArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
-    @property
-    def asked(self) -> int:
-        """The same as bits."""
-        return self.number + 2 * self.quote + 4 * self.array
-
 
 NO_END = EndRequest()
 

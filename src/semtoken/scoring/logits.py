@@ -186,10 +186,8 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         waiting = []
         for k in np.flatnonzero(undecided).tolist():
             low, high = tables.candidates_of[steps.tokens[k]]
-            candidates, log_probs = (
-                tables.candidates[low:high],
-                steps.candidates[places[k] - steps.counts[k] : places[k]],
-            )
+            candidates = tables.candidates[low:high]
+            log_probs = steps.candidates[places[k] - steps.counts[k] : places[k]]
             look_again = first + k + (1 if k in rows else 2)  # what tells by itself is known up to the next token
             waiting.append(OpenRow(first + k, look_again, candidates.copy(), log_probs.copy(), rows.get(k)))
         self._take_in(steps.tokens.tolist(), steps.neutral.tolist(), waiting)

@@ -78,7 +78,7 @@ def _sums(
 ) -> _Sums:
     tables, n = scorer.tables, len(tokens)
     chosen = _Chosen(scorer, tokens, np.where(opening, 0, 1))
-    asked = tables.asks[tokens, tables.leaves[before]]
+    asked = scorer.endings.asked(before, tokens)
     own, members, alike, neutrals, ends, candidates = _columns(
         rows,
         taken,

@@ -56,7 +56,7 @@ class MethodChances:
     aurc: Estimate
     """Area under it; lower is better."""
     minus_reference: Tested | None
-    """Its area minus that of the reference; None for the reference itself and without it."""
+    """What its area is above that of the reference; None for the reference itself, and where there is none."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
     report: Report | None
