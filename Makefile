@@ -64,7 +64,7 @@ release-check: $(VENV)/package.installed
 	$(BIN)/python scripts/release_check.py --tag '$(TAG)' $(EXTRAS)
 
 test: lint types
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # The lowest versions that pyproject.toml declares of what the core needs: the commands start, and its tests pass; and
 # nothing is used that Python 3.10 does not have, as far as the type checker sees.
@@ -79,7 +79,7 @@ test-lowest: $(VENV)/test.installed
 	$(BIN)/mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
 
 test-slow: $(VENV)/test.installed
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 test-engines: $(ENGINES)/installed
 	SEMTOKEN_TEST_ENGINES=1 $(ENGINES)/bin/python -m pytest tests/engines

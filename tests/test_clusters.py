@@ -145,7 +145,9 @@ def test_provenance_holds_plain_values_only() -> None:
 # ---- files
 
 
-@pytest.mark.parametrize("kind", [*tiny.TOKENIZERS, "mistral-sentencepiece", "mistral-tekken"])
+@pytest.mark.parametrize(
+    "kind", [*tiny.TOKENIZERS, "mistral-sentencepiece", pytest.param("mistral-tekken", marks=pytest.mark.slow)]
+)
 def test_files_keep_everything(kind: str, tmp_path: Path) -> None:
     clusters = random_clusters(kind, model="größe", settings={"k": 40})
     clusters.save_pretrained(tmp_path / "clusters")

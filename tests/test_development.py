@@ -179,6 +179,7 @@ print(json.dumps([made.scores, read.scores, by_hand]))
 """
 
 
+@pytest.mark.slow
 def test_statistics_of_the_answering_model(edited: Copy) -> None:
     """Generated and read answers have the numbers that a pass by hand has."""
     made, read, by_hand = json.loads(run(edited(STATISTIC, INSIDE), SCORES_OF_ANSWERS))
@@ -203,6 +204,7 @@ def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
     assert answers == {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
 
 
+@pytest.mark.slow
 def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
     source = edited()
     for block in blocks(PAIRS):
@@ -274,6 +276,7 @@ print(json.dumps([made.uncertainty, read.uncertainty, exact.uncertainty, made.lo
 """
 
 
+@pytest.mark.slow
 def test_a_backend(edited: Copy) -> None:
     source = edited(BACKEND)
     made, read, exact, log_probability, joint, truncated = json.loads(run(source, ANSWERS_OF_THE_TOY))

@@ -76,6 +76,7 @@ def test_a_failure_leaves_the_former_folder(tmp_path: Path, way: str) -> None:
     assert os.listdir(tmp_path) == ["target"]
 
 
+@pytest.mark.slow
 def test_a_reader_always_finds_one_whole_version(tmp_path: Path, way: str) -> None:
     target = tmp_path / "target"
     replace(target, "0 0")

@@ -49,6 +49,7 @@ def test_a_gguf_file_has_the_token_table_of_its_checkpoint(model_file: Path, kin
     assert origin_of(model_file).model == "almanac.gguf"
 
 
+@pytest.mark.slow
 def test_clusters_of_a_gguf_file_and_of_its_conversion_are_the_same(model_file: Path, tmp_path: Path) -> None:
     convert(model_file, tmp_path / "converted")
     assert len({file.stat().st_mode for file in (tmp_path / "converted").iterdir()}) == 1, "a cache may be shared"
@@ -266,6 +267,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_model_is_there_whoever_fetches_it_again_and_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

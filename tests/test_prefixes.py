@@ -74,6 +74,7 @@ def test_equal_the_definition(kind: str, data: st.DataObject) -> None:
     assert [set(found.tolist()) for found in index.prefix_sets(ids)] == brute_force(tokenizer, index, ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

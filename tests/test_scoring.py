@@ -235,7 +235,8 @@ def test_equals_the_twin_on_text(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["sentencepiece", pytest.param("tekken", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sentencepiece", "tekken"])
 def test_equals_the_twin_on_a_real_vocabulary(name: str, seed: int) -> None:
     kind = real_kind(name)
     random = np.random.default_rng(seed)

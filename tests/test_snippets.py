@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from typer.testing import CliRunner
 
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.cli.app import app
+from semtoken.journal.store import Journal
+from tests.journal.made_up import filled, fitted
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<text>.*?)^ *```\s*$", re.DOTALL | re.MULTILINE)
@@ -457,6 +460,7 @@ INSTEAD = {
     "--model smollm2": "--model almanac",
     "--model MODEL": "--model almanac",
     "semtoken cluster MODEL": "semtoken cluster almanac",
+    "journal delete journal.db": "journal delete --yes journal.db",
     "--limit 500": "--limit 20",
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
@@ -472,6 +476,7 @@ NOT_RUN = {
     r"semtoken lm-eval\b": "needs lm-eval; make test-integrations runs it",
     r"almanac/run\.yaml": "needs two trained models; tests/bench/test_controls.py runs controls",
     r"--imported people\.csv": "needs labels of people; tests/bench/test_judges.py gives some",
+    r"--take 3f9c21": "names a calibrator of the author's journal; tests/journal/test_watch.py puts one back",
     r"--ray-gpus": "needs GPUs; tests/test_score_shards.py runs Ray",
     r"--backend llama-cpp": "needs llama-cpp-python; tests/engines runs it",
     r"model\.gguf": "needs a GGUF file; tests/test_models.py makes one",
@@ -536,6 +541,14 @@ def label_all(path: Path) -> None:
     path.with_suffix(".labelled.jsonl").write_text("".join(json.dumps(one) + "\n" for one in labelled), "utf-8")
 
 
+def prepare_journal(path: Path) -> None:
+    """A journal with labelled answers of the last hours, right ones the likelier the surer they are."""
+    journal = Journal.open(str(path))
+    correct = [number % 100 < 60 or number % 3 == 0 for number in range(400)]
+    filled(journal, fitted(), correct, begin=time.time() - 3600, step=1.0)
+    journal.close()
+
+
 def prepare(folder: Path, page: str) -> None:
     """The files that the commands of a page read, with as much in them as the commands need."""
     from semtoken.almanac.questions import load_questions
@@ -549,6 +562,11 @@ def prepare(folder: Path, page: str) -> None:
     lines("in.jsonl", [{"id": q.id, "prompt": q.prompt()} for q in asked[:3]])
     if page == "docs/decide.md":
         return  # it makes its own answers
+    if page == "docs/learn.md":  # so does this one, and learning takes 150 labels
+        lines("questions.jsonl", [{"id": q.id, "question": q.question} for q in load_questions("dev")[:300]])
+        return
+    if page == "docs/watch.md":
+        prepare_journal(folder / "journal.db")
     if page == "docs/valid.md":
         made = [sys.executable, str(ROOT / "examples" / "calibrate.py"), "my-calibrator", "recent.jsonl"]
         subprocess.run(made, cwd=folder, check=True)

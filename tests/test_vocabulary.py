@@ -56,6 +56,7 @@ def test_decodes_as_the_tokenizer(kind: str, data: st.DataObject) -> None:
     check_decoding(kind, data.draw(sequences(kind)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LARGE)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())

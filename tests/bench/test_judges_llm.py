@@ -120,6 +120,7 @@ def test_no_more_requests_at_a_time_than_allowed(server: Unreliable, tmp_path: P
     assert server.most_under_way == 3
 
 
+@pytest.mark.slow
 def test_no_more_requests_a_minute_than_allowed_and_retries_count(server: Unreliable, tmp_path: Path) -> None:
     start = time.monotonic()
     judge(server, tmp_path, concurrency=16, requests_per_minute=1200).judge(items(20))
@@ -284,6 +285,7 @@ def command(source: Path, server: Unreliable, cache: Path) -> list[str]:
     return [*program, "bench", "judge", str(source), *options, "--cache", str(cache), "--concurrency", "2"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_asks_only_for_the_rest(server: Unreliable, tmp_path: Path) -> None:
     count, concurrency = 60, 2
     server.delay, server.fail_every = 0.02, 0
@@ -314,6 +316,7 @@ def test_a_killed_run_asks_only_for_the_rest(server: Unreliable, tmp_path: Path)
     assert "15" in done.stdout  # odd answers are counted
 
 
+@pytest.mark.slow
 def test_interrupting_keeps_what_came(server: Unreliable, tmp_path: Path) -> None:
     server.delay, server.fail_every = 0.02, 0
     source, cache = tmp_path / "answers.jsonl", tmp_path / "cache"

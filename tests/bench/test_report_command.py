@@ -69,6 +69,7 @@ def test_a_whole_run(run: Path) -> None:
     assert {name: content for name, content in contents(run).items() if not name.startswith("report/")} == before
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same_bytes(run: Path, tmp_path: Path) -> None:
     command(run, "--n-resamples", 50)
     code = "from semtoken.cli.app import app; app()"
@@ -162,6 +163,7 @@ def test_a_damaged_table_is_left_out(run: Path, place: float) -> None:
         path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_the_table_of_all_answers_gives_the_same_report_again(tmp_path: Path) -> None:
     run = results(
         cell(variants=("metric=euclidean",), controls={"shuffled": np.random.default_rng(0).normal(size=(2, 120))}),

@@ -67,6 +67,7 @@ def test_all_formats_are_there(folder: Path) -> None:
     assert linked == {name for name in found if name.endswith(".png")}
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     report.cache_clear()
     again = write_report(report(), tmp_path / "elsewhere").parent
@@ -151,6 +152,7 @@ def test_figures_and_markdown_escape_names(folder: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_a_former_report_is_replaced_and_stale_files_go(tmp_path: Path) -> None:
     target = write_report(report(), tmp_path / "report").parent
     assert (target / "csv/paper.csv").exists()

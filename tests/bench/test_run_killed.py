@@ -108,6 +108,7 @@ def killed_and_resumed(settings: Path, run: Path, count: int, seed: int) -> int:
     return alive
 
 
+@pytest.mark.slow
 def test_one_kill_leaves_no_trace(settings: Path, tmp_path: Path) -> None:
     few = yaml.safe_load(settings.read_text()) | {"methods": ["stc", "ln_entropy"], "sensitivity": {}}
     path = tmp_path / "few.yaml"

@@ -259,6 +259,7 @@ def test_drift_is_the_kolmogorov_smirnov_distance() -> None:
     assert found.low > 0.2
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_drift_holds_the_true_distance() -> None:
     """Normal scores shifted by 0.5: the true distance is 2 Phi(0.25) - 1 = 0.1974; and no shift at all: 0."""
     from semtoken.calibration.measures import drift

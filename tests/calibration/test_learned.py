@@ -30,6 +30,7 @@ def test_what_the_states_know_is_found_and_the_gate_opens() -> None:
     assert headline + 0.7 * (best - headline) < learned <= best + 0.01
 
 
+@pytest.mark.slow
 def test_the_gate_stays_shut_where_labels_are_shuffled() -> None:
     """At its level: a one-sided 90 % interval may err in one of ten; 8 of 20 have a chance of 4 in 10,000 then."""
     generator, opened = np.random.default_rng(2), 0

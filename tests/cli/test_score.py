@@ -148,6 +148,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_killed_without_warning_and_given_again_ends_with_the_same_bytes(
     semtoken: RunCommand, tmp_path: Path, model: str, clusters: str

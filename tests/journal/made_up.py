@@ -1,11 +1,19 @@
-"""Entries as servers write them, without a model."""
+"""Entries as servers write them, with labels and calibrators, without a model."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from semtoken.journal.entries import JournalEntry, SamplingRule
+import numpy as np
 
+import semtoken as st
+from semtoken.calibration.apply import Applied
+from semtoken.journal.entries import JournalEntry, SamplingRule
+from semtoken.journal.labels import add_label
+from semtoken.journal.store import Journal, rows_of
+
+DAY = 86400.0
 RULE = SamplingRule("seed", 0.3)
 
 
@@ -33,3 +41,25 @@ def entry(number: int, **about: Any) -> JournalEntry:
         "numbers": {"perplexity": [1.5, 1.0, 2.0]},
     }
     return JournalEntry(**{**values, **about})
+
+
+def fitted(alpha: float = 0.2, seed: int = 0) -> Applied:
+    generator = np.random.default_rng(seed)
+    scores = -generator.exponential(0.5, 400)
+    correct = generator.random(400) < np.exp(scores)
+    threshold = st.Threshold.fit(scores, correct, alpha=alpha)
+    return Applied(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+
+
+def filled(
+    journal: Journal, applied: Applied, correct: list[bool], first: int = 0, *, begin: float = 1.7e9, step: float = DAY
+) -> None:
+    """Accepted answers of the random sample, one a day, each with a label."""
+    journal.use(applied.file, applied.checksum)
+    made = [
+        entry(first + i, at=begin + step * (first + i), sampled=True, decision="answer", calibrator=applied.checksum)
+        for i in range(len(correct))
+    ]
+    journal.add(rows_of(made))
+    for one, right in zip(made, correct, strict=True):
+        add_label(journal, one.id, "me", right)

@@ -63,6 +63,7 @@ def test_bounds_hold_the_share_and_mirror(wrong: int, right: int) -> None:
     assert wrong_share(right, n) == pytest.approx((1 - high, 1 - low), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_bounds_are_wider_than_those_of_one_look_and_miss_seldom() -> None:
     from scipy.stats import beta
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,29 +16,7 @@ from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, agreement, queue, undo
 from semtoken.journal.store import Journal, rows_of
 from semtoken.journal.watch import promise_report, watch
-from tests.journal.made_up import entry
-
-DAY = 86400.0
-
-
-def fitted(alpha: float = 0.2, seed: int = 0) -> Applied:
-    generator = np.random.default_rng(seed)
-    scores = -generator.exponential(0.5, 400)
-    correct = generator.random(400) < np.exp(scores)
-    threshold = st.Threshold.fit(scores, correct, alpha=alpha)
-    return Applied(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
-
-
-def filled(journal: Journal, applied: Applied, correct: list[bool], first: int = 0) -> None:
-    """Accepted answers of the random sample, one a day, each with a label."""
-    journal.use(applied.file, applied.checksum)
-    made = [
-        entry(first + i, at=1.7e9 + DAY * (first + i), sampled=True, decision="answer", calibrator=applied.checksum)
-        for i in range(len(correct))
-    ]
-    journal.add(rows_of(made))
-    for one, right in zip(made, correct, strict=True):
-        add_label(journal, one.id, "me", right)
+from tests.journal.made_up import DAY, entry, filled, fitted
 
 
 def test_words_for_each_state() -> None:

@@ -36,7 +36,9 @@ def names(journal: Journal) -> list[str]:
     return [row["id"] for row in journal.entries(columns=["id"])]
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.15, 0.4])
+@pytest.mark.parametrize(
+    "seconds", [0.0, pytest.param(0.15, marks=pytest.mark.slow), pytest.param(0.4, marks=pytest.mark.slow)]
+)
 def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, seconds: float) -> None:
     spool, acknowledged = tmp_path / "spool", 0
     for attempt in range(2):
@@ -59,6 +61,7 @@ def test_a_process_that_is_killed_loses_nothing(url: str, tmp_path: Path, second
     assert list(spool.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_many_clients_at_once_lose_and_mix_nothing(url: str, tmp_path: Path) -> None:
     """Three processes with 50 threads in all, each with its own spool, into one database."""
     code = """

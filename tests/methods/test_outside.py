@@ -128,6 +128,7 @@ print(json.dumps([answer.scores, [str(one.message) for one in told]]))
 """
 
 
+@pytest.mark.slow
 def test_an_installed_package_brings_a_statistic_and_its_method(tmp_path: Path) -> None:
     """In a process of its own: entry points are those of the metadata on its path."""
     (tmp_path / "semtoken_plugin.py").write_text(PLUGIN, "utf-8")

@@ -154,6 +154,7 @@ def test_a_server_takes_another_calibrator_refuses_one_that_does_not_belong_and_
     journal.close()
 
 
+@pytest.mark.slow
 def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_path: Path) -> None:
     """With PostgreSQL; both processes take the calibrator of a POST to one of them."""
     if not can_run_postgres():
@@ -188,6 +189,7 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
         assert {by_person[f"later-{i}"]["calibrator"] for i in range(16)} == {second}
 
 
+@pytest.mark.slow
 def test_serve_keeps_its_answers_and_shows_them_for_review(tmp_path: Path) -> None:
     database = str(tmp_path / "journal.db")
     with started("serve", "--journal", database, "--journal-texts", "--journal-sample", "1") as (url, process, _):

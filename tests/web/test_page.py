@@ -353,6 +353,7 @@ def test_the_calibration_is_drawn_from_its_numbers(browser: Any, everything: dic
     assert chances.locator("path.band").count() == 1
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows(browser: Any, tmp_path: Path) -> None:
     many = [{"prompt": f"q{i}", "text": "a", "uncertainty": (i * 7919 % 100_003) / 100_003} for i in range(100_000)]
     page = Opened(browser, static_page({"many": many}), tmp_path / "page.html").page
@@ -447,6 +448,7 @@ class SlowEngine(Engine):
         super().run([replace(order, emit=slowly(order.emit)) for order in orders])
 
 
+@pytest.mark.slow
 def test_doubtful_words_are_marked_while_the_answer_comes(browser: Any, almanac: Any) -> None:
     """From the running values alone: the same confidences as the final tokens have, word by word."""
 

@@ -172,6 +172,7 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
 def test_idle_clients_lock_nobody_out_where_few_files_may_be_open() -> None:
     """With 256 descriptors and 600 clients that say nothing, or half a head, others are served; the log stays short."""
@@ -243,6 +244,7 @@ def test_a_signal_does_not_wait_for_ever() -> None:
         assert process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     for options, words in (
         (["--upstream", "ftp://x", "--clusters", str(almanac_clusters_path())], "must be an address"),

@@ -366,6 +366,7 @@ class TestErrors:
         answer = httpx.post(served + "/v1/completions", content=b" " * (2**25 + 1))
         assert answer.json()["error"]["code"] == "request_too_large"
 
+    @pytest.mark.slow
     def test_a_long_prompt_keeps_nobody_waiting(self, almanac: Any) -> None:
         class Roomy(Engine):
             room = 10**6
@@ -577,6 +578,7 @@ def test_waiting_requests_whose_clients_left_are_not_run() -> None:
         assert engine.steps == 61 + 3
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_to_try_and_stops_on_a_signal() -> None:
     command = [
         sys.executable,
