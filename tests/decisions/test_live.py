@@ -18,6 +18,8 @@ from tests.decisions.test_commands import lines, semtoken
 from tests.web.servers import running
 
 N = 80
+LISTED = 1000
+"""More log-probabilities a token than the tiny model has tokens."""
 QUESTIONS = """
 late: {type: predicate, instructions: "Is it late?"}
 tone: {type: choice, instructions: "What is the tone?", choices: [{value: calm}, {value: angry}, {value: sad}]}
@@ -31,7 +33,7 @@ def url() -> Iterator[str]:
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
-    with running(serve_app(Engine(STC(tiny())), Offer("tiny")), strict=False) as address:
+    with running(serve_app(Engine(STC(tiny())), Offer("tiny", max_logprobs=LISTED)), strict=False) as address:
         yield address
 
 
@@ -83,6 +85,26 @@ class TestLive:
             assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
         [direct] = stc.decide("Parcel 0", [Predicate("Is it late?")])
         assert here[0].probabilities == pytest.approx(direct.probabilities, abs=1e-5)
+
+    def test_chat_says_the_same(self, url: str, labelled: Path, asked: Path, made: Path, tmp_path: Path) -> None:
+        """Its lists name every token here, so nothing is left open; with 20 of them each share is an interval."""
+        for top, wide in ((LISTED, False), (20, True)):
+            target = tmp_path / f"{top}.jsonl"
+            told = ("--endpoint", f"{url}/v1/chat/completions", "--top-logprobs", top)
+            code, _, said = semtoken("run", asked, labelled, "-o", target, *told)
+            assert code == 0, said
+            exact = [json.loads(line)["answers"] for line in (made / "here.jsonl").open(encoding="utf-8")]
+            found = [json.loads(line)["answers"] for line in target.open(encoding="utf-8")]
+            assert len(found) == len(exact)
+            for there, here in zip(found, exact, strict=True):
+                for name in ("late", "tone"):
+                    if wide and "refusal" in there[name]:  # none of its options was listed
+                        continue
+                    shares = here[name]["probabilities"]
+                    bounds = there[name].get("bounds") or [(p, p) for p in there[name]["probabilities"]]
+                    for (low, high), p in zip(bounds, shares, strict=True):
+                        assert low - 1e-4 <= p <= high + 1e-4
+                        assert wide or high - low < 1e-3
 
     def test_an_audit_asks_the_endpoint_itself(self, url: str, labelled: Path, made: Path, tmp_path: Path) -> None:
         reworded = tmp_path / "reworded.yaml"

@@ -159,12 +159,16 @@ class TestPassedOn:
                 {"state": str(number), "answers": {"late": given}, "labels": {"late": right == (yes >= 0.5)}}
             )
         calibrator = DecisionCalibrator.fit(records, alpha=0.3)
-        settings = ProxySettings(served)
-        with running(proxy_app(settings, page=False, decision_calibrator=calibrator)) as url:
-            block = post(url, "/v1/systemone", asked).json()["answers"]["late"]["semtoken"]
-        assert 0.5 < block["chance"] <= 1
-        assert block["decision"] in ("answer", "abstain")
-        assert block["labels"] == 200
+        offer = Offer("tiny", decision_calibrator=calibrator)
+        for app, strict in (
+            (proxy_app(ProxySettings(served), page=False, decision_calibrator=calibrator), True),
+            (serve_app(Engine(STC(tiny())), offer), False),
+        ):
+            with running(app, strict=strict) as url:
+                block = post(url, "/v1/systemone", asked).json()["answers"]["late"]["semtoken"]
+            assert 0.5 < block["chance"] <= 1
+            assert block["decision"] in ("answer", "abstain")
+            assert block["labels"] == 200
 
 
 class TestAskedAsTexts:

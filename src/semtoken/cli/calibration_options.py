@@ -20,6 +20,13 @@ CalibratorOption = Annotated[
         help="A directory made by `semtoken calibrate`: adds the chance of being right, and the decision.",
     ),
 ]
+DecisionCalibratorOption = Annotated[
+    Path | None,
+    typer.Option(
+        file_okay=False,
+        help="What `semtoken decide fit` wrote: adds chance, decision and promise to the answers of typed questions.",
+    ),
+]
 AbstainTextOption = Annotated[
     str | None,
     typer.Option(

@@ -26,9 +26,16 @@ AnswersArgument = Annotated[
 
 EndpointOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Ask a server instead: the address of its /v1/decisions or /v1/systemone."),
+    typer.Option(
+        metavar="URL",
+        help="Ask a server instead: the address of its /v1/decisions or /v1/systemone, or of /v1/chat/completions and "
+        "the like, which is then asked for texts with log-probabilities.",
+    ),
 ]
 NameOption = Annotated[str | None, typer.Option(help="The model's name at the endpoint.")]
+TopOption = Annotated[
+    int, typer.Option(min=1, help="Log-probabilities a token that an endpoint for texts is asked for.")
+]
 KeyOption = Annotated[str, typer.Option(help="Environment variable that holds the endpoint's key.")]
 
 
@@ -50,6 +57,7 @@ def run(
     endpoint: EndpointOption = None,
     name: NameOption = None,
     key_env: KeyOption = "OPENAI_API_KEY",
+    top_logprobs: TopOption = 20,
     calibrator: Annotated[
         Path | None, typer.Option(file_okay=False, help="Adds chance, decision and promise to each answer.")
     ] = None,
@@ -64,6 +72,7 @@ def run(
 
     - `semtoken decide run questions.yaml items.jsonl -o answers.jsonl --model Qwen/Qwen2.5-1.5B-Instruct`
     - `semtoken decide run questions.yaml items.jsonl -o there.jsonl --endpoint http://localhost:8000/v1/systemone`
+    - `semtoken decide run questions.yaml items.jsonl -o chat.jsonl --endpoint http://localhost:8000/v1/chat/completions`
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
@@ -81,7 +90,7 @@ def run(
     about = {"model": name or endpoint, "engine": "endpoint"} if endpoint else {"model": choice.model}
     with keeping.keeper("decide", **about) as keeper:
         ask = (
-            asker_of_endpoint(endpoint, name, key=os.environ.get(key_env))
+            asker_of_endpoint(endpoint, name, key=os.environ.get(key_env), top=top_logprobs)
             if endpoint
             else asker_of_model(choice.load())
         )
@@ -140,6 +149,7 @@ def audit(
     endpoint: EndpointOption = None,
     name: NameOption = None,
     key_env: KeyOption = "OPENAI_API_KEY",
+    top_logprobs: TopOption = 20,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -179,7 +189,7 @@ def audit(
             raise InvalidInput("--wording and --output need --endpoint.")
         answers = AskedAgain(read_decisions(source), {})
     else:
-        ask = asker_of_endpoint(endpoint, name, key=os.environ.get(key_env))
+        ask = asker_of_endpoint(endpoint, name, key=os.environ.get(key_env), top=top_logprobs)
         reworded = None if wording is None else read_questions(wording)
         with TemporaryDirectory() as temporary:
             target = output or Path(temporary) / "answers.jsonl"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied
+from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption, applied
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
@@ -116,10 +116,7 @@ def proxy(
             help='Further fields of these requests, as JSON: \'{"chat_template_kwargs": {"enable_thinking": false}}\'.'
         ),
     ] = None,
-    decision_calibrator: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, help="What `semtoken decide fit` wrote: adds chance, decision and promise."),
-    ] = None,
+    decision_calibrator: DecisionCalibratorOption = None,
     otel: OtelOption = False,
     otel_content: OtelContentOption = False,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Show a page for your browser at /.")] = True,

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semtoken.bench.prompts import how_to_ask, template_of
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to, loaded_for
+from semtoken.cli.calibration_options import (
+    AbstainTextOption,
+    CalibratorOption,
+    DecisionCalibratorOption,
+    applied_to,
+    loaded_for,
+)
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
@@ -35,6 +41,7 @@ def serve(
     ] = 20,
     calibrator: CalibratorOption = None,
     abstain_text: AbstainTextOption = None,
+    decision_calibrator: DecisionCalibratorOption = None,
     max_request_mb: Annotated[float, typer.Option(min=0.001, help="Longest request, in MiB.")] = 2,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at one time; more get status 503.")] = 500,
     max_part_seconds: Annotated[
@@ -63,6 +70,7 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.calibrators import CalibratorSlot
     from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, on_hangup, run
@@ -82,7 +90,8 @@ def serve(
     known = stc.fingerprint(choice.model)
     recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
     called, stops = name or _name_of(choice.model), asking.stop_at_newline
-    offer = Offer(called, template_of(asking), stops, max_logprobs, slot, max_part_seconds)
+    deciding = None if decision_calibrator is None else DecisionCalibrator.load(decision_calibrator)
+    offer = Offer(called, template_of(asking), stops, max_logprobs, slot, deciding, max_part_seconds)
     engine = Engine(stc)
     engine.warm_up()
     limits = ServeLimits(request_bytes=round(max_request_mb * MEBIBYTE), requests=max_connections)

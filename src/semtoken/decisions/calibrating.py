@@ -212,6 +212,13 @@ class DecisionCalibrator:
             ) from error
 
 
+def blocks_of(
+    calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
+) -> list[Mapping[str, Any]]:
+    """What a server says of some answers besides their probabilities; nothing without a calibrator."""
+    return [{} for _ in answers] if calibrator is None else list(calibrator.blocks(answers, options))
+
+
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
     sides: dict[Key, DecisionSide] = {}
     for one in content["sides"]:

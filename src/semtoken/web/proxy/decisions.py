@@ -6,15 +6,14 @@ An answer that is passed on keeps every byte and gets a block; asking_texts.py h
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio.to_thread
 from starlette.responses import Response
 
-from semtoken.decisions import AnsweredQuestion, ReadingOptions
-from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.options import READ_AS_USUAL
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
@@ -101,7 +100,9 @@ class ProxyDecisions:
         document = Document(unpacked(raw, encoding, self._settings.max_scored_bytes).decode())
         reply = document.value
         answers = wire.answers(asked, reply)
-        beside = zip(asked.places, answers, self._more(answers, asked.reading or READ_AS_USUAL), strict=True)
+        beside = zip(
+            asked.places, answers, blocks_of(self._calibrator, answers, asked.reading or READ_AS_USUAL), strict=True
+        )
         blocks = [
             Put((name, key), KEY, block_beside(reply[name][key], answer, more)) for (name, key), answer, more in beside
         ]
@@ -111,18 +112,13 @@ class ProxyDecisions:
         options = asked.reading or READ_AS_USUAL
         try:
             found = await self._texts.answers(wire, asked, request, options)
-            more, model = self._more(found.answers, options), found.model or asked.model or ""
-            reply = wire.reply(asked, model, found.answers, options, more, found.read)
+            more = blocks_of(self._calibrator, found.answers, options)
+            reply = wire.reply(asked, found.model or asked.model or "", found.answers, options, more, found.read)
         except InvalidInput as error:
             return wire.error(ApiError(400, str(error)))
         except ApiError as error:
             return wire.error(error)
         return Response(encode(reply), media_type="application/json")
-
-    def _more(self, answers: Sequence[AnsweredQuestion], options: ReadingOptions) -> list[Mapping[str, Any]]:
-        if self._calibrator is None:
-            return [{} for _ in answers]
-        return list(self._calibrator.blocks(answers, options))
 
 
 def _parsed(wire: WireFormat, body: bytes) -> DecisionRequest | Response:

@@ -80,7 +80,10 @@ def serve_app(
     registry = CollectorRegistry()
     figures = JournalFigures(registry)
     intake = Intake(limits)
-    answering, deciding = Answering(service, offer, intake), DecisionAnswering(worker, offer, intake)
+    answering, deciding = (
+        Answering(service, offer, intake),
+        DecisionAnswering(worker, offer, intake, offer.decision_calibrator),
+    )
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -12,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from semtoken.decisions import Inquiry, InquiryAnswers
+from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import PreparedInquiry, prepare
 from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
 from semtoken.decisions.wire import DecisionRequest, WireError
@@ -41,14 +41,24 @@ class DecisionAnswering:
     ----------
     worker, offer, intake
         The parts of the server.
+    calibrator
+        Adds chance, decision and promise to the answers of the questions that it knows.
     options
         How probabilities are read where a request does not say.
     """
 
-    def __init__(self, worker: Worker, offer: Offer, intake: Intake, options: ReadingOptions = READ_AS_USUAL) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        offer: Offer,
+        intake: Intake,
+        calibrator: DecisionCalibrator | None = None,
+        options: ReadingOptions = READ_AS_USUAL,
+    ) -> None:
         self._worker = worker
         self._offer = offer
         self._intake = intake
+        self._calibrator = calibrator
         self._options = options
         self._one_at_a_time = Lock()
         self._prompts: _Prompts | None = None
@@ -87,6 +97,6 @@ class DecisionAnswering:
     def _reply(
         self, wire: WireFormat, asked: DecisionRequest, prepared: PreparedInquiry, found: InquiryAnswers
     ) -> dict[str, Any]:
-        more: list[Mapping[str, Any]] = [{} for _ in found.answers]
         options = prepared.inquiry.options
+        more = blocks_of(self._calibrator, found.answers, options)
         return wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens)

@@ -26,6 +26,7 @@ from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
 
 if TYPE_CHECKING:
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.recorder import AnswerRecorder
 
 CHAT_TOKENS = 256
@@ -50,6 +51,8 @@ class Offer:
     """Most log-probabilities a token that a request may ask for."""
     calibrator: Applied | CalibratorSlot | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
+    decision_calibrator: DecisionCalibrator | None = None
+    """Adds chance, decision and promise to the answers of the typed questions that it knows."""
     part_seconds: float = MAX_SECONDS
     """How long finding the parts of an answer may take; beyond that it has none, and says why."""
 
