@@ -13,19 +13,24 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from semtoken import STC, TokenClusters, Vocabulary
+from semtoken import STC, Calibrator, TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT
+from semtoken.calibration.apply import Applied
+from semtoken.web.calibrators import CalibratorSlot
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.intake import ServeLimits
@@ -560,6 +565,36 @@ def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
         assert engine.steps < 200
         again = httpx.post(url + "/v1/chat/completions", json=asked | {"max_tokens": 2, "stream": False}, timeout=20)
         assert again.json()["choices"][0]["semtoken"]["n_tokens"] == 2
+
+
+def calibrated(share: float) -> Applied:
+    """Gives nearly every answer the same chance."""
+    generator = np.random.default_rng(0)
+    return Applied(Calibrator.fit(-generator.exponential(1000.0, 300), generator.random(300) < share))
+
+
+def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:
+    """Also where another one comes into use before its end, and behind the proxy as well."""
+    asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 60, "stream": True}
+    low, high = calibrated(0.2), calibrated(0.8)
+    engine = CountingEngine(small())
+    Engine(engine.stc).warm_up()
+    slots = CalibratorSlot(low), CalibratorSlot(low)
+    with ExitStack() as stack:
+        app = serve_app(engine, Offer("tiny", "{question}", calibrator=slots[0]))
+        served = stack.enter_context(running(app, strict=False))
+        app = proxy_app(ProxySettings(served), page=False, calibrator=slots[1])
+        for url, slot in zip((served, stack.enter_context(running(app))), slots, strict=True):
+            chances = []
+            for _ in range(2):  # the second answer begins when the other calibrator is in use
+                with httpx.stream("POST", url + "/v1/chat/completions", json=asked, timeout=60) as reply:
+                    lines = (line.removeprefix("data: ") for line in reply.iter_lines() if line)
+                    next(lines)
+                    slot.current = high
+                    choices = [json.loads(line)["choices"] for line in lines if line != "[DONE]"]
+                blocks = [choice["semtoken"] for (choice,) in filter(None, choices) if "semtoken" in choice]
+                chances.append(blocks[-1]["chance"])
+            assert chances[0] < 0.4 and chances[1] > 0.6
 
 
 def test_waiting_requests_whose_clients_left_are_not_run() -> None:

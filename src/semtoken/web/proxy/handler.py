@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 
+from semtoken.calibration.apply import Applied
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.payloads.formats import SHAPES, shape_at
 from semtoken.web.admission import Admission
@@ -124,7 +125,7 @@ class ProxyHandler:
         shape = shape_at(client.path) if client.method == "POST" else None
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         asked = None if shape is None or encoded else read_request(shape, body)
-        if asked is None and self._withheld is not None and shows_answers(client.path):
+        if asked is None and withheld(self._scoring.calibrator) is not None and shows_answers(client.path):
             raise (
                 ApiError(400, NOT_READ, code="not_read") if shape else ApiError(403, NOT_DECIDED, code="not_decided")
             )
@@ -163,14 +164,6 @@ class ProxyHandler:
         self._metrics.failures.labels(reason).inc()
         logger.info("A request did not end well: %s", reason)
 
-    @property
-    def _withheld(self) -> Withheld | None:
-        """Which answers are replaced, where accepted ones only are shown."""
-        calibrator = self._scoring.calibrator
-        if calibrator is None or calibrator.abstain_text is None:
-            return None
-        return lambda block: calibrator.abstain_text if calibrator.withholds(block) else None
-
     @staticmethod
     def _request(client: Client, body: bytes) -> Request:
         own = UPSTREAM_OWN.match(client.path)
@@ -179,29 +172,37 @@ class ProxyHandler:
 
     async def _scored(self, stack: AsyncExitStack, client: Client, asked: AnswerRequest) -> None:
         """Pass on an answer that is to be scored."""
-        withheld = self._withheld
-        if withheld is not None and asked.shape.streams(asked.body):
+        as_of_now = self._scoring.as_of_now()
+        replaced = withheld(as_of_now.calibrator)
+        if replaced is not None and asked.shape.streams(asked.body):
             raise ApiError(400, NO_STREAMS, param="stream", code="no_streams")
         request = self._request(client, b"")
         answer, top = await self._asking.answer(stack, request, asked)
-        if answer.status != 200 and (withheld is None or answer.status >= 300):
+        if answer.status != 200 and (replaced is None or answer.status >= 300):
             await relay_untouched(answer, client)
             return
-        refused = not top and asked.kept is None and self._scoring.reader is None
+        refused = not top and asked.kept is None and as_of_now.reader is None
         obstacle = asked.obstacle or (REFUSED if refused else None)
-        scorer = ReplyScorer(self._scoring, asked, obstacle)
+        scorer = ReplyScorer(as_of_now, asked, obstacle)
         hidden = asked.hidden(token_ids=self._settings.token_ids) if top else None
         settings = self._settings
-        editor = Editor(asked.shape, hidden, withheld)
+        editor = Editor(asked.shape, hidden, replaced)
         scoring = Scoring(scorer, editor, self._workers, settings.max_scored_bytes, settings.hold)
-        if withheld is None and is_stream(answer) and await can_be_unpacked(answer):
+        if replaced is None and is_stream(answer) and await can_be_unpacked(answer):
             await relay_stream(answer, client, scoring)
         elif answer.kind == "application/json":
             await relay_reply(answer, client, scoring)
         else:
             reason = "encoded" if is_stream(answer) else "not_json"
             scorer.give_up(reason)
-            if withheld is not None:
+            if replaced is not None:
                 raise held_back()
             await relay_untouched(answer, client, unscored=reason)
         self._metrics.added_seconds.observe(scorer.seconds)
+
+
+def withheld(applied: Applied | None) -> Withheld | None:
+    """Which answers are replaced, where accepted ones only are shown."""
+    if applied is None or applied.abstain_text is None:
+        return None
+    return lambda block: applied.abstain_text if applied.withholds(block) else None

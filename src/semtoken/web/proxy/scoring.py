@@ -68,6 +68,10 @@ class AnswerScoring:
         """The calibrator that decides now."""
         return self.calibrators.current
 
+    def as_of_now(self) -> AnswerScoring:
+        """The same for one reply: another calibrator that comes into use while it is written does not touch it."""
+        return replace(self, calibrators=CalibratorSlot(self.calibrators.current))
+
     def running(self) -> TopkAnswer:
         """The scorer of an answer that is being written."""
         return new_answer(self.scorer)

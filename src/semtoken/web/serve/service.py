@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
 from semtoken.calibration.apply import Applied
+from semtoken.calibration.learned import LEARNED
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores, readable_with
 from semtoken.parts.budget import MAX_SECONDS
@@ -74,6 +75,13 @@ class Job:
     work: GenerationBatch
     reply: Reply
     request: GenerationRequest
+    applied: Applied | None = None
+    """The calibrator that decides its answers, also if another one takes its place before they are written."""
+
+    @property
+    def holds_answers(self) -> bool:
+        """Whether an answer is shown only once it is decided, as another text may take its place."""
+        return self.applied is not None and self.applied.abstain_text is not None
 
 
 class Service:
@@ -103,7 +111,8 @@ class Service:
         prompts = self._encoded([self._rendered(request)], "messages")
         limit = request.max_completion_tokens or request.max_tokens
         work = self._work(request, prompts, limit, CHAT_TOKENS, request.top)
-        return Job(work, ChatReply(self._offer.name, self._names(request), shown_of(request)), request)
+        reply = ChatReply(self._offer.name, self._names(request), shown_of(request))
+        return self._job(work, reply, request)
 
     def completion(self, request: CompletionRequest) -> Job:
         """A completion as a job.
@@ -115,7 +124,12 @@ class Service:
         """
         prompts = self._encoded(request.prompts, "prompt")
         work = self._work(request, prompts, request.max_tokens, COMPLETION_TOKENS, request.top)
-        return Job(work, CompletionReply(self._offer.name, self._names(request), shown_of(request)), request)
+        reply = CompletionReply(self._offer.name, self._names(request), shown_of(request))
+        return self._job(work, reply, request)
+
+    def _job(self, work: GenerationBatch, reply: Reply, request: GenerationRequest) -> Job:
+        job = Job(work, reply, request, self._calibrators.current)
+        return replace(job, work=replace(work, running=False)) if job.holds_answers else job
 
     def _names(self, request: GenerationRequest) -> TokenSpelling:
         vocabulary = self._stc.scorer.vocabulary
@@ -179,7 +193,7 @@ class Service:
             stop_at_newline=self._offer.stop_at_newline and isinstance(request, ChatRequest),
             log_probs=top is not None,
             top=top or 0,
-            running=bool(request.stream) and request.block.running and not self._holds_answers,
+            running=bool(request.stream) and request.block.running,
             methods=self._methods(request),
             question=request.question or "",
             ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
@@ -199,12 +213,6 @@ class Service:
                 )
         return asked
 
-    @property
-    def _holds_answers(self) -> bool:
-        """Whether an answer is shown only once it is decided, as another text may take its place."""
-        calibrator = self._calibrators.current
-        return calibrator is not None and calibrator.abstain_text is not None
-
     async def whole(self, job: Job) -> dict[str, Any]:
         """The answer at once."""
         rows = rows_of(job)
@@ -213,7 +221,7 @@ class Service:
                 for item in items:
                     rows[item.row].take(item)
         blocks = [self._block(row.ended, job) for row in rows if row.ended is not None]
-        shown = [self._shown(row, block) for row, block in zip(rows, blocks, strict=True)]
+        shown = [_shown(row, block, job.applied) for row, block in zip(rows, blocks, strict=True)]
         return job.reply.whole(shown, blocks, usage(job, rows))
 
     async def stream(self, job: Job) -> AsyncGenerator[bytes, None]:
@@ -248,7 +256,7 @@ class Service:
         """What may be shown now that a row has a new token or its end; `held` has what is held back of each row."""
         row.take(item)
         if isinstance(item, RowToken):
-            if self._holds_answers:
+            if job.holds_answers:
                 return
             if item.text:
                 yield from held.pop(item.row, ())
@@ -258,22 +266,17 @@ class Service:
         final = {**self._block(item, job), "final": True}
         for chunk in held.pop(item.row, ()):
             yield with_block(chunk, final)
-        last = replace(item, text=self._shown(row, final).text) if self._holds_answers else item
+        last = replace(item, text=_shown(row, final, job.applied).text) if job.holds_answers else item
         if last.text:
             yield job.reply.rest(last, final)
         yield job.reply.closing(last, final)
 
-    def _shown(self, row: Row, block: Mapping[str, Any]) -> Row:
-        """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
-        calibrator = self._calibrators.current
-        if calibrator is None or calibrator.abstain_text is None or not calibrator.withholds(block):
-            return row
-        return Row(row.index, text=calibrator.abstain_text, ended=row.ended)
-
     def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
-        request, applied = job.request, self._calibrators.current
+        request, applied, result = job.request, job.applied, ended.result
+        if applied is not self._calibrators.current:
+            result = _without_learned(result)
         block = score_block(
-            ended.result,
+            result,
             self._stc.scorer,
             request.block,
             applied,
@@ -283,8 +286,22 @@ class Service:
         )
         if self._recorder is not None:
             asked = {"prompt": job.work.prompts[ended.row], "question": request.question, "person": request.person}
-            self._recorder.scored(ended.result, block, applied, **asked)
+            self._recorder.scored(result, block, applied, **asked)
         return block
+
+
+def _shown(row: Row, block: Mapping[str, Any], applied: Applied | None) -> Row:
+    """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
+    if applied is None or applied.abstain_text is None or not applied.withholds(block):
+        return row
+    return Row(row.index, text=applied.abstain_text, ended=row.ended)
+
+
+def _without_learned(result: ScoredResponse) -> ScoredResponse:
+    """An answer without its learned number, which came with another calibrator: its own one reads the answer again."""
+    if LEARNED not in result.scores:
+        return result
+    return replace(result, scores={name: score for name, score in result.scores.items() if name != LEARNED})
 
 
 def rows_of(job: Job) -> list[Row]:
