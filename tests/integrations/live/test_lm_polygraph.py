@@ -134,7 +134,7 @@ def test_what_is_proposed_upstream_gives_the_same_numbers(
     from_arrays = SemanticTokenClusteringFromArrays(clusters)
     manager, batches = run(stc, questions[:14], [from_arrays], [])
     found = [value for batch in batches for value in estimator(calculator(batch, [], None)).tolist()]
-    exact = manager.estimations["sequence", str(from_arrays)]
+    exact = np.asarray(manager.estimations["sequence", str(from_arrays)])
     assert found == pytest.approx(exact, abs=1e-9)
     bound = proposed("estimators", "listed_tokens_bound").ListedTokensBound
     lower, upper = (

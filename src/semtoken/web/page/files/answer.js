@@ -20,6 +20,8 @@ function partsOf(answer) {
   return words.map((word) => ({ ...word, text: answer.text.slice(word.start, word.end) }));
 }
 
+// A number and its percent sign stay on one line.
+const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
 
 function stretches(answer, all) {
@@ -234,7 +236,7 @@ export function Card({ answer, question, title, compared }) {
     ${title && html`<p class="dim">${title}</p>`}
     ${question && html`<h2 dir="auto">${question}</h2>`}
     <${Text} ...${{ answer, numbers, all, open, setOpen, panel }} />
-    ${answer.doubt && html`<p><strong dir="auto">${answer.doubt}</strong></p>`}
+    ${answer.doubt && html`<p><strong dir="auto">${unbroken(answer.doubt)}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
     <${Verdict} answer=${answer} compared=${compared} />

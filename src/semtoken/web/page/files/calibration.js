@@ -46,7 +46,7 @@ export function Calibration({ card }) {
     </div>
     <div class="scroll" tabindex="0" role="region" aria-label=${S.origin}><table>
       <caption>${S.origin}</caption>
-      <tbody>${Object.entries({ method: card.method, created: card.created, ...card.facts }).map(
+      <tbody>${Object.entries({ method: card.method, created: card.created?.slice(0, 10), ...card.facts }).map(
         ([name, value]) => html`<tr><th scope="row">${S.facts[name] ?? name}</th><td dir="auto">${value}</td></tr>`,
       )}</tbody>
     </table></div>

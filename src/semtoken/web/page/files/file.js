@@ -39,7 +39,7 @@ function Cut({ ranked, check, setCheck, calibrator }) {
     <label for="cut">${S.cut(check, ranked.length)}</label>
     <input id="cut" type="range" min="0" max=${ranked.length} step="1" value=${check} onInput=${(event) => setCheck(Number(event.target.value))} />
     <p role="status">
-      <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong.toFixed(1)) : ""}.
+      <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong < 10 ? wrong.toFixed(1) : Math.round(wrong)) : ""}.
       ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
     </p>
     ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
@@ -58,13 +58,19 @@ function Detail({ row, label }) {
   </div>`;
 }
 
+// On a narrow screen the bounds go below the chance.
+const Chance = ({ row }) => {
+  const [chance, ...bounds] = chanceText(row).split(/(?= \()/);
+  return html`${chance}${bounds.map((one) => html`<span class="range">${one}</span>`)}`;
+};
+
 const SIGNS = { true: "✓", false: "✗" };
 
 function Row({ row, chance, why, selected, select, detail }) {
   const columns = chance ? 4 : 3;
   return html`<tr aria-current=${selected} onClick=${select}>
       <td class="number">${row.place}</td>
-      ${chance && html`<td class="number">${chanceText(row)}</td>`}
+      ${chance && html`<td class="number"><${Chance} row=${row} /></td>`}
       <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${why && row.doubt && html`<div class="why" dir="auto">${row.doubt}</div>`}</td>
       <td>${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
     </tr>

@@ -147,7 +147,7 @@ export const S = {
     answered: "share of questions answered",
     wrongShare: "Upwards: the share of wrong answers among them",
   },
-  origin: "Where the labels came from",
+  origin: "What it was fitted for",
   facts: { method: "method", created: "made", signature: "clusters and rules", clusters: "cluster labels", distribution: "probabilities", scores: "scores", k: "tokens known a step", model: "model", dtype: "precision", engine: "engine", template: "prompt template", judge: "judged by", task: "task" },
   calibrationLimits: "The promise holds for answers like the labelled ones: same model, prompts, kind of question and judge. It is about all accepted answers together, not about each one.",
 
