@@ -21,8 +21,8 @@ def test_the_masses_of_all_steps_are_summed_as_those_of_each_alone(each: list[li
     log_probs = np.array([log_prob for step in each for log_prob, _ in step], dtype=np.float64)
     counted = np.array([flag for step in each for _, flag in step], dtype=bool)
     scorer = scorer_for(None, ScoringRules())
-    found = _Chosen(scorer, np.zeros(len(each), dtype=np.int64), NO_IDS).log_sums(
-        _Columns(owners, np.zeros(len(owners), dtype=np.int64), log_probs), counted
-    )
+    columns = _Columns(owners, np.zeros(len(owners), dtype=np.int64), log_probs)
+    chosen = _Chosen(scorer, np.zeros(len(each), dtype=np.int64), NO_IDS)
+    found = chosen.log_sums({"others": (columns, ~counted), "all": (columns, counted)})["all"]
     expected = [np.logaddexp.reduce([log_prob for log_prob, flag in step if flag] or [-np.inf]) for step in each]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -89,13 +89,15 @@ def _sums(
         _listed(tables.end_ids, np.stack([tables.end_places[asked], tables.end_places[asked + 1]], axis=1)),
         _listed(tables.candidates, tables.candidates_of[tokens]),
     )
-    logs = {
-        "own": own.log_probs,
-        **chosen.cluster_masses(members),
-        **chosen.spelling_masses(alike),
-        "neutrals": chosen.log_sums(neutrals, chosen.are_neutral(neutrals)),
-        "meaning": chosen.meaning_mass(own, members, neutrals),
-    }
+    sums = chosen.log_sums(
+        {
+            **chosen.of_cluster(members),
+            **chosen.of_spelling(alike),
+            "neutrals": (neutrals, chosen.are_neutral(neutrals)),
+            **chosen.of_meaning(members, neutrals),
+        }
+    )
+    logs = sums | {"own": own.log_probs, "meaning": chosen.meaning_mass(own, sums)}
     return _Sums(
         asked=asked,
         neutral=tables.neutral[chosen.place, tokens],
@@ -115,8 +117,16 @@ class _Columns(NamedTuple):
     log_probs: FloatArray
 
 
+_Counted: TypeAlias = tuple[_Columns, BoolArray]
+"""Some columns, and which of them count."""
+
+
 def _listed(ids: IdArray, places: IdArray) -> tuple[IdArray, IdArray]:
     """The lists of n steps, one after the other, from [n, 2] places in `ids`: whose each entry is, and what it is."""
+    if len(places) == 1:  # an answer alone, step by step: one slice says it
+        (first, behind_last) = places[0]
+        listed = ids[first:behind_last]
+        return np.zeros(len(listed), dtype=np.int64), listed
     counts = places[:, 1] - places[:, 0]
     behind = np.cumsum(counts)
     if not behind[-1]:
@@ -143,20 +153,23 @@ class _Chosen(NamedTuple):
     place: IdArray
     """0 for a step that opens its answer, else 1."""
 
-    def log_sums(self, columns: _Columns, counted: BoolArray) -> FloatArray:
-        """Log of the sum of the probabilities that count, for each of the n steps; -inf for none.
+    def log_sums(self, counted: Mapping[str, _Counted]) -> dict[str, FloatArray]:
+        """Log of the sum of the probabilities that count, by name, for each of the n steps; -inf for none.
 
         Each sum is made in the order of its columns, so that it does not depend on which steps are reduced together.
+        All sums are made in one go: for a single step the calls of numpy cost more than the sums.
         """
-        steps, log_probs, n = columns.steps[counted], columns.log_probs[counted], len(self.tokens)
-        highest = np.full(n, -np.inf)
-        if not len(steps):
-            return highest
-        np.maximum.at(highest, steps, log_probs)
-        highest[np.isneginf(highest)] = 0.0
-        shares = np.bincount(steps, np.exp(log_probs - highest[steps]), minlength=n)
-        with np.errstate(divide="ignore"):
-            return np.asarray(highest + np.log(shares))
+        n = len(self.tokens)
+        places = np.concatenate([one.steps[mask] + k * n for k, (one, mask) in enumerate(counted.values())])
+        log_probs = np.concatenate([one.log_probs[mask] for one, mask in counted.values()])
+        highest = np.full(n * len(counted), -np.inf)
+        if len(places):
+            np.maximum.at(highest, places, log_probs)
+            level = np.where(np.isneginf(highest), 0.0, highest)
+            shares = np.bincount(places, np.exp(log_probs - level[places]), minlength=len(highest))
+            with np.errstate(divide="ignore"):
+                highest = level + np.log(shares)
+        return dict(zip(counted, highest.reshape(-1, n), strict=True))
 
     def are_others(self, columns: _Columns) -> BoolArray:
         """Which columns are not the chosen token's own."""
@@ -170,29 +183,31 @@ class _Chosen(NamedTuple):
         """Which columns belong to tokens of the chosen token's cluster that count."""
         return self.scorer.in_cluster(self.tokens[columns.steps], columns.ids)
 
-    def cluster_masses(self, members: _Columns) -> dict[str, FloatArray]:
-        """What the other members of the clusters have."""
+    def of_cluster(self, members: _Columns) -> dict[str, _Counted]:
+        """The other members of the clusters."""
         counted = self.are_others(members) & self.are_members(members)
         return self._apart("cluster", "cluster_neutral", members, counted)
 
-    def spelling_masses(self, alike: _Columns) -> dict[str, FloatArray]:
-        """What other tokens of the same spelling have, and those of them that no cluster counts."""
+    def of_spelling(self, alike: _Columns) -> dict[str, _Counted]:
+        """Other tokens of the same spelling, and those of them that no cluster counts."""
         others = self.are_others(alike)
         counted = others & ~self.are_members(alike) & self.scorer.rules.same_spelling
-        return {"alike": self.log_sums(alike, others)} | self._apart("alike_apart", "alike_neutral", alike, counted)
+        return {"alike": (alike, others)} | self._apart("alike_apart", "alike_neutral", alike, counted)
 
-    def _apart(self, other: str, neutral: str, columns: _Columns, counted: BoolArray) -> dict[str, FloatArray]:
+    def _apart(self, other: str, neutral: str, columns: _Columns, counted: BoolArray) -> dict[str, _Counted]:
         """What counts, neutral tokens apart from others."""
-        masks = {other: counted & ~self.are_neutral(columns), neutral: counted & self.are_neutral(columns)}
-        return {name: self.log_sums(columns, mask) for name, mask in masks.items()}
+        are_neutral = self.are_neutral(columns)
+        return {other: (columns, counted & ~are_neutral), neutral: (columns, counted & are_neutral)}
 
-    def meaning_mass(self, own: _Columns, members: _Columns, neutrals: _Columns) -> FloatArray:
-        """What agrees under the paper's rules, prefixes left out."""
-        neutral = self.scorer.tables.paper_neutral
-        others = self.log_sums(members, self.are_others(members) & ~neutral[members.ids])
-        everyone = self.log_sums(neutrals, np.ones(len(neutrals.ids), dtype=bool))
-        meaning = np.logaddexp(np.logaddexp(own.log_probs, others), everyone)
-        return np.where(neutral[self.tokens], 0.0, meaning)
+    def of_meaning(self, members: _Columns, neutrals: _Columns) -> dict[str, _Counted]:
+        """What agrees under the paper's rules besides the chosen token, prefixes left out."""
+        counted = self.are_others(members) & ~self.scorer.tables.paper_neutral[members.ids]
+        return {"paper_members": (members, counted), "paper_neutrals": (neutrals, np.ones(len(neutrals.ids), bool))}
+
+    def meaning_mass(self, own: _Columns, sums: Mapping[str, FloatArray]) -> FloatArray:
+        """What agrees under the paper's rules in all: everything, where the chosen token is neutral."""
+        meaning = np.logaddexp(np.logaddexp(own.log_probs, sums["paper_members"]), sums["paper_neutrals"])
+        return np.where(self.scorer.tables.paper_neutral[self.tokens], 0.0, meaning)
 
     def end_masses(self, ends: _Columns) -> FloatArray:
         """What each kind of token that ends a value has [n, 5]."""
