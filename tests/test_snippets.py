@@ -462,6 +462,7 @@ INSTEAD = {
     "semtoken cluster MODEL": "semtoken cluster almanac",
     "journal delete journal.db": "journal delete --yes journal.db",
     "--limit 500": "--limit 20",
+    "spread,perplexity,stc --limit 100": "spread,perplexity,stc --limit 20",
     "--methods stc,sequence_probability,perplexity --controls": "--methods stc,sequence_probability --limit 12",
     "--dataset almanac --out": "--dataset almanac-dev --methods stc,perplexity --limit 12 --out",
     "examples/": f"{ROOT}/examples/",

@@ -14,6 +14,7 @@ import typer
 
 import semtoken
 from semtoken.cli.app import app
+from semtoken.support import extras
 from semtoken.support.extras import EXTRAS
 
 if sys.version_info >= (3, 11):
@@ -64,9 +65,9 @@ def imported() -> Iterator[tuple[str, Path]]:
 
 def test_each_module_is_of_the_core_or_of_an_extra_that_brings_it() -> None:
     core = packages(PROJECT["dependencies"])
-    extras = {extra: packages(listed) for extra, listed in PROJECT["optional-dependencies"].items()}
+    brought = {extra: packages(listed) for extra, listed in PROJECT["optional-dependencies"].items()}
     for extra, modules in EXTRAS.items():
-        lacking = [one for one in modules if NAMES.get(one, one) not in extras[extra]]
+        lacking = [one for one in modules if NAMES.get(one, one) not in brought[extra]]
         assert not lacking, f"pyproject.toml: the extra {extra} does not bring {lacking}"
     known = {module for modules in EXTRAS.values() for module in modules} | OF_HOSTS | BROUGHT_ALONG
     unknown = {(top, path.name) for top, path in imported() if top not in known and NAMES.get(top, top) not in core}
@@ -114,6 +115,21 @@ def test_what_is_not_installed_is_said_with_the_line_that_installs_it(
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr and "pip install 'semtoken[" in done.stderr
+
+
+def test_one_line_installs_all_that_a_command_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = {module for extra in ("serve", "transformers") for module in EXTRAS[extra]}
+    there: set[str] = set()
+    monkeypatch.setattr(extras, "find_spec", lambda name: object() if name in there else None)
+    first = f"Install it with: {extras.install_line('serve')}"
+    assert extras.all_that_is_missing("serve", first).endswith("pip install 'semtoken[serve,transformers]'")
+    assert extras.all_that_is_missing("proxy", first) == ""
+    there |= set(EXTRAS["serve"])
+    assert extras.all_that_is_missing("serve", f"Install it with: {extras.install_line('transformers')}") == ""
+    there |= every
+    assert extras.all_that_is_missing("serve", "") == ""
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert extras.OF_COMMANDS.keys() <= commands
 
 
 # --- printed commands --------------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from semtoken.almanac import is_correct, load_questions
 from semtoken.cli.commands import PLACES
 from tests import tiny
 from tests.checking.test_check import SURE, TORN
@@ -43,6 +45,12 @@ def run(folder: Path, *words: str, stdin: str = "", status: int = 0) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     return os.environ | {"SEMTOKEN_CACHE": str(folder / "cache"), "COLUMNS": "300"}
+
+
+def model_of_random_weights(folder: Path) -> None:
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(folder / "my model")
+    tokenizer.save_pretrained(folder / "my model")
 
 
 def steps(printed: str) -> list[list[str]]:
@@ -106,9 +114,7 @@ def test_after_the_demo_one_asks(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_after_a_demo_of_another_model_one_asks_and_serves_it(folder: Path) -> None:
-    tokenizer = tiny.byte_level_bpe()
-    tiny.llama(len(tokenizer)).save_pretrained(folder / "my model")
-    tokenizer.save_pretrained(folder / "my model")
+    model_of_random_weights(folder)
     found = steps(run(folder, "demo", "--model", "my model"))
     assert [words[0] for words in found] == ["ask", "serve", "ask"]
     run(folder, *found[0], "--max-new-tokens", "4")
@@ -139,9 +145,85 @@ def test_after_a_run_of_the_benchmark_its_tables_are_shown(folder: Path) -> None
 
 @pytest.mark.slow
 def test_clusters_that_are_missing_are_made_by_the_command_that_is_named(folder: Path) -> None:
-    tokenizer = tiny.byte_level_bpe()
-    tiny.llama(len(tokenizer)).save_pretrained(folder / "my model")
-    tokenizer.save_pretrained(folder / "my model")
+    model_of_random_weights(folder)
     [words] = steps(run(folder, "clusters", "show", "Paris", "--model", "my model", status=1))
     assert words == ["cluster", "my model"]
     run(folder, *words)
+
+
+# --- steps with placeholders, and those of the page, with the files of their situation -----------------------------
+
+
+def filled(words: Sequence[str], **given: str) -> list[str]:
+    """A step with what stands in capitals in it replaced; each placeholder has to be there."""
+    assert given.keys() <= set(words), (words, given)
+    return [given.get(word, word) for word in words]
+
+
+def on_the_page(key: str) -> list[str]:
+    """The words of the command that a text of the page holds, from its file of texts."""
+    texts = (files("semtoken.web.page") / "files" / "strings.js").read_text(encoding="utf-8")
+    [line] = [one for one in texts.splitlines() if one.lstrip().startswith(f"{key}:")]
+    command = re.search(r"semtoken ([^`\",]*)", line)
+    assert command is not None, line
+    return shlex.split(command[1])
+
+
+def test_after_replies_from_standard_input_no_command_reads_them_again(folder: Path) -> None:
+    lines = "\n".join(json.dumps(one) for one in (SURE, TORN))
+    told = run(folder, "check", "-", stdin=lines)
+    assert "-o answers.jsonl" in told
+    run(folder, "check", "-", "-o", "answers.jsonl", stdin=lines)
+    [words] = steps(told)
+    assert "2 of 2 answers have a label" in run(folder, *words, stdin="y\nn\n")
+
+
+@pytest.mark.slow
+def test_a_file_without_scores_is_scored_and_then_shown(folder: Path) -> None:
+    (folder / "in.jsonl").write_text('{"prompt": "Q", "response": "x"}\n')
+    asked = ("view", "in.jsonl", "-o", "p.html")
+    [words] = steps(run(folder, *asked, status=1))
+    run(folder, *filled(words, FILE="in.jsonl"))
+    run(folder, "view", "scored.jsonl", *asked[2:])
+    assert (folder / "p.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.slow
+def test_where_no_clusters_are_kept_some_are_made(folder: Path) -> None:
+    model_of_random_weights(folder)
+    [words] = steps(run(folder, "clusters", "list"))
+    run(folder, *filled(words, MODEL="my model"))
+    told = run(folder, "clusters", "list")
+    assert "No clusters are kept" not in told and "made (UTC)" in told
+
+
+@pytest.mark.slow
+def test_after_the_demo_another_model_is_asked(folder: Path) -> None:
+    model_of_random_weights(folder)
+    words = steps(run(folder, "demo", "--questions", "20"))[1]
+    told = run(
+        folder,
+        *filled(words, **{"DIRECTORY_OR_HUB_ID_OR_FILE.gguf": "my model", "...": "Who?"}),
+        "--max-new-tokens",
+        "4",
+    )
+    assert "confidence" in told
+
+
+@pytest.mark.slow
+def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder: Path) -> None:
+    """Both commands that the page prints: under given labels, and where no calibrator is loaded."""
+    asked = load_questions("dev")[:60]
+    lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
+    (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
+    run(folder, "score", "asked.jsonl", "--questions", "-o", "scored.jsonl")
+    scored = [json.loads(one) for one in (folder / "scored.jsonl").read_text(encoding="utf-8").splitlines()]
+    saved = [
+        one | {"correct": is_correct(one["response"], question)} for one, question in zip(scored, asked, strict=True)
+    ]
+    (folder / "labelled.jsonl").write_text("\n".join(json.dumps(one) for one in saved) + "\n", encoding="utf-8")
+    run(folder, *on_the_page("labelsNext"))
+    run(folder, *filled(on_the_page("noCalibrator"), DIR="another"))
+    for calibrator in ("calibrator", "another"):
+        told = run(folder, "ask", "--calibrator", calibrator, "What is the capital of Japan?")
+        assert "right in about" in told and "60 labels" in told

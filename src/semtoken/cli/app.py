@@ -12,8 +12,8 @@ from semtoken import __version__
 from semtoken.cli.commands import PLACES, CommandsOnDemand
 from semtoken.cli.console import tell
 from semtoken.cli.help import print_commands
-from semtoken.errors import SemtokenError
-from semtoken.support.extras import missing_extra
+from semtoken.errors import MissingExtra, SemtokenError
+from semtoken.support.extras import all_that_is_missing, missing_extra
 
 FAILED, INTERRUPTED = 1, 130
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -34,13 +34,16 @@ class Commands(TyperGroup):
         """Run the command, and turn errors that semtoken raises on purpose into a message and an exit status."""
         try:
             return super().invoke(ctx)
+        except MissingExtra as error:
+            tell(f"Error: {error}{all_that_is_missing(ctx.invoked_subcommand, str(error))}", style="red")
+            raise typer.Exit(FAILED) from error
         except SemtokenError as error:
             tell(f"Error: {error}", style="red")
             raise typer.Exit(FAILED) from error
         except ModuleNotFoundError as error:
             if (missing := missing_extra(error)) is None:
                 raise
-            tell(f"Error: {missing}", style="red")
+            tell(f"Error: {missing}{all_that_is_missing(ctx.invoked_subcommand, str(missing))}", style="red")
             raise typer.Exit(FAILED) from error
         except OSError as error:
             if error.errno not in DISK_FULL:

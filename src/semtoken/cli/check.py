@@ -14,6 +14,7 @@ from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.options import SchemaOption
 from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from semtoken.checking import CheckedAnswer, CheckedReplies
@@ -69,6 +70,8 @@ def check(
 
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
+    if output is not None and output.suffix.lower() == ".parquet":
+        require("pyarrow", extra="frames")
     applied = None if calibrator is None else Applied.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
@@ -106,6 +109,8 @@ def _how_to_label(sources: Sequence[str], questions: Path | None, format: str | 
     """The commands that come next: they run where this one did."""
     if output is not None and output.suffix.lower() == ".jsonl":
         return f"Next: `semtoken label {quote(str(output))}`."
+    if "-" in sources:  # what came over standard input is gone
+        return "Next: give the same replies again with `-o answers.jsonl`, then `semtoken label answers.jsonl`."
     given = {"--questions": questions, "--format": format}
     options = (str(word) for name, value in given.items() if value is not None for word in (name, value))
     again = join(["check", *sources, *options])

@@ -31,6 +31,16 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 """By extra: the modules that it brings, each named with the first extra that has it."""
 
 
+OF_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "bench": ("bench",),
+    "cluster": ("transformers", "cluster"),
+    "compare": ("bench",),
+    "fetch": ("transformers", "gguf"),
+    "serve": ("serve", "transformers"),
+}
+"""By command: the extras that it needs, where the first module that is missed does not name them all."""
+
+
 def install_line(extra: str) -> str:
     """What brings an extra."""
     return f"pip install 'semtoken[{extra}]'"
@@ -49,8 +59,21 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
 
 def installed_first(extra: str) -> str:
     """What to put before a command that needs an extra: nothing where it is installed, else how to install it."""
-    there = all(find_spec(module) is not None for module in EXTRAS[extra])
-    return "" if there else f"{install_line(extra)}, then "
+    return "" if all(map(_is_there, EXTRAS[extra])) else f"{install_line(extra)}, then "
+
+
+def all_that_is_missing(command: str | None, told: str) -> str:
+    """What installs all that a command lacks, to put behind a message; nothing if the message says it already."""
+    lacking = [extra for extra in OF_COMMANDS.get(command or "", ()) if not all(map(_is_there, EXTRAS[extra]))]
+    line = install_line(",".join(lacking))
+    return f" All that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # an importer may refuse a module by raising
+        return False
 
 
 def require(module: str, *, extra: str) -> ModuleType:
