@@ -14,8 +14,10 @@ from semtoken import TokenClusters, methods, metrics
 from semtoken.cascade import CascadeThreshold
 from semtoken.results import ScoredResponse
 from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import scorer_for
 from tests import worked
 from tests.hostile.functions import Target
+from tests.hostile.targets_of_answers import of_decisions, of_learning, of_one_pass, of_parts, of_replies, of_tables
 from tests.methods.method_records import scattered
 
 CLUSTERS = worked.clusters()
@@ -51,7 +53,13 @@ def scored() -> ScoredResponse:
 
 def all_targets() -> list[Target]:
     """Every public function that takes numbers, texts or options."""
-    return [*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters(), *of_calibration(), *of_records()]
+    answer = scored()
+    others = [semtoken.score_logits(LOGITS, [*IDS[:-1], last], CLUSTERS) for last in range(8)]
+    return [
+        *(*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters(), *of_calibration(), *of_records()),
+        *(*of_one_pass(), *of_parts(answer, scorer_for(CLUSTERS.vocabulary, ScoringRules())), *of_replies(REPLY)),
+        *(*of_decisions(), *of_tables(), *of_learning(others)),
+    ]
 
 
 def uncertainty(result: ScoredResponse | Sequence[ScoredResponse]) -> list[float]:

@@ -13,6 +13,8 @@ from semtoken.calibration.labels import AnswerRecord, chosen_method, labelled, l
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings
 from semtoken.calibration.learning import Learning, learn
 from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.support.arrays import real_numbers
+from semtoken.support.inputs import listed
 from semtoken.tokens.scored import Flag
 
 DEPTH = 0.65
@@ -67,7 +69,7 @@ def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> Learned
     InvalidInput
         Bare scores, answers some of which have states, or states of different models or layers.
     """
-    answers = list(scored)
+    answers = listed(scored, "scored")
     if not answers or not all(hasattr(answer, "log_score") for answer in answers):
         raise InvalidInput("A number is learned from scored answers with what they leave, not from bare scores.")
     labelled(answers, correct)  # checks lengths, labels, repeated answers
@@ -81,7 +83,7 @@ def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> Learned
     kept = [i for i, answer in enumerate(answers) if not _blank(answer)]
     readings = readings_of([answers[i] for i in kept], names, states=any(with_states))
     headline = np.array([NUMBERS["headline"](answers[i]) for i in kept])
-    labels = np.asarray([bool(correct[i]) for i in kept], dtype=np.float64)
+    labels = real_numbers(correct, "correct", booleans=True).astype(np.float64)[kept]
     origin = _origin([answers[i] for i in kept]) if any(with_states) else LearnedFrom()
     found = learn(names, readings, headline, labels, origin, seed=seed)
     if found.learned is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload
 from semtoken.results import ScoredResponse
+from semtoken.support.inputs import instance, listed, shown, text
 
 CUT_OFF = ("length", "max_tokens", "max_output_tokens", "limit", "MAX_TOKENS")
 """What engines say of an answer that the token limit ended."""
@@ -110,9 +112,16 @@ def check_replies(
     CalibratorMismatch
         The calibrator was fitted on scores of another kind.
     """
-    replies, joined = list(saved_replies(sources)), ""
+    if calibrator is not None:
+        instance(calibrator, Applied, "calibrator")
+    if schema is not None and not isinstance(schema, Mapping):
+        raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
+    named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
+    replies, joined = list(saved_replies(named)), ""
+    if not replies:
+        raise InvalidInput("'sources' names no reply: give a file, a folder or a glob.")
     if questions is not None:
-        replies, joined = with_questions(replies, read_questions(questions))
+        replies, joined = with_questions(replies, read_questions(_path(questions)))
     answers: list[CheckedAnswer] = []
     refused: list[Refused] = []
     for reply in replies:
@@ -125,6 +134,15 @@ def check_replies(
     if not answers:
         raise InvalidInput(f"None of {len(replies):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
     return CheckedReplies(_ranked(answers), tuple(refused), joined)
+
+
+def _path(given: Any) -> Path:
+    try:
+        if b"\0" not in os.fsencode(given):
+            return Path(os.fsdecode(given))
+    except (TypeError, UnicodeEncodeError):
+        pass
+    raise InvalidInput(f"'questions' must be the path of a file, got {shown(given)}.")
 
 
 def _answers(

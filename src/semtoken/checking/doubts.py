@@ -11,6 +11,7 @@ from semtoken.parts import Part
 from semtoken.parts.json_values import is_json
 from semtoken.parts.part import level_of
 from semtoken.results import ScoredResponse
+from semtoken.support.inputs import instance
 from semtoken.support.text import shortened
 
 LEAST_RIVAL = 0.03
@@ -59,7 +60,7 @@ def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None)
 
 def doubt_of(response: ScoredResponse) -> Doubt | None:
     """The most doubtful stretch of an answer; None where every one is fairly sure, or the answer is blank."""
-    return worst_of(doubts_of(response))
+    return worst_of(doubts_of(instance(response, ScoredResponse, "response")))
 
 
 def worst_of(doubts: Sequence[Doubt]) -> Doubt | None:

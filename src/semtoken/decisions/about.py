@@ -11,7 +11,7 @@ from semtoken.decisions.deciding import Inquiry, decide
 from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.questions import Choice, Predicate, Question, Score, as_text
 from semtoken.errors import InvalidInput
-from semtoken.support.inputs import listed
+from semtoken.support.inputs import instance, listed
 
 
 def decide_about(
@@ -24,6 +24,7 @@ def decide_about(
     InvalidInput
         What is given is no list of questions, or a question is none.
     """
+    instance(options, ReadingOptions, "options")
     named: Mapping[Any, Any] = (
         questions if isinstance(questions, Mapping) else dict(enumerate(listed(questions, "questions")))
     )

@@ -25,6 +25,7 @@ from semtoken.files.safe_files import (
     replacing_folder,
     seal,
 )
+from semtoken.support.inputs import instance, listed
 
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 1
@@ -118,7 +119,8 @@ class DecisionCalibrator:
         """
         groups: dict[Key, list[DecisionRecord]] = {}
         asked: dict[str, int] = {}
-        for record in records:
+        for number, given in enumerate(listed(records, "records")):
+            record = instance(given, DecisionRecord, f"records[{number}]")
             if record.label is not None:
                 groups.setdefault((record.fingerprint, record.side), []).append(record)
                 asked[record.fingerprint] = asked.get(record.fingerprint, 0) + 1

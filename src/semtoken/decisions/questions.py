@@ -209,7 +209,7 @@ def _listed(given: Any, what: str, of_what: str, most: int) -> tuple[Any, ...]:
         raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.")
     try:
         found = tuple(islice(given, most + 1))
-    except TypeError as error:  # an array without dimensions says that it is iterable
+    except Exception as error:  # an array without dimensions says that it is iterable
         raise InvalidInput(f"{what} needs a list of {of_what}; got {type(given).__name__}.") from error
     if not 1 <= len(found) <= most:
         raise InvalidInput(f"{what} needs 1 to {most} {of_what}; got {'none' if not found else f'more than {most}'}.")

@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, log_probs, mean, same_count
 from semtoken.methods.table import method
 from semtoken.support.arrays import real_numbers
-from semtoken.support.inputs import real
+from semtoken.support.inputs import listed, real, whole
 
 ALPHA = 0.2
 """Weight of a token's own probability against what it takes over from the token before."""
@@ -75,10 +75,15 @@ def rauq(
         return -float(logs[0]) + 0.0
     attended = _weights(attention_to_previous)
     same_count("attention_to_previous", attended.shape[2], "greedy_logprobs[1:]", len(logs) - 1)
-    chosen = middle_third(len(attended)) if layers is None else list(layers)
-    if not chosen or min(chosen) < 0 or max(chosen) >= len(attended):
-        raise InvalidInput(f"'layers' is {chosen}, and there are {len(attended)} layers, from 0.")
+    chosen = middle_third(len(attended)) if layers is None else _layers(layers, len(attended))
     return max(_of_layer(np.exp(logs), attended[layer], own) for layer in chosen)
+
+
+def _layers(given: Any, count: int) -> list[int]:
+    found = [whole(layer, f"layers[{i}]", low=0, high=count - 1) for i, layer in enumerate(listed(given, "layers"))]
+    if not found:
+        raise InvalidInput("'layers' is empty: name at least one.")
+    return found
 
 
 def middle_third(layers: int) -> list[int]:

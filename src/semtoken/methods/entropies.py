@@ -17,7 +17,8 @@ from semtoken.errors import InvalidInput
 from semtoken.methods.checks import FloatArray, Rows, log_probs, mean, numbers, same_count, total
 from semtoken.methods.claims import is_function_word_text
 from semtoken.methods.table import method
-from semtoken.support.inputs import whole
+from semtoken.support.inputs import listed, real, whole
+from semtoken.support.inputs import text as text_of
 
 WINDOW, GROUP = 4, 8
 """Steps of the windows of TRACE and of DeepConf."""
@@ -245,9 +246,7 @@ def first_content_entropy(best_log_probs: Rows, step: int, *, best: int = CONTEN
     arXiv:2605.05166.
     """
     rows = _best_rows(best_log_probs, best)
-    if not 0 <= step < len(rows):
-        raise InvalidInput(f"'step' is {step}, and there are {len(rows)} steps.")
-    logs = rows[step]
+    logs = rows[whole(step, "step", low=0, high=len(rows) - 1)]
     if len(logs) == 1:
         return 0.0
     shares = np.exp(logs - logs.max())
@@ -263,7 +262,8 @@ def first_content_step(token_texts: Sequence[str]) -> int:
     token_texts
         Each token decoded alone.
     """
-    for step, text in enumerate(token_texts):
+    for step, given in enumerate(listed(token_texts, "token_texts")):
+        text = text_of(given, f"token_texts[{step}]")
         if any(map(str.isalnum, text)) and not is_function_word_text(text):
             return step
     return 0
@@ -372,7 +372,11 @@ def wepr(best_log_probs: Rows, weights: npt.ArrayLike, intercept: float = 0.0, *
     features = np.concatenate([parts.mean(axis=0), parts.max(axis=0)])
     fitted = numbers(weights, "weights", dimensions=1)
     same_count("weights", len(fitted), "features", len(features))
-    return 1.0 / (1.0 + math.exp(-(float(features @ fitted) + intercept)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        logit = float(features @ fitted) + real(intercept, "intercept")
+    if math.isnan(logit):
+        raise InvalidInput("'weights' are too large: what they count adds up to no number.")
+    return 1.0 / (1.0 + math.exp(-logit)) if logit > -700 else 0.0
 
 
 def entropy_contributions(best_log_probs: Rows, *, best: int = EPR_BEST) -> FloatArray:
@@ -414,7 +418,10 @@ def _times_log(probabilities: FloatArray) -> FloatArray:
 def _best_rows(best_log_probs: Rows, best: int) -> list[FloatArray]:
     """The K best log-probabilities of each step, best first; all of them where these are the whole distribution."""
     whole(best, "best", low=1)
-    rows = [np.sort(log_probs(row, f"best_log_probs[{t}]"))[::-1] for t, row in enumerate(best_log_probs)]
+    rows = [
+        np.sort(log_probs(row, f"best_log_probs[{t}]"))[::-1]
+        for t, row in enumerate(listed(best_log_probs, "best_log_probs"))
+    ]
     if not rows:
         raise InvalidInput("'best_log_probs' is empty: give at least one step.")
     for step, row in enumerate(rows):

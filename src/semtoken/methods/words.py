@@ -48,6 +48,7 @@ def mean_new_word(new_word_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayL
     """
     if not _any(new_word_log_probs):
         return perplexity(greedy_logprobs)
+    _check_tokens(greedy_logprobs)
     return -mean(log_probs(new_word_log_probs, "new_word_log_probs")) + 0.0
 
 
@@ -83,6 +84,7 @@ def weakest_phrase(phrase_log_probs: npt.ArrayLike, greedy_logprobs: npt.ArrayLi
     """
     if not _any(phrase_log_probs):
         return weakest_token(greedy_logprobs)
+    _check_tokens(greedy_logprobs)
     return -float(log_probs(phrase_log_probs, "phrase_log_probs").min()) + 0.0
 
 
@@ -147,9 +149,17 @@ def headline(log_score: float, phrase_log_probs: npt.ArrayLike, greedy_logprobs:
     """
     logs = log_probs(greedy_logprobs, "greedy_logprobs")
     score = float(log_probs([log_score], "log_score")[0])
+    if _any(phrase_log_probs):
+        log_probs(phrase_log_probs, "phrase_log_probs")
     if len(logs) < LONG or score == -math.inf:
         return -score + 0.0
     return phrase_and_mean(phrase_log_probs, logs)
+
+
+def _check_tokens(greedy_logprobs: npt.ArrayLike) -> None:
+    """Refuse what is not log-probabilities, also where they are not read."""
+    if _any(greedy_logprobs):
+        log_probs(greedy_logprobs, "greedy_logprobs")
 
 
 def _any(values: npt.ArrayLike) -> bool:

@@ -12,6 +12,7 @@ from semtoken.parts import Part, parts_of
 from semtoken.parts.prose import words
 from semtoken.probing.competing import Competitor, Dispute, groups_of, prompt_ids, step_rows
 from semtoken.results import ScoredResponse
+from semtoken.support.inputs import real, whole
 from semtoken.tokens.stopwords import is_function_word, plain_word
 
 DOUBTFUL = 0.9
@@ -96,6 +97,7 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], a
 
 def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
     """The steps whose tokens were least certain, in the order of the answer; special tokens left out."""
+    most, doubtful = whole(most, "most", low=0), real(doubtful, "doubtful", low=0.0, high=1.0)
     below = [
         (token.probability, step)
         for step, token in enumerate(answer.tokens)
@@ -120,9 +122,9 @@ def _continuations(
     for (step, token), completion in zip(wanted, completions, strict=True):
         before = answer.token_ids[:step]
         start = _word_start(answer, step)
-        whole = decode([*before, token, *completion.token_ids])
+        text = decode([*before, token, *completion.token_ids])
         forced = len(decode([*before, token])) - start
-        found[step, token] = _to_end_of_phrase(whole[start:], forced, broken_off=bool(completion.truncated))
+        found[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
     return found
 
 

@@ -21,6 +21,7 @@ from semtoken.parts import Part
 from semtoken.results import ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.support.inputs import whole
 from semtoken.tokens.scored import ScoredToken
 from semtoken.tokens.stopwords import english_stopwords
 from semtoken.tokens.vocabulary import normalize
@@ -130,8 +131,7 @@ def competing_in_record(answer: ScoredResponse, step: int, scorer: Scorer, n: in
     InvalidInput
         There is no such step.
     """
-    if not 0 <= step < len(answer.tokens):
-        raise InvalidInput(f"There is no step {step}: the answer has {len(answer.tokens)} tokens.")
+    step, n = whole(step, "step", low=0, high=len(answer.tokens) - 1), whole(n, "n", low=1)
     token = answer.tokens[step]
     if scorer.open_ended:
         return _groups_of_texts(answer.text[token.start :], token, n)

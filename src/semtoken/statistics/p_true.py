@@ -13,6 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.statistics.decoding import backend_of
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
+from semtoken.support.inputs import text
 
 PROMPT = (
     "Question: {question}\n"
@@ -26,7 +27,7 @@ PROMPT = (
 
 def p_true_prompt(question: str, answer: str) -> str:
     """The prompt: one answer, no examples, no further ideas. The answer is stripped, or it would break the layout."""
-    return PROMPT.format(question=question, answer=answer.strip())
+    return PROMPT.format(question=text(question, "question"), answer=text(answer, "answer").strip())
 
 
 def p_true_log_probs(
