@@ -30,6 +30,7 @@ from semtoken.models.gguf import GgufFile, convert, load_tokenizer
 pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 
+from tests import tiny  # noqa: E402
 from tests.gguf_model import write_gguf  # noqa: E402
 
 
@@ -158,6 +159,18 @@ def test_a_model_of_a_gguf_file_answers_as_its_checkpoint(model_file: Path) -> N
     [one], [other] = (stc.score(question, [[276, 305, 344]]) for stc in (from_file, from_folder))
     assert one.text == other.text
     assert one.log_score == pytest.approx(other.log_score, abs=1e-5)
+
+
+def test_the_tokenizer_of_a_gguf_file_is_its_own_whatever_lies_beside_it(model_file: Path, tmp_path: Path) -> None:
+    alone = load_tokenizer(model_file)
+    (tmp_path / "model.gguf").symlink_to(model_file)
+    other = tiny.byte_level_bpe()
+    other.chat_template = "of another model"
+    other.save_pretrained(tmp_path)
+    beside = load_tokenizer(tmp_path / "model.gguf")
+    assert beside.special_tokens_map == alone.special_tokens_map != other.special_tokens_map
+    assert beside.get_vocab() == alone.get_vocab() and beside.chat_template == alone.chat_template
+    assert beside.name_or_path == str(tmp_path)
 
 
 # ---- names ------------------------------------------------------------------------------------------------------

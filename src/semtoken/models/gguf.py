@@ -7,6 +7,7 @@ memory than the table itself.
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,15 @@ def load_tokenizer(path: Path) -> Any:
     check_header(path)
     transformers = require("transformers", extra="transformers")
     require("gguf", extra="gguf")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+    # Files of a tokenizer beside it would be mixed with the file's own: its chat template and special tokens are lost.
+    with tempfile.TemporaryDirectory() as alone:
+        folder = Path(alone)
+        try:
+            (folder / path.name).symlink_to(path.resolve())
+        except OSError:  # some systems forbid links
+            folder = path.parent
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), gguf_file=path.name)
+    tokenizer.name_or_path = str(path.parent)
     # Where the file names no token for the unknown, transformers adds one of its own, for which the model has no row.
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     own = tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False)
