@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
 
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
@@ -220,7 +222,7 @@ class Service:
             async for items in steps:
                 for item in items:
                     rows[item.row].take(item)
-        blocks = [self._block(row.ended, job) for row in rows if row.ended is not None]
+        blocks = [await self._block(row.ended, job) for row in rows if row.ended is not None]
         shown = [_shown(row, block, job.applied) for row, block in zip(rows, blocks, strict=True)]
         return job.reply.whole(shown, blocks, usage(job, rows))
 
@@ -240,7 +242,10 @@ class Service:
         try:
             async with aclosing(self._worker.steps(job.work)) as steps:
                 async for items in steps:
-                    if chunks := [chunk for item in items for chunk in self._chunks(job, rows[item.row], item, held)]:
+                    chunks: list[dict[str, Any]] = []
+                    for item in items:
+                        chunks += await self._chunks(job, rows[item.row], item, held)
+                    if chunks:
                         last = b"".join(map(event, chunks))
                         if any(row.ended is None for row in rows):
                             yield last
@@ -250,28 +255,32 @@ class Service:
             return
         yield last + (event(job.reply.usage_chunk(usage(job, rows))) if job.request.shows_usage else b"") + DONE
 
-    def _chunks(
+    async def _chunks(
         self, job: Job, row: Row, item: RowToken | Ended, held: dict[int, list[dict[str, Any]]]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> list[dict[str, Any]]:
         """What may be shown now that a row has a new token or its end; `held` has what is held back of each row."""
         row.take(item)
         if isinstance(item, RowToken):
             if job.holds_answers:
-                return
-            if item.text:
-                yield from held.pop(item.row, ())
+                return []
+            shown = held.pop(item.row, []) if item.text else []
             block = None if item.running is None else running_block(item.running)
             held.setdefault(item.row, []).append(job.reply.chunk(row, item, block))
-            return
-        final = {**self._block(item, job), "final": True}
-        for chunk in held.pop(item.row, ()):
-            yield with_block(chunk, final)
+            return shown
+        final = {**await self._block(item, job), "final": True}
+        shown = [with_block(chunk, final) for chunk in held.pop(item.row, ())]
         last = replace(item, text=_shown(row, final, job.applied).text) if job.holds_answers else item
         if last.text:
-            yield job.reply.rest(last, final)
-        yield job.reply.closing(last, final)
+            shown.append(job.reply.rest(last, final))
+        return [*shown, job.reply.closing(last, final)]
 
-    def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
+    async def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
+        """The block of an answer. Looking for parts can take long, so that it keeps no other client waiting."""
+        if job.request.block.parts is None:
+            return self._made_block(ended, job)
+        return await anyio.to_thread.run_sync(self._made_block, ended, job)
+
+    def _made_block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
         request, applied, result = job.request, job.applied, ended.result
         if applied is not self._calibrators.current:
             result = _without_learned(result)
