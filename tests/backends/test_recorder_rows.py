@@ -66,6 +66,15 @@ def test_every_answer_is_scored_from_its_own_rows(answers: int, asked: tuple[int
             assert result == score_logits(logits[:length, i], written[:length], clusters, distribution="unknown")
 
 
+def test_a_vocabulary_alone_is_enough() -> None:
+    vocabulary = small_kind(KIND).clusters.vocabulary
+    logits, ids = made_up(2)
+    recorder = Recorder(vocabulary)
+    fed(recorder, logits, ids)
+    for i, result in enumerate(recorder.results(ids)):
+        assert result == score_logits(logits[:, i], ids[i, PROMPT:].tolist(), vocabulary, distribution="unknown")
+
+
 def test_rows_of_another_type_go_on() -> None:
     clusters = small_kind(KIND).clusters
     logits, ids = made_up(2, seed=1)

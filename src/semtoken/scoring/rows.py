@@ -190,7 +190,7 @@ class KeptRows:
             found = normalized_rows(_logits_of(kept), self._size, at)
             return replace(found, numbers=numbers, has_minus_infinity=minus_infinity)
         likely = Likely(self._likely_ids.reshape(-1, LISTED + 1)[at], self._likely.reshape(-1, LISTED + 1)[at])
-        values = self._values.reshape(-1, len(self._common))[at]
+        values = self._values.reshape(self._normalizers.size, len(self._common))[at]
         return NormalizedRows(
             _logits_of(kept), at, numbers, normalizers, _read_only(kept), likely, minus_infinity, values
         )
