@@ -1,7 +1,7 @@
 """What a large journal of made-up entries costs: time and memory of what people and servers ask of it.
 
     python benchmarks/journal.py                                  # 1,000,000 entries in SQLite, in a temporary folder
-    python benchmarks/journal.py --entries 10_000_000 --folder DIR --keep
+    python benchmarks/journal.py --entries 10_000_000 --folder DIR   # DIR keeps the journal
     python benchmarks/journal.py --url postgresql://me@/empty     # in PostgreSQL, in a database without a journal
     python benchmarks/journal.py --server                         # the same, with a server of its own for the while
 

@@ -1,7 +1,7 @@
 """May this tool call run? Its name and arguments with their confidences, and the predicate beside them.
 
-    python examples/gate_a_tool_call.py --model MODEL [--calibrator DIR]
-    python examples/gate_a_tool_call.py --replies examples/gate/replies.jsonl [--calibrator DIR]
+    python examples/gate_a_tool_call.py --model MODEL [--calibrator DIR] [--least 0.8]
+    python examples/gate_a_tool_call.py --replies examples/gate/replies.jsonl [--calibrator DIR] [--least 0.8]
 
 MODEL is a directory, a fetched model or a hub id of an instruct model, such as SmolLM2-135M-Instruct. The second form
 reads saved replies and needs no model.
@@ -37,8 +37,8 @@ SHOWN = (
     ("The file a/b.csv can go.", '{"name": "delete_file", "arguments": {"path": "a/b.csv"}}'),
 )
 REQUESTS = ("Send report.pdf to Ada.", "Is draft.md still needed?")
-LEAST_ARGUMENT = 0.8
-"""Below it a person looks at the call, however the predicate is answered."""
+LEAST = 0.8
+"""A person looks at a call with a part below it, however the predicate is answered."""
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,21 @@ def recorded(path: Path) -> Iterator[Proposed]:
         yield Proposed(saved["request"], answer.text, list(answer.parts(by="tool_call")), allowed)
 
 
-def verdict(proposed: Proposed, calibrator: DecisionCalibrator | None) -> str:
+def verdict(proposed: Proposed, calibrator: DecisionCalibrator | None, least: float = LEAST) -> str:
     """Run it, or ask a person, and why."""
-    weak = [part for part in proposed.parts if part.confidence is None or part.confidence < LEAST_ARGUMENT]
+    weak = [part for part in proposed.parts if part.confidence is None or part.confidence < least]
     if weak:
         return f"ask a person: {weak[0].path} is in doubt"
     if calibrator is None:
         return "ask a person: no calibrator says what the probability is worth"
     [record] = records_of({"answers": {"may_run": answer_values(proposed.allowed, ReadingOptions())}})
     block = calibrator.block(record)
-    if not proposed.allowed.value or block.get("decision") != "answer":
-        return f"ask a person: {block.get('promise', 'the calibrator does not know this question')}"
+    if "promise" not in block:
+        return "ask a person: the calibrator does not know this question"
+    if not proposed.allowed.value:
+        return "ask a person: the model says no"
+    if block["decision"] != "answer":
+        return "ask a person: the model is less sure than the promise needs"
     return f"run it: {block['promise']}"
 
 
@@ -121,6 +125,9 @@ def main() -> None:
     source.add_argument("--model")
     source.add_argument("--replies", type=Path)
     parser.add_argument("--calibrator", type=Path)
+    parser.add_argument(
+        "--least", type=float, default=LEAST, help="the least confidence of a part; default: %(default)s"
+    )
     given = parser.parse_args()
     calibrator = None if given.calibrator is None else DecisionCalibrator.load(given.calibrator)
     for proposed in written_by(given.model) if given.model else recorded(given.replies):
@@ -129,7 +136,7 @@ def main() -> None:
             shown = "unknown" if part.confidence is None else f"{part.confidence:.3f}"
             print(f"  {part.path:24} {shown}  {part.text}")
         print(f"  may it run?              {proposed.allowed.probability:.3f}")
-        print(f"  -> {verdict(proposed, calibrator)}")
+        print(f"  -> {verdict(proposed, calibrator, given.least)}")
 
 
 if __name__ == "__main__":

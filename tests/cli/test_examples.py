@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from semtoken import STC, TokenClusters
+from semtoken.decisions.calibrating import DecisionCalibrator
+from semtoken.decisions.records import read_decisions
 from semtoken.support.text import number
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -59,6 +61,27 @@ def test_gate_of_recorded_calls(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     page = (EXAMPLES.parent / "docs" / "gate-a-tool-call.md").read_text("utf-8")
     assert shown.strip() in page
     assert shown.count("ask a person") == 2 and "run it" not in shown
+
+
+def test_gate_opens_for_the_call_that_a_promise_covers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The commands of the page on made-up answers, and what they print there."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    run_example(monkeypatch, "gate/made_up.py", tmp_path)
+    records = read_decisions(tmp_path / "answers.jsonl")
+    DecisionCalibrator.fit(records, alpha=0.05).save(tmp_path / "may-run")
+    given = ("--replies", tmp_path / "replies.jsonl", "--calibrator", tmp_path / "may-run")
+    run_example(monkeypatch, "gate_a_tool_call.py", *given)
+    shown = capsys.readouterr().out
+    assert shown.strip() in (EXAMPLES.parent / "docs" / "gate-a-tool-call.md").read_text("utf-8")
+    assert [line[5:].split(":")[0] for line in shown.splitlines() if line.startswith("  ->")] == [
+        "run it",
+        "ask a person",
+        "ask a person",
+    ]
+    run_example(monkeypatch, "gate_a_tool_call.py", *given, "--least", "0.99")
+    assert "run it" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
