@@ -30,6 +30,9 @@ SIMPLEST_FIRST = (
 REPORTED = ("mean_new_word_else_last", "length")
 """Shown and used by no rule."""
 DEVELOPMENT = ("tqa",)
+CHAT = ("-chat", "-chat-new")
+TOGETHER = "-chat-all"
+"""Both chat sets of a model as one; PROTOCOL-2.md has it reported and lets it decide nothing."""
 ENOUGH = 150
 RESAMPLES = 2000
 MARGIN, TIE = 0.005, 0.002
@@ -87,15 +90,25 @@ def cell(scores: pd.DataFrame, judge: str, references: Sequence[str]) -> pd.Data
 def every_table(folder: Path) -> pd.DataFrame:
     """All cells of all sets."""
     tables = []
-    for path in sorted(folder.glob("*.parquet")):
-        scores, chat = pd.read_parquet(path), path.stem.endswith("-chat")
+    for name, scores in every_set(folder).items():
+        chat = name.endswith((*CHAT, TOGETHER))
         references = ["probability", "default", "paper_without_clusters", "paper, shuffled"]
         references += ["mean_new_word", "weakest_phrase"]
         for judge in CHAT_JUDGES if chat else SHORT_JUDGES:
-            tables.append(cell(scores, judge, references).assign(set=path.stem, chat=chat))
+            tables.append(cell(scores, judge, references).assign(set=name, chat=chat))
     found = pd.concat(tables, ignore_index=True)
     enough = (found["right"] >= ENOUGH) & (found["answers"] - found["right"] >= ENOUGH)
-    return found.assign(decides=enough & ~found["set"].str.endswith(DEVELOPMENT))
+    return found.assign(decides=enough & ~found["set"].str.endswith((*DEVELOPMENT, TOGETHER)))
+
+
+def every_set(folder: Path) -> dict[str, pd.DataFrame]:
+    """The answers of each set by the set's name; then both chat sets of a model as one, where there are two."""
+    found = {path.stem: pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
+    for name in [name for name in found if name.endswith(CHAT[1])]:
+        model = name.removesuffix(CHAT[1])
+        if (first := model + CHAT[0]) in found:
+            found[model + TOGETHER] = pd.concat([found[first], found[name]], ignore_index=True)
+    return found
 
 
 # ---- the rules of decision --------------------------------------------------------------------------------------
