@@ -54,6 +54,27 @@ def test_bfloat16_is_read_as_the_float32_that_it_stands_for() -> None:
     np.testing.assert_array_equal(found.log_normalizers, wide.log_normalizers)
 
 
+@pytest.mark.parametrize("size", [1, 15, 1024, 1025, 5000])
+@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_entropies_are_those_of_float64(size: int, scale: float, dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(size)
+    logits = (torch.randn(6, size + 3, generator=random) * scale).to(dtype)
+    logits[0, : size // 2] = -torch.inf
+    logits[1] -= 30000
+    read = rows.entropies_of(as_rows(logits), size, [5, 0, 1])
+    expected = torch.distributions.Categorical(logits=logits[[5, 0, 1], :size].double().clamp(min=-1e9)).entropy()
+    np.testing.assert_allclose(read, expected.numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_without_a_distribution_has_no_entropy() -> None:
+    logits = np.zeros((3, 2000), dtype=np.float32)
+    logits[1, 7], logits[2] = np.nan, -np.inf
+    assert np.isfinite(rows.entropies_of(logits, 2000, [0])).all()
+    for row in (1, 2):
+        assert not np.isfinite(rows.entropies_of(logits, 2000, [row])).any()
+
+
 @pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
 @pytest.mark.parametrize("place", [0, 700, 1999])
 def test_infinities_and_every_nan_are_seen(bits: int, place: int) -> None:

@@ -17,8 +17,9 @@ import numpy as np
 
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Distribution
+from semtoken.scoring.rows import entropies_of
 from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, gather, log_normalizers
-from semtoken.support.entropies import entropy_bounds, row_entropies
+from semtoken.support.entropies import entropy_bounds
 from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Step:
                 for token, (ids, values) in zip(self.tokens, self.best, strict=True)
             ]
             return np.array([low for low, _ in bounds]), np.array([high for _, high in bounds])
-        found = row_entropies(self.own_rows, self.log_normalizers, self.size)
+        found = entropies_of(self.logits, self.size, self.rows)
         return found, found
 
     def best_of(self, k: int) -> list[Best]:

@@ -2,8 +2,9 @@
 """The compiled loops of a decoding step: arrays in, arrays out, nothing else.
 
 `normalize` reads each row of logits once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser
-and its most probable tokens. Given the tokens that were chosen, `sum_steps` takes the columns that these need and adds
-them up to the masses of a `ReducedSteps`. Both release the interpreter's lock.
+and its most probable tokens; `entropies` finds how evenly it is spread. Given the tokens that were chosen, `sum_steps`
+takes the columns that these need and adds them up to the masses of a `ReducedSteps`. All three release the
+interpreter's lock.
 
 Rows are float32, or bfloat16 as their bits in uint16.
 """
@@ -231,6 +232,45 @@ def normalize(
         has_minus_infinity[k] = state[2] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])
         _gather(row, common_ids, common[k])
+
+
+@compiled_fast
+def _weigh(values, reference):
+    """Sums of exp(value - reference), and of the same times value - reference, of values that are hardly greater."""
+    total, weighted = np.float32(0), np.float32(0)
+    for j in range(len(values)):
+        beyond = max(np.float32(_number(values, j)) - reference, LOWEST)
+        share = np.int32(_exp_bits(beyond)).view(np.float32)
+        total += share
+        weighted += share * beyond
+    return total, weighted
+
+
+@compiled
+def entropies(rows, row_ids, size, found):
+    """Entropies of some rows, in nats.
+
+    Parameters
+    ----------
+    rows, row_ids, size
+        As for `normalize`.
+    found
+        float64 [n], takes them; NaN for a row with NaN or +inf, or without a finite value.
+    """
+    state = np.empty(4)
+    for k in range(len(row_ids)):
+        row = rows[row_ids[k]][:size]
+        state[:] = (-np.inf, 0.0, 0.0, 0.0)
+        for first in range(0, size, BLOCK):
+            _add_block(row[first : first + BLOCK], state)
+        if state[3] != 0 or not state[1] > 0:
+            found[k] = np.nan
+            continue
+        reference, total, weighted = np.float32(state[0] + np.log(state[1])), 0.0, 0.0
+        for first in range(0, size, BLOCK):
+            more, more_weighted = _weigh(row[first : first + BLOCK], reference)
+            total, weighted = total + more, weighted + more_weighted
+        found[k] = max(np.log(total) - weighted / total, 0.0)  # whatever the reference was rounded to
 
 
 # --- masses ------------------------------------------------------------------------------

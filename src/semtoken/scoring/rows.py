@@ -27,6 +27,7 @@ from semtoken.support.arrays import (
     log_normalizers,
     widened,
 )
+from semtoken.support.entropies import row_entropies
 from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
@@ -123,6 +124,32 @@ def normalized_rows(
         part = widened(part)
     part, normalizers = levelled(part, log_normalizers(part, size), size)
     return NormalizedRows(part, np.arange(len(chosen)), chosen, normalizers)
+
+
+def entropies_of(rows: Rows, size: int, row_ids: Sequence[int]) -> FloatArray:
+    """Entropy of the next-token distribution that each of some rows of logits holds [n], in nats, from 0 to ln(size).
+
+    The compiled kernel finds it in a fraction of the time that `row_entropies` takes, which gets what it cannot read.
+
+    Parameters
+    ----------
+    rows
+        Shape [m, columns], as `as_rows` gives them.
+    size
+        V; columns beyond are padding.
+    row_ids
+        [n] which rows.
+    """
+    readable = readable_rows(rows, size)
+    if readable is not None:
+        from semtoken.scoring.kernel import entropies
+
+        found: FloatArray = np.empty(len(row_ids))
+        entropies(readable, np.asarray(row_ids, dtype=np.int64), size, found)
+        if np.isfinite(found).all():
+            return found
+    part = rows[list(row_ids)]
+    return row_entropies(part, log_normalizers(part, size), size)
 
 
 def kept_rows(rows: Rows, count: int, size: int, before: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:

@@ -173,7 +173,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             self._scored.add(distribution)
             self._keep_row(logits)
             if distribution != "raw" and self._kept is None and not self._masked:
-                self._masked = bool(torch.isneginf(scores[:, : self._scorer.vocabulary.size]).any())
+                self._masked = bool((scores[:, : self._scorer.vocabulary.size].amin(1) == -torch.inf).any())
         return scores
 
     def _note(self, step: LoopStep | None) -> None:
