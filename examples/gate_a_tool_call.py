@@ -109,8 +109,8 @@ def verdict(proposed: Proposed, calibrator: DecisionCalibrator | None, least: fl
         return "ask a person: no calibrator says what the probability is worth"
     [record] = records_of({"answers": {"may_run": answer_values(proposed.allowed, ReadingOptions())}})
     block = calibrator.block(record)
-    if "promise" not in block:
-        return "ask a person: the calibrator does not know this question"
+    if "chance" not in block:
+        return f"ask a person: {block['promise']}"
     if not proposed.allowed.value:
         return "ask a person: the model says no"
     if block["decision"] != "answer":

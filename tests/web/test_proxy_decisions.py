@@ -166,6 +166,11 @@ class TestPassedOn:
         ):
             with running(app, strict=strict) as url:
                 block = post(url, "/v1/systemone", asked).json()["answers"]["late"]["semtoken"]
+                others = [asked | {"semtoken": {"reading": "words"}}, asked | {"semtoken": {"orders": 2}}]
+                others.append(asked | {"questions": {"late": {"type": "noul", "instructions": "Is it late?"}}})
+                for other in others:  # another reading, other orders, other words: it does not belong
+                    unknown = post(url, "/v1/systemone", other).json()["answers"]["late"]["semtoken"]
+                    assert (unknown["decision"], unknown["labels"]) == ("abstain", 0) and "chance" not in unknown
             assert 0.5 < block["chance"] <= 1
             assert block["decision"] in ("answer", "abstain")
             assert block["labels"] == 200

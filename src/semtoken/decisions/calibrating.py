@@ -30,6 +30,9 @@ from semtoken.support.inputs import instance, listed
 NAME = "decisions.json"
 FORMAT, FORMAT_VERSION = "semtoken.decisions", 1
 
+OTHER_QUESTION = "Nothing: the calibrator knows no question with these words, options, reading and orders."
+NO_LABELS = "Nothing: no labelled answer was like this one."
+
 Key = tuple[str, str]
 """A question's fingerprint, and the side that is decided."""
 
@@ -144,10 +147,11 @@ class DecisionCalibrator:
         return one is not None and one.accepts(record)
 
     def block(self, record: DecisionRecord) -> dict[str, Any]:
-        """Chance, decision and promise of one answer; nothing where its question was not fitted."""
+        """Chance, decision and promise of one answer; one to a question that was not fitted abstains, and says why."""
         one, scale = self.sides.get((record.fingerprint, record.side)), self.scales.get(record.fingerprint)
         if one is None:
-            return {}
+            known = any(fingerprint == record.fingerprint for fingerprint, _ in self.sides)
+            return {"decision": "abstain", "promise": NO_LABELS if known else OTHER_QUESTION, "labels": 0}
         scaled = {} if scale is None else {"calibrated_probabilities": scale(record.probabilities).tolist()}
         if one.calibrator is None:
             return {**scaled, "decision": "abstain", "promise": one.refusal, "labels": one.n}
