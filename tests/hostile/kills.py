@@ -11,13 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from semtoken import TokenClusters, Vocabulary
+from semtoken import Calibrator, TokenClusters, Vocabulary
+from semtoken.calibration.calibrator import NAME
 from semtoken.errors import SemtokenError
 from tests import tiny
 from tests.bench.runs import same, shards
+from tests.calibration.worlds import WORLDS
+from tests.decisions.models import tiny as tiny_backend
 from tests.hostile.commands import bench_settings, run_command
 from tests.hostile.damage import numbers_of
 from tests.hostile.outcomes import Outcome, case_random
+from tests.hostile.targets import REPLY
 
 IN_A_ROW = 4  # kills before a command may end
 LINES = 30
@@ -45,7 +49,7 @@ def attack(seed: int, kills: int, folder: Path) -> list[Outcome]:
 
 
 def commands(folder: Path) -> list[Killed]:
-    """`bench run`, `score` and `cluster` on a tiny model."""
+    """`bench run`, `score`, `cluster` and `decide run` on a tiny model; `calibrate` and `check` on files."""
     settings = bench_settings(folder / "settings")
     model = str(folder / "settings" / "tiny")
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
@@ -60,11 +64,71 @@ def commands(folder: Path) -> list[Killed]:
         Killed(
             "score",
             lambda place: [*scoring, "--batch-size", "4", "-o", str(place)],
-            lambda one, two: one.read_bytes() == two.read_bytes(),
+            same_bytes,
             suffix=".jsonl",
         ),
         Killed("cluster", lambda place: ["cluster", model, "-k", "60", "-o", str(place)], same_clusters, loads_or_none),
+        *of_labels(folder),
+        of_decisions(folder),
     ]
+
+
+def of_labels(folder: Path) -> list[Killed]:
+    """Commands on labelled answers and on saved replies."""
+    labelled = folder / "labelled.jsonl"
+    scores, correct = WORLDS["good model"].draw(np.random.default_rng(0), 300)
+    kind = {"signature": "preset:default", "distribution": "raw"}
+    lines = [
+        {"id": i, "response": f"It is {i}.", "log_score": float(score), "correct": bool(right), **kind}
+        for i, (score, right) in enumerate(zip(scores, correct, strict=True))
+    ]
+    labelled.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replies = folder / "replies.jsonl"
+    replies.write_text("".join(json.dumps({"id": str(i), "reply": REPLY}) + "\n" for i in range(200)))
+    return [
+        Killed(
+            "calibrate",
+            lambda place: ["calibrate", str(labelled), "-o", str(place), "--overwrite"],
+            same_calibrators,
+            calibrator_or_none,
+        ),
+        Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
+    ]
+
+
+def of_decisions(folder: Path) -> Killed:
+    """Typed questions about the lines of a file."""
+    backend = tiny_backend()
+    model = folder / "deciding"
+    backend.model.save_pretrained(model)
+    backend.tokenizer.save_pretrained(model)
+    questions, items = folder / "questions.yaml", folder / "items.jsonl"
+    questions.write_text('late: {type: predicate, instructions: "Is it late?"}\n')
+    items.write_text("".join(json.dumps({"state": f"Parcel {i}"}) + "\n" for i in range(LINES)))
+    told = ["decide", "run", str(questions), str(items), "--model", str(model)]
+    return Killed("decide run", lambda place: [*told, "-o", str(place)], same_bytes, suffix=".jsonl")
+
+
+def same_bytes(one: Path, two: Path) -> bool:
+    """The same file."""
+    return one.read_bytes() == two.read_bytes()
+
+
+def same_calibrators(one: Path, two: Path) -> bool:
+    """Both can be used, and are the same but for their dates."""
+    first, second = (json.loads((place / NAME).read_bytes()) | {"created": "", "sha256": ""} for place in (one, two))
+    return first == second and Calibrator.load(one).n == Calibrator.load(two).n
+
+
+def calibrator_or_none(place: Path) -> str | None:
+    """A calibrator is there whole or not at all; its folder is there before."""
+    if not (place / NAME).exists():
+        return None
+    try:
+        Calibrator.load(place)
+    except SemtokenError as error:
+        return f"a calibrator that does not load: {error}"
+    return None
 
 
 def same_run(one: Path, two: Path) -> bool:
