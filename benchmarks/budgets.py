@@ -14,10 +14,12 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,8 +75,8 @@ def score_logits(clusters: st.TokenClusters, repeats: int, steps: int = 64) -> I
     for row in peaked:
         row[random.integers(0, size, 6)] = 12 + random.random(6)
     for name, rows, dtype, budget in (
-        ("float32", plain, torch.float32, 1.15),
-        ("float32, likely rivals", peaked, torch.float32, 1.15),
+        ("float32", plain, torch.float32, 1.0),
+        ("float32, likely rivals", peaked, torch.float32, 1.0),
         ("bfloat16", plain, torch.bfloat16, 1.0),
     ):
         logits = torch.from_numpy(rows).to(dtype)
@@ -87,16 +89,16 @@ def score_logits(clusters: st.TokenClusters, repeats: int, steps: int = 64) -> I
 
 
 def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
-    """Generations of one and of many answers, their results included."""
+    """Generations of one and of many answers, their results included, and with the entropy of every step."""
     random, size = np.random.default_rng(5), clusters.vocabulary.size
-    for batch, steps, budget in ((1, 48, 2.0), (64, 12, 1.3)):
+    for batch, steps, budget in ((1, 48, 1.2), (64, 12, 1.3)):
         rows = torch.from_numpy(random.standard_normal((batch, size), dtype=np.float32))
 
-        def record(results: bool, batch: int = batch, steps: int = steps, rows: torch.Tensor = rows) -> None:
+        def record(results: bool, methods: Sequence[str] = (), batch: int = batch, steps: int = steps, rows=rows):  # type: ignore[no-untyped-def]
             ids = torch.from_numpy(random.integers(0, size, (batch, steps + 1)))  # the first is the prompt
-            found = st.Recorder(clusters.vocabulary)
+            found = st.Recorder(clusters.vocabulary, methods=methods)
             for step in range(steps):
-                found(ids[:, : step + 1], rows)  # type: ignore[arg-type]
+                found(ids[:, : step + 1], rows)
             if results:
                 found.results(ids)
 
@@ -104,10 +106,34 @@ def recorder(clusters: st.TokenClusters, repeats: int) -> Iterator[Measured]:
             for _ in range(steps):
                 torch_log_softmax(rows)
 
-        beside = "log-softmax of the same rows"
-        for name, results in (("", False), (" and results", True)):
+        for name, most, side in (
+            ("", budget, partial(record, False)),
+            (" and results", budget, partial(record, True)),
+            (" with mean_token_entropy", 1.1, partial(record, False, ["mean_token_entropy"])),
+        ):
             what = f"Recorder, batch of {batch}{name}"
-            yield Measured(what, beside, ratio(lambda r=results: record(r), softmax, repeats), budget)
+            yield Measured(what, "log-softmax of the same rows", ratio(side, softmax, repeats), most)
+
+
+def held_to_avx2(repeats: int) -> Iterator[Measured]:
+    """The same in a process that may use no instructions beyond AVX2, on a processor that has more."""
+    if instructions() != "AVX512":
+        return
+    features = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+popcnt,+sse4.1,+sse4.2,+ssse3"
+    held = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": features, "ATEN_CPU_CAPABILITY": "avx2"}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        script = [sys.executable, __file__, "--rows-only", "--repeats", str(repeats), "--out", str(out)]
+        subprocess.run(script, env=os.environ | held, stdout=subprocess.DEVNULL, check=True)
+        kept = json.loads(out.read_text())
+    assert kept["instructions"] == "AVX2", kept["instructions"]
+    for line in kept["measured"]:
+        yield Measured(line["what"] + ", held to AVX2", line["beside"], line["ratio"], line["budget"])
+
+
+def instructions() -> str:
+    """Which vector instructions torch uses here, such as `AVX512` or `AVX2`; the kernel uses all that there are."""
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def payloads(repeats: int) -> Iterator[Measured]:
@@ -203,6 +229,7 @@ def show(found: list[Measured], title: str) -> Table:
 def main(
     size: Annotated[int, typer.Option(help="Tokens of the vocabulary.")] = 152_064,
     repeats: Annotated[int, typer.Option(help="Runs of each side; the least time counts.")] = 7,
+    rows_only: Annotated[bool, typer.Option("--rows-only", help="Only what reads rows of logits.")] = False,
     short: Annotated[bool, typer.Option("--short", help="Fewer runs, for a look at each change.")] = False,
     out: Annotated[Path, typer.Option(help="Where the figures are kept; a table beside it, as .md.")] = RESULTS,
 ) -> None:
@@ -211,14 +238,16 @@ def main(
     repeats = min(repeats, 3) if short else repeats
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
-    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats), *payloads(repeats), *serve()]
-    found += [*proxy(short), *vllm(short), *generation(short), decisions(10_000 if short else 20_000)]
+    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats)]
+    if not rows_only:
+        found += [*held_to_avx2(repeats), *payloads(repeats), *serve(), *proxy(short), *vllm(short)]
+        found += [*generation(short), decisions(10_000 if short else 20_000)]
     load = os.getloadavg()[0]
-    title = f"V = {size:,}, one thread (generation: two), {platform.machine()}, load {load:.1f}"
+    title = f"V = {size:,}, one thread (generation: two), {platform.machine()} with {instructions()}, load {load:.1f}"
     console.print(show(found, title))
     lines = [asdict(one) | {"kept": one.kept} for one in found]
     out.parent.mkdir(parents=True, exist_ok=True)
-    kept = {"vocabulary": size, "repeats": repeats, "load": load, "measured": lines}
+    kept = {"vocabulary": size, "repeats": repeats, "instructions": instructions(), "load": load, "measured": lines}
     out.write_text(json.dumps(kept, indent=2) + "\n")
     rows = [f"| {' | '.join(one.cells())} |" for one in found]
     head = [
