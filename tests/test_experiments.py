@@ -314,6 +314,10 @@ def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
     short, chat = tables.short_headline(kept), tables.chat_headline(kept)
     assert f"**Short answers: `{short[0]}`" in page
     assert f"**Chat answers: `{chat[0]}`" in page
+    verdicts = tables.confirmation(kept, chat[0])
+    assert verdicts["probability"].endswith(": confirmed") and "further chat answers confirm it" in page
+    assert verdicts["mean_new_word"].endswith(": not shown") and verdicts["weakest_phrase"].endswith(": not shown")
+    assert tables.on_both_chat_sets(kept) == []
 
 
 def test_a_candidate_replaces_only_if_it_is_worse_nowhere_and_better_on_enough_sets() -> None:
@@ -341,7 +345,7 @@ def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
             line = lines[(*column, name.strip("`"))]
             shown(cell, line, ("minus_default", "minus_default_low", "minus_default_high"), signed=True)
     for name, *cells in page_table("A model of 1.5 billion parameters", "chat answers, of these right"):
-        for cell, chosen in zip(cells, ("qwen1.5b-chat", "smollm2-chat"), strict=False):
+        for cell, chosen in zip(cells, ("qwen1.5b-chat", "qwen1.5b-chat-new", "smollm2-chat"), strict=True):
             if name.startswith("chat"):
                 line = lines[chosen, "contains", "probability"]
                 assert cell == f"{int(line['answers']):,}, {line['right']}"

@@ -142,8 +142,11 @@ def short_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
 
 
 def chat_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
-    """What the rule for chat answers says, and which candidates met the condition for replacing the two in place."""
-    deciding = table[table.decides & table.chat]
+    """What the rule for chat answers says, and which candidates met the condition for replacing the two in place.
+
+    By PROTOCOL.md, on the sets that were there then: what CHAT[1] says is the business of PROTOCOL-2.md.
+    """
+    deciding = table[table.decides & table.chat & ~table["set"].str.endswith(CHAT[1])]
     needed = min(2, deciding["set"].nunique())
     lines = {name: deciding[deciding.candidate == name] for name in SIMPLEST_FIRST}
     lines = {name: rows for name, rows in lines.items() if len(rows)}
@@ -155,6 +158,35 @@ def chat_headline(table: pd.DataFrame) -> tuple[str, list[str]]:
         and (rows["minus_probability_low"] > 0).all()
     }
     return (simplest_of_the_best(met) if met else _of_the_two(lines)), list(met)
+
+
+def confirmation(table: pd.DataFrame, headline: str) -> dict[str, str]:
+    """PROTOCOL-2.md: what the further chat answers say of the headline beside each reference."""
+    lines = table[table["set"].str.endswith(CHAT[1]) & table.decides & (table.candidate == headline)]
+    if lines.empty:
+        return {}
+    line, verdicts = lines.iloc[0], {}
+    for name in ("probability", "mean_new_word", "weakest_phrase"):
+        low, high = line[f"minus_{name}_low"], line[f"minus_{name}_high"]
+        verdict = "confirmed" if low > 0 else "contradicted" if high < 0 else "not shown"
+        verdicts[name] = f"{shown(line, f'minus_{name}')}: {verdict}"
+    return verdicts
+
+
+def on_both_chat_sets(table: pd.DataFrame) -> list[str]:
+    """PROTOCOL-2.md: the candidates that meet the first protocol's rule for chat answers on both sets."""
+    deciding = table[table.decides & table.chat]
+    met = []
+    for name in SIMPLEST_FIRST:
+        lines = deciding[deciding.candidate == name]
+        if (
+            name not in ("mean_new_word", "weakest_phrase")
+            and len(lines)
+            and replaces(lines, ["mean_new_word", "weakest_phrase"], 2)
+            and (lines["minus_probability_low"] > 0).all()
+        ):
+            met.append(name)
+    return met
 
 
 def _of_the_two(lines: dict[str, pd.DataFrame]) -> str:
@@ -211,6 +243,8 @@ def main() -> None:
         print("\nshort answers: {}; met the rule: {}".format(*short_headline(table)))
     if (table.decides & table.chat).any():
         print("chat answers: {}; met the rule: {}".format(*chat_headline(table)))
+        print("further chat answers:", confirmation(table, chat_headline(table)[0]))
+        print("met the rule on both chat sets:", on_both_chat_sets(table))
         print("answers without a new word:", without_new_words(options.scores, table))
     if options.csv:
         table.round(5).to_csv(options.csv, index=False)
