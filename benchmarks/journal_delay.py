@@ -6,8 +6,9 @@
 
 Upstream, both proxies and the clients are processes of their own on this machine. The upstream gives a prepared reply
 of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the other, so that other
-work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times, at
-the same mean rate. Delays are those of whole replies. The interval resamples pairs of rounds.
+work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times of a
+round, whose length follows from the rate: four seconds with 200 clients that ask twice. Delays are those of whole replies.
+The interval resamples pairs of rounds. The whole takes two minutes.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -33,6 +34,7 @@ import numpy as np
 import typer
 import uvicorn
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 
 from proxy import free_port, prepared_chunks, process, processor_seconds
@@ -87,16 +89,16 @@ def proxy(upstream_port: int, *options: str) -> Iterator[tuple[str, int]]:
 
 
 async def one_round(url: str, clients: int, replies: int, rate: float, seed: int) -> list[float]:
-    """Seconds of each reply; every client asks `replies` times, at random times if there is a rate."""
-    generator = np.random.default_rng(seed)
-    pauses = generator.exponential(clients / rate, (clients, replies)) if rate else np.zeros((clients, replies))
-
+    """Seconds of each reply; every client asks `replies` times, at random times of the round if there is a rate."""
+    length = clients * replies / rate if rate else 0.0
+    times = np.sort(np.random.default_rng(seed).uniform(0, length, (clients, replies)))
+    start = time.perf_counter()
     scored: list[bool] = []
 
     async def one_client(number: int) -> list[float]:
         found = []
         for i in range(replies):
-            await asyncio.sleep(pauses[number, i])
+            await asyncio.sleep(start + times[number, i] - time.perf_counter())
             question = {"role": "user", "content": f"Question {number} of {seed}.{i}?"}
             begun = time.perf_counter()
             async with session.post(url + PATH, json={"model": "m", "messages": [question]}) as answer:
@@ -117,7 +119,7 @@ async def one_round(url: str, clients: int, replies: int, rate: float, seed: int
 def compare(
     clients: Annotated[int, typer.Option(help="Clients at one time.")] = 200,
     rate: Annotated[float, typer.Option(help="Replies a second, all together; 0: as fast as they come.")] = 100.0,
-    rounds: Annotated[int, typer.Option(help="Pairs of rounds.")] = 20,
+    rounds: Annotated[int, typer.Option(help="Pairs of rounds.")] = 12,
     replies: Annotated[int, typer.Option(help="Replies for each client in a round.")] = 2,
     server: Annotated[bool, typer.Option(help="The journal in PostgreSQL (Debian's package).")] = False,
     texts: Annotated[bool, typer.Option(help="Keep texts.")] = True,
@@ -143,7 +145,7 @@ def compare(
             asyncio.run(one_round(address, 1, 20, 0.0, 0))  # warm
         before = {name: processor_seconds(pid) for name, (_, pid) in kinds.items()}
         found: dict[str, list[list[float]]] = {"without": [], "with": []}
-        for number in range(rounds):
+        for number in track(range(rounds), "Pairs of rounds", console=console, transient=True):
             for name in ("without", "with") if number % 2 else ("with", "without"):
                 found[name].append(asyncio.run(one_round(kinds[name][0], clients, replies, rate, number)))
         answered = rounds * clients * replies
