@@ -7,8 +7,8 @@
 Upstream, both proxies and the clients are processes of their own on this machine. The upstream gives a prepared reply
 of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the other, so that other
 work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times of a
-round, whose length follows from the rate: four seconds with 200 clients that ask twice. Delays are those of whole replies.
-The interval resamples pairs of rounds. The whole takes two minutes.
+round, whose length follows from the rate: four seconds with 200 clients that ask twice. Delays are those of whole
+replies. The interval resamples pairs of rounds. The whole takes two minutes.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
