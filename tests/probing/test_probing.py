@@ -77,9 +77,9 @@ def test_groups_of_the_record_are_a_lower_bound() -> None:
         exact = {one.token_ids[0]: one.probability for one in competing(stc(), PROMPT, answer, step, n=999)}
         for one in competing_in_record(answer, step, stc().scorer, n=2):
             assert one.probability <= exact.get(one.token_ids[0], 1.0) + 1e-6
-    with pytest.raises(InvalidInput, match="There is no step 99"):
+    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
         competing_in_record(answer, 99, stc().scorer)
-    with pytest.raises(InvalidInput, match="There is no step 99"):
+    with pytest.raises(InvalidInput, match="from 0 to 5, got 99"):
         competing(stc(), PROMPT, answer, 99)
 
 
