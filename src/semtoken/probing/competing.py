@@ -85,9 +85,7 @@ class StepRows(Observer):
 
 def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
     """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass."""
-    for step in steps:
-        if not 0 <= step < len(answer.tokens):
-            raise InvalidInput(f"There is no step {step}: the answer has {len(answer.tokens)} tokens.")
+    steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
     backend.read([prompt_ids(backend, prompt)], [answer.token_ids[: max(steps) + 1]], [rows])
     return rows.rows
