@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,6 +20,7 @@ from semtoken.parts import Parts
 from semtoken.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
 from semtoken.support.html_elements import MOST_ROWS, element
 from tests import worked
+from tests.browsers import chromium, needed
 
 NASTY = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
 ALLOWED = {
@@ -203,21 +203,15 @@ def test_attributes_are_escaped() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("colours", ["background:#fff;color:#111", "background:#111;color:#ddd"])
 def test_cards_are_accessible_in_light_and_dark(tmp_path: Path, colours: str) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium on this machine (apt-get install chromium)")
+    axe = needed("axe_playwright_python.sync_playwright")
     cards = "".join(make()._repr_html_() for make in SHOWN.values()).replace("<details>", "<details open>")
     page = (
         f"<!doctype html><html lang=en><title>cards</title><body style='{colours}'><main><h1>cards</h1>{cards}</main>"
     )
     (tmp_path / "cards.html").write_text(page, "utf-8")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as browser:
         opened = browser.new_page(viewport={"width": 390, "height": 800})
         opened.goto((tmp_path / "cards.html").as_uri())
         found = axe.Axe().run(opened)
         assert opened.evaluate("document.documentElement.scrollWidth") <= 390
-        browser.close()
     assert found.violations_count == 0, found.generate_report()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,23 +25,19 @@ from semtoken.web.page.facts import calibrator_card, reliability_card
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
+from tests.browsers import chromium, needed
 from tests.web.conftest import proxy_of
 from tests.web.servers import running
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("no chromium on this machine (apt-get install chromium)", allow_module_level=True)
+sync_api = needed("playwright.sync_api")
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--<script>"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +219,7 @@ def test_hostile_text_stays_text(browser: Any, answers: list[dict[str, Any]], tm
 
 def assert_accessible(page: Any, view: str) -> None:
     """No violation that axe finds, nothing wider than a phone, and every tab in sight."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    axe = needed("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page)
     assert found.violations_count == 0, (view, found.generate_report())
     assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
