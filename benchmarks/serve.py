@@ -3,6 +3,7 @@
     python benchmarks/serve.py                            # the embedded model
     python benchmarks/serve.py --model smollm2 --clients 50 --requests 1
     python benchmarks/serve.py --temperature 2            # longer answers, by chance
+    python benchmarks/serve.py --model smollm2 --long-prompt 500   # what running streams wait
 
 The server is a process of its own, as its clients are elsewhere too. Every client sends its requests one after the
 other; a stream's first token is timed where it comes. The processor seconds are those of the server.
@@ -114,6 +115,49 @@ def measure(url: str, pipe: Any, clients: int, requests: int, max_tokens: int = 
     return Load(clients, tokens, seconds, pipe.recv() - before, waits[len(waits) // 2])
 
 
+async def _gaps(url: str, words: int, max_tokens: int, seed: int) -> tuple[list[float], list[float]]:
+    """Seconds between the tokens of a stream: before somebody else's long prompt comes, and while it is read."""
+    story = "Once upon a time there was a king who"
+    asked = {"prompt": story, "max_tokens": max_tokens, "stream": True, "temperature": 1.0, "seed": seed}
+    # Another prompt for every seed: what two prompts have in common is read once.
+    long = {"prompt": f"{seed} " * words, "max_tokens": 1, "temperature": 0.0}
+    before: list[float] = []
+    meanwhile: list[float] = []
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+
+        async def read() -> None:
+            async with http.post(url + "/v1/completions", json=long, raise_for_status=True) as reply:
+                await reply.read()
+
+        other: asyncio.Task[None] | None = None
+        async with http.post(url + "/v1/completions", json=asked, raise_for_status=True) as reply:
+            last, waiting = None, False
+            async for line in reply.content:
+                if not line.startswith(b"data: {") or b'"finish_reason":null' not in line:
+                    continue
+                now = time.perf_counter()
+                if last is not None and (other is None or waiting):
+                    (before if other is None else meanwhile).append(now - last)
+                last, waiting = now, other is not None and not other.done()  # as a wait begins, not as it ends
+                if len(before) == 10 and other is None:
+                    other, waiting = asyncio.create_task(read()), True
+        if other is not None:
+            await other
+    return before, meanwhile
+
+
+def stalls(url: str, words: int, streams: int = 8, max_tokens: int = 64) -> list[float]:
+    """Worst wait of running streams for a token while a long prompt is read, each in medians of its waits before."""
+    found = []
+    for seed in range(4 * streams):
+        before, meanwhile = asyncio.run(_gaps(url, words, max_tokens, seed))
+        if len(before) == 10 and meanwhile:  # of a stream that ended before, nothing is known
+            found.append(max(meanwhile) / sorted(before)[5])
+        if len(found) == streams:
+            break
+    return found
+
+
 def compared(
     model: str = "almanac",
     clusters: str | None = None,
@@ -145,8 +189,17 @@ def main(
     max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 32,
     temperature: Annotated[float, typer.Option(help="Of the answers.")] = 0.0,
     rounds: Annotated[int, typer.Option(help="Times both are measured; the best time of each counts.")] = 3,
+    long_prompt: Annotated[int, typer.Option(help="Words of a prompt that comes into running streams.")] = 0,
 ) -> None:
-    """Print both and their ratio."""
+    """Print both and their ratio; or how long running streams wait while a long prompt is read."""
+    if long_prompt:
+        with server(model, clusters) as (url, _):
+            stalls(url, long_prompt, 2)  # warms up
+            waits = sorted(stalls(url, long_prompt))
+        print(f"While a prompt of {long_prompt} words is read, the worst wait of {len(waits)} running streams")
+        middle, least, most = waits[len(waits) // 2], waits[0], waits[-1]
+        print(f"for a token is {middle:.1f} times the median before it (median; {least:.1f} to {most:.1f}).")
+        return
     loads = compared(
         model,
         clusters,
