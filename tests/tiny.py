@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
+import copy
+from collections.abc import Callable
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,18 @@ WORDS = (
 TEXT = (WORDS + "\nQuestion:\nwho is it\nAnswer:\n\n") * 3
 
 
-@cache
+def _handed_out_as_copies(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Build once and give everyone a copy: what one test sets on a tokenizer is not there in the next test."""
+    built = cache(build)
+
+    @wraps(build)
+    def a_copy(*args: Any) -> Any:
+        return copy.deepcopy(built(*args))
+
+    return a_copy
+
+
+@_handed_out_as_copies
 def byte_level_bpe() -> Any:
     """GPT-2, Llama-3 and Qwen kind: pieces are bytes, a newline is a token, one added and four special tokens."""
     from transformers import PreTrainedTokenizerFast
@@ -36,7 +49,7 @@ def byte_level_bpe() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>")
 
 
-@cache
+@_handed_out_as_copies
 def sentencepiece_bpe() -> Any:
     """Llama-2 and Mistral kind: blanks are spelled in the pieces, unknown characters fall back to byte tokens."""
     from transformers import PreTrainedTokenizerFast
@@ -67,7 +80,7 @@ def _fallback_model() -> models.BPE:
     )
 
 
-@cache
+@_handed_out_as_copies
 def wordpiece(clean_up: bool = True) -> Any:
     """BERT kind: pieces inside a word are marked, blanks are put between words when decoding."""
     from transformers import PreTrainedTokenizerFast
