@@ -23,8 +23,8 @@ def _handed_out_as_copies(build: Callable[..., Any]) -> Callable[..., Any]:
     built = cache(build)
 
     @wraps(build)
-    def a_copy(*args: Any) -> Any:
-        return copy.deepcopy(built(*args))
+    def a_copy(*args: Any, **settings: Any) -> Any:
+        return copy.deepcopy(built(*args, **settings))
 
     return a_copy
 
