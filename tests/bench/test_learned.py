@@ -7,6 +7,8 @@ import pytest
 
 from semtoken.bench.learned import with_learned
 from semtoken.bench.report.content import build_report
+from semtoken.calibration.learned import Readings
+from semtoken.calibration.learning import cross_fitted
 from semtoken.errors import InvalidInput
 from semtoken.metrics import auroc
 from tests.bench.report_runs import cell, results
@@ -43,3 +45,25 @@ def test_a_report_has_it_beside_the_other_methods() -> None:
     made = with_learned(results(cell(n=200, methods=["stc", "sequence_probability", "perplexity"])))
     report = build_report(made, n_resamples=20)
     assert "learned" in report._repr_html_() and any("learned" in text for text in report.csv.values())
+
+
+def test_states_that_a_run_kept_are_read_and_equal_what_the_library_learns() -> None:
+    generator = np.random.default_rng(1)
+    states = generator.normal(size=(400, 12))
+    headline = generator.gamma(1.0, 1.0, 400)
+    correct = (generator.random(400) < 1 / (1 + np.exp(headline - 2 * states[:, 3]))).astype(float)
+    states[7] = np.nan  # an answer without tokens
+    made = cell(
+        question_ids=tuple(map(str, range(400))),
+        uncertainty={"headline": headline, "perplexity": headline},
+        judgements={"exact": correct},
+        variants={},
+        states=states,
+    )
+    with_column = with_learned(results(made))
+    risk = with_column.cells[0].uncertainty["learned"]
+    kept = np.arange(400) != 7
+    assert np.isnan(risk[7])
+    assert (risk[kept] == cross_fitted(Readings(headline[kept, None], states[kept]), correct[kept])).all()
+    assert auroc(risk[kept], correct[kept]) > auroc(headline[kept], correct[kept]) + 0.1
+    assert "the headline and 12 dimensions of hidden state" in with_column.notes[-1]

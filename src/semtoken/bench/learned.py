@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Readings
 from semtoken.calibration.learning import learn
 from semtoken.errors import InvalidInput
+from semtoken.observers.inside import AnswerState
 
 NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
     "sequence_probability": lambda risk: -np.log1p(-np.clip(risk, 0.0, 1 - 1e-15)),
@@ -27,8 +28,8 @@ NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
 def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
     """The results of a run with the method `learned` beside the others.
 
-    Every answer's score comes from a fit that did not see its label (5 folds). It reads the run's own numbers of one
-    pass, no hidden states, which runs do not record.
+    Every answer's score comes from a fit that did not see its label (5 folds). It reads the hidden states and the
+    headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other.
 
     Parameters
     ----------
@@ -53,21 +54,32 @@ def _with_learned(cell: Cell, judge: str) -> tuple[Cell, str]:
     """A cell with the column, if its labels are enough, and what came of them."""
     title = f"{cell.model} on {cell.dataset}: `{LEARNED}`"
     names = [name for name in NUMBERS if name in cell.uncertainty]
+    states = cell.states if HEADLINE in names else None
+    if states is not None:
+        names = [HEADLINE]
     labels = cell.judgements.get(judge)
     if labels is None or not names:
         return cell, f"{title} needs verdicts of {judge} and one of {', '.join(NUMBERS)}."
     numbers = np.column_stack([NUMBERS[name](cell.uncertainty[name]) for name in names])
-    usable = np.isfinite(numbers).all(axis=1) & np.isin(labels, (0.0, 1.0))
+    read = numbers if states is None else np.column_stack([numbers, states])
+    usable = np.isfinite(read).all(axis=1) & np.isin(labels, (0.0, 1.0))
     place = names.index(HEADLINE) if HEADLINE in names else 0
-    found = learn(names, Readings(numbers[usable]), numbers[usable, place], labels[usable])
+    readings = Readings(numbers[usable], None if states is None else states[usable])
+    found = learn(names, readings, numbers[usable, place], labels[usable])
     if not found.risk.size:
         return cell, f"{title}: {found.statement}."
     risk = np.full(labels.size, np.nan)
     risk[usable] = found.risk
-    seconds = dict(cell.seconds) | {LEARNED: max(cell.seconds.get(name, 0.0) for name in names)}
-    told = (
-        f"{title} reads {', '.join(names)} and no hidden states, which a run does not keep (`semtoken score --states` "
-    )
-    told += f"does); cross-fitted on the verdicts of {judge}. A calibrator of them "
-    told += f"{found.statement}."
-    return replace(cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=seconds), told
+    taken = max(cell.seconds.get(name, 0.0) for name in names)
+    taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
+    told = f"{title} reads {_told(names, states)}; cross-fitted on the verdicts of {judge}. A calibrator of them "
+    return replace(
+        cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
+    ), f"{told}{found.statement}."
+
+
+def _told(names: Sequence[str], states: FloatArray | None) -> str:
+    """What is read, as the notes say it."""
+    if states is not None:
+        return f"the {names[0]} and {states.shape[1]:,} dimensions of hidden state"
+    return f"{', '.join(names)} and no hidden states, which this run does not keep (`semtoken bench run --states`)"

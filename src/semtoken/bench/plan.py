@@ -26,6 +26,7 @@ from semtoken.bench.settings import ALMANAC, ControlsSettings, ModelSettings, Ru
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.methods import METHODS
 from semtoken.methods.outside import source_of
+from semtoken.observers.inside import AnswerState
 from semtoken.results.generation import LAYOUTS
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics.steps import PAIR_STEPS, STC_STEPS, STEP, STEP_OF_FIELD, steps_for, watch_steps
@@ -185,6 +186,7 @@ class _Steps:
     def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """Those that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
+        wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
         for step in (*self._clustered(greedy, clusterings), *self._watched(greedy), *self._others(steps)):

@@ -25,6 +25,7 @@ from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.methods.likelihood import stc
 from semtoken.methods.outside import known_methods
+from semtoken.observers.inside import AnswerState
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import SHARED_PREFIX
 from semtoken.statistics.steps import seconds_for
@@ -167,6 +168,7 @@ class _Reader:
             controls=self._controls(),
             texts=self._texts(),
             log_score=self._log_score(),
+            states=self._states(),
             signature=self._signature(),
         )
 
@@ -231,6 +233,16 @@ class _Reader:
         step = self.plan.steps.get("stc")
         shards = None if step is None else self._shards(step, LOG_SCORE)
         return None if shards is None else _joined(shards, LOG_SCORE)
+
+    def _states(self) -> FloatArray | None:
+        """The hidden states at the ends of the answers."""
+        step = self.plan.steps.get(AnswerState.field)
+        shards = None if step is None else self._shards(step, AnswerState.field)
+        rows = [row for shard in shards or () for row in shard.columns[AnswerState.field]]
+        size = next((len(row) for row in rows if row is not None), 0)
+        if not size:
+            return None
+        return np.array([[np.nan] * size if row is None else row for row in rows], dtype=np.float64)
 
     def _signature(self) -> str | None:
         """The line that names the clusters and rules of STC itself."""

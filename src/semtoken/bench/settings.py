@@ -28,6 +28,7 @@ from semtoken.choices import (
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
+from semtoken.observers.inside import AnswerState
 from semtoken.statistics.entailment import DEFAULT_NLI
 from semtoken.statistics.similarity import DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
@@ -205,6 +206,9 @@ class RunSettings(Strict):
     seed: int = Field(default=0, ge=0)
     """The seed by which that part is drawn."""
     sensitivity: SensitivitySettings = SensitivitySettings()
+    states: bool = False
+    """Keep the hidden state at the end of every greedy answer, which `semtoken bench report --learn` reads. The
+    headline is then among the methods."""
     controls: Controls = None
     """`true`, or settings. STC and sequence probability are then among the methods."""
     shard_size: PositiveInt = 256
@@ -245,6 +249,9 @@ class RunSettings(Strict):
             for backend, missing in never.items():
                 if found := readings_for(METHODS[name].needs) & missing:
                     raise ValueError(f"the method {name}: {not_given(backend, found)}")
+        for backend, missing in never.items() if self.states else ():
+            if found := readings_for([AnswerState.field]) & missing:
+                raise ValueError(f"states: {not_given(backend, found)}")
         return self
 
     @field_validator("models")
@@ -255,12 +262,13 @@ class RunSettings(Strict):
         return models
 
     @model_validator(mode="after")
-    def _controlled(self) -> RunSettings:
-        if self.controls is not None:
-            if self.preset != "paper":
-                raise ValueError("controls take the paper's score apart: they need the preset 'paper'")
-            wanted = {*self.methods, "stc", "sequence_probability"}
-            object.__setattr__(self, "methods", tuple(name for name in METHODS if name in wanted))
+    def _with_what_others_read(self) -> RunSettings:
+        if self.controls is not None and self.preset != "paper":
+            raise ValueError("controls take the paper's score apart: they need the preset 'paper'")
+        wanted = set(self.methods)
+        wanted |= set() if self.controls is None else {"stc", "sequence_probability"}
+        wanted |= {HEADLINE} if self.states else set()
+        object.__setattr__(self, "methods", tuple(name for name in METHODS if name in wanted))
         return self
 
     @model_validator(mode="after")

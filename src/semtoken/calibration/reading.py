@@ -17,8 +17,6 @@ from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import listed
 from semtoken.tokens.scored import Flag
 
-DEPTH = 0.65
-"""Depth of the layer whose states are read: two thirds up. It is one choice for all models, and was made on one."""
 REFUSED = "learned_refused"
 """Code of the flag that says why an answer has no learned number."""
 PEAK = "max_token_entropy"

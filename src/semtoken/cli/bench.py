@@ -56,8 +56,8 @@ def report(
         bool,
         typer.Option(
             "--learn",
-            help="Add the method `learned`: what the run's own labels add to its numbers of one pass, cross-fitted. A "
-            "run keeps no hidden states, so none are read.",
+            help="Add the method `learned`: what the run's own labels add to its numbers of one pass, cross-fitted. "
+            "It reads the hidden states of a run with --states, else the run's numbers of one pass.",
         ),
     ] = False,
     calibrator: CalibratorOption = None,

@@ -81,6 +81,10 @@ def run(
             help="Also score controls: STC without its parts, with shuffled clusters, and with clusters by spelling.",
         ),
     ] = False,
+    states: Annotated[
+        bool,
+        typer.Option("--states", help="Keep the hidden state at the end of every answer, for `bench report --learn`."),
+    ] = False,
     nli: Annotated[str | None, typer.Option(help="NLI model: 'almanac', a directory or a hub id.")] = None,
     similarity: Annotated[str | None, typer.Option(help="Similarity cross-encoder, named in the same way.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Number of prompts answered together.")] = None,
@@ -112,6 +116,8 @@ def run(
     flags = _flags(model, clusters, dataset, methods, judge, limit, seed, nli, similarity, batch_size, device, backend)
     if controls:
         flags["controls"] = True
+    if states:
+        flags["states"] = True
     resolved = resolve(settings, flags)
     if not verbose:
         quiet_libraries()

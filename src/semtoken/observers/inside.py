@@ -9,6 +9,7 @@ import numpy as np
 from semtoken.backends.base import ATTENTION, Completion, Observer, Step, states
 from semtoken.observers.table import Statistic, statistic
 from semtoken.results.generation import Layout
+from semtoken.results.hidden_state import DEPTH
 from semtoken.support.arrays import FloatArray
 
 
@@ -76,3 +77,13 @@ class LastStates(Observer):
     def forget(self, answer: int) -> None:
         """Drop an answer."""
         self._rows.pop(answer, None)
+
+
+@statistic("answer_state", Layout("float32", 1, "", "array"))
+class AnswerState(LastStates, Statistic):
+    """The same as a field of a record, of the layer that numbers are learned from."""
+
+    reads = frozenset({states(DEPTH)})
+
+    def __init__(self) -> None:
+        super().__init__(DEPTH)

@@ -126,6 +126,8 @@ class Generation:
     """[words] log confidence of each word that the answer adds to the question, by the preset `default`."""
     phrase_log_probs: FloatArray | None = field(default=None, metadata=_layout("float64", 1, "", "array"))
     """[phrases] log confidence of each phrase of the answer, by the preset `default`."""
+    answer_state: FloatArray | None = field(default=None, metadata=_layout("float32", 1, "", "array"))
+    """[H] hidden state where the last token was chosen, at .65 of the depth, to learn from."""
 
     stc_log_score: float | None = field(default=None, metadata=_layout("float64"))
     """`ScoredResponse.log_score` of the greedy answer."""

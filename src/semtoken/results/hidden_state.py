@@ -13,6 +13,8 @@ from semtoken.errors import InvalidInput
 if TYPE_CHECKING:
     from semtoken.support.arrays import FloatArray
 
+DEPTH = 0.65
+"""Depth of the layer whose states are read: two thirds up. It is one choice for all models, and was made on one."""
 STATE_FIELDS = ("state", "state_depth", "state_prompt", "state_weights", "state_vocabulary", "state_given")
 """Fields of a line that holds a hidden state."""
 
