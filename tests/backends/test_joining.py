@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,71 @@ def test_what_prompts_have_in_common_is_read_once(make: Any, reads: int) -> None
         for n in numbers:
             np.testing.assert_allclose(watching.logs[n][0], alone[n], atol=2e-5)
     assert read == [14, reads]
+
+
+@pytest.mark.parametrize("make", [llama, sliding])
+def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
+    from semtoken.backends.transformers import TransformersBackend, pace
+
+    monkeypatch.setattr(pace, "WHOLE", 8)
+    monkeypatch.setattr(pace, "FEWEST", 8)
+    monkeypatch.setattr(pace, "MOST", 8)
+    model, tokenizer = make().double(), tiny.byte_level_bpe()
+    model.generation_config.eos_token_id = None
+    backend, random = TransformersBackend(model, tokenizer), np.random.default_rng(5)
+    longest = backend.max_length
+    assert longest is not None and longest >= 128
+    prompts = [random.integers(5, len(tokenizer), length).tolist() for length in (5, 90, 4, 31, longest, 8, 60)]
+    prompts[3][:25] = prompts[1][:25]
+    limits, comes = (120, 3, 4, 5, 9, 6, 2), (0, 3, 3, 4, 4, 9, 2)
+    passes: list[tuple[int, int]] = []
+    counting = model.register_forward_pre_hook(
+        lambda _, args, given: passes.append(given["input_ids"].shape), with_kwargs=True
+    )
+    watching, steps, asked = Watching(), iter(range(10_000)), iter(range(10_000))
+    wanted = {6: lambda: next(asked) < 3}
+
+    def arrivals() -> list[Arrival]:
+        now = next(steps)
+        come = [number for number, step in enumerate(comes) if step == now]
+        return [Arrival(n, prompts[n], Decoding(max_new_tokens=limits[n]), wanted.get(n, lambda: True)) for n in come]
+
+    backend.generate_joining(arrivals, [watching])
+    counting.remove()
+    read = [shape for shape in passes if shape[1] > 1]
+    assert max(rows * columns for rows, columns in read) == 8
+    assert watching.completions[6] == Completion([], truncated=True) and 6 not in watching.logs
+    for one, other in pairwise(passes):  # a step of the running answers comes between two pieces
+        assert one[1] == 1 or other[1] == 1 or one[0] * one[1] + other[0] * other[1] <= 16
+    for answer in sorted(set(range(len(prompts))) - {6}):
+        found = watching.completions[answer].token_ids
+        assert len(found) == min(limits[answer], longest - len(prompts[answer]) + 1)
+        with torch.no_grad():
+            whole = model(torch.tensor([prompts[answer] + found])).logits[0, len(prompts[answer]) - 1 : -1]
+        np.testing.assert_allclose(np.array(watching.logs[answer]), whole.log_softmax(-1).numpy(), atol=2e-6)
+
+
+@pytest.mark.parametrize("waiting", [1, 3, 12])
+@pytest.mark.parametrize(("fixed", "each"), [(1.0, 0.01), (5.0, 0.0), (1.0, 0.002), (0.1, 1.0)])
+def test_the_pace_grows_as_long_as_reading_takes_less_than_two_steps(fixed: float, each: float, waiting: int) -> None:
+    """A step of three answers takes 4, and a pass over prompts so much and so much more for each token."""
+    from semtoken.backends.transformers.pace import FEWEST, MOST, Pace
+
+    pace, share = Pace(), max(1, waiting / 3)
+    assert pace.budget(waiting, 0) == MOST
+    budgets = []
+    for _ in range(40):
+        pace.note_step(4.0)
+        budget = pace.budget(waiting, 3)
+        pace.note_reading(fixed + each * budget, budget, waiting, 3)
+        budgets.append(budget)
+    [settled] = set(budgets[10:])
+    assert settled in {min(MOST, int(share * FEWEST * 2**k)) for k in range(7)}
+    assert settled <= FEWEST * share or fixed + each * settled <= 1.8 * 4.0 * share
+    assert settled == MOST or fixed + each * settled >= 0.8 * 4.0 * share
 
 
 def test_draws_are_those_that_each_prompt_has_alone_up_to_rounding() -> None:

@@ -68,6 +68,17 @@ def joined(backend: Any, prompts: Sequence[list[int]]) -> Everything:
     return seen
 
 
+def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> Everything:
+    """The same, with few tokens of a prompt between two steps."""
+    from semtoken.backends.transformers import pace
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, "WHOLE", 2)
+        patch.setattr(pace, "FEWEST", 2)
+        patch.setattr(pace, "MOST", 2)
+        return joined(backend, prompts)
+
+
 def read(backend: Any, prompts: Sequence[list[int]]) -> Everything:
     answers = generated(backend, prompts).tokens
     seen = Everything()
@@ -84,7 +95,7 @@ def backend() -> Any:
     return TransformersBackend(model, tiny.byte_level_bpe())
 
 
-@pytest.mark.parametrize("path", [generated, joined, read])
+@pytest.mark.parametrize("path", [generated, joined, joined_in_pieces, read])
 def test_readings_are_those_of_a_pass_over_the_whole_text(backend: Any, path: Any) -> None:
     random = np.random.default_rng(2)
     prompts = [random.integers(5, backend.vocabulary.size, length).tolist() for length in LENGTHS]
@@ -130,7 +141,7 @@ def test_what_a_backend_cannot_give_is_refused_in_words() -> None:
     require_readings(OnlyRows(), [Observer()])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", [generated, joined, read])
+@pytest.mark.parametrize("path", [generated, joined, joined_in_pieces, read])
 def test_it_is_refused_before_the_first_step_in_every_path(path: Any) -> None:
     from semtoken.backends.transformers import TransformersBackend
 

@@ -296,6 +296,8 @@ class Arrival:
     prompt_ids: Sequence[int]
     decoding: Decoding
     """`n` must be 1, and there are no `options`."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """Asked before more of its prompt is read; an answer that is not wanted any more ends without a token."""
 
 
 @runtime_checkable

@@ -4,23 +4,28 @@ transformers' `generate` keeps all rows of a batch until the longest answer ends
 leave the batch, and the prompts that wait are read in one pass and join it. What these have in common with each other
 or with a prompt that was read last, such as the system's part of a chat, is read once: as a tree of tokens, or, if they
 are long or the model cannot read trees, in rows that begin where the first of them differs from that prompt.
+
+A long prompt is read in pieces, one before each step, no longer than the answers that are being written can wait
+(`Pace`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Arrival, Observer, Step, finish, show
+from semtoken.backends.base import Arrival, Completion, Observer, Step, finish, show
 from semtoken.backends.prompts import PaddedBatch, pad
-from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of
+from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of, shared_beginning
 from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow
+from semtoken.backends.transformers.pace import Pace, has_room, is_long
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
@@ -63,6 +68,35 @@ class _Together:
     """What observers read from inside the model: fields of the `Step` that chooses the next token."""
 
 
+@dataclass(eq=False)
+class _Waiting:
+    """An answer whose prompt has not been read to its end."""
+
+    row: BatchRow
+    arrival: Arrival
+    cache: Any = None
+    """Of the pieces of the prompt that have been read, if any."""
+    read: int = 0
+    """Tokens of the prompt that are in it."""
+    _compared: SharedPrefix | None = None
+    _shared: int = 0
+    """Tokens that the prompt has in common with that."""
+
+    @property
+    def choices(self) -> AnswerChoices:
+        """How its tokens are chosen."""
+        return AnswerChoices.of(self.arrival.decoding, self.arrival.prompt_ids)
+
+    def unread(self, known: SharedPrefix | None) -> int:
+        """Tokens of the prompt that are to be read, where the beginning of another one is known."""
+        ids = self.arrival.prompt_ids
+        if self.cache is not None or known is None:
+            return len(ids) - self.read
+        if known is not self._compared:
+            self._compared, self._shared = known, len(shared_beginning(([*known.token_ids, 0], ids)))
+        return len(ids) - self._shared
+
+
 class ReadsRows(Protocol):
     """What rows need of their model; `TransformersBackend` has it."""
 
@@ -103,28 +137,71 @@ class JoiningRows:
         self._inside = inside
         self._size = backend.vocabulary.size
         self._running: _Together | None = None
+        self._waiting: list[_Waiting] = []
+        self._pace = Pace()
 
     def __bool__(self) -> bool:
-        return self._running is not None
+        return self._running is not None or bool(self._waiting)
 
     @torch.inference_mode()
-    def begin(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
-        """Give answers that join their first tokens."""
-        begun = self._read(newcomers)
-        running = [] if self._running is None else [(self._running, range(len(self._running.rows)))]
-        self._running = joined([*running, (begun, self._choose(begun))])
-
-    @torch.inference_mode()
-    def step(self) -> None:
-        """Give every answer, those that have just joined among them, its next token."""
+    def advance(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
+        """Read of the prompts that wait what the pace allows, and give every answer its next token."""
+        self._waiting += [_Waiting(row, arrival) for row, arrival in newcomers]
+        self._drop_unwanted()
+        if self._waiting:
+            self._begin(0 if self._running is None else len(self._running.rows))
         if self._running is not None:
-            part = self._read_on(self._running)
-            self._running = joined([(part, self._choose(part))])
+            started = perf_counter()
+            self._step(self._running)
+            self._pace.note_step(perf_counter() - started)
 
-    def _read(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> _Together:
-        """Read the prompts of answers that begin."""
-        prompts = [one.prompt_ids for _, one in newcomers]
-        rows = [(row, AnswerChoices.of(one.decoding, one.prompt_ids)) for row, one in newcomers]
+    def _begin(self, running: int) -> None:
+        """Read prompts, short ones whole, and choose the first tokens of their answers."""
+        unread = [(one, one.unread(self._backend.last_prompt)) for one in self._waiting]
+        budget = self._pace.budget(len(self._waiting), running)
+        short = _whole([(one, count) for one, count in unread if one.cache is None], budget)
+        begun = [self._read(short)] if short else []
+        long = [one for one, count in unread if one.cache is not None or is_long(count, budget)]
+        if long:
+            first = max(long, key=lambda one: one.read)  # a prompt that was begun is read to its end
+            started, before = perf_counter(), first.read
+            begun += self._read_piece(first, budget)
+            self._pace.note_reading(perf_counter() - started, first.read - before, len(self._waiting), running)
+        self._waiting = [one for one in self._waiting if one not in short and one.read < len(one.arrival.prompt_ids)]
+        parts = [] if self._running is None else [(self._running, range(running))]
+        self._running = joined([*parts, *((part, self._choose(part)) for part in begun)])
+
+    def _step(self, running: _Together) -> None:
+        """Give every answer, those that have just joined among them, its next token."""
+        part = self._read_on(running)
+        self._running = joined([(part, self._choose(part))])
+
+    def _drop_unwanted(self) -> None:
+        """End the answers that nobody waits for any more before their prompts are read."""
+        for one in [one for one in self._waiting if not one.arrival.is_wanted()]:
+            self._waiting.remove(one)
+            finish(one.row.answer, Completion([], truncated=True), self._observers)
+
+    def _read_piece(self, one: _Waiting, most: int) -> list[_Together]:
+        """Read a piece of a long prompt; after its last piece its answer can begin."""
+        ids, known = one.arrival.prompt_ids, self._backend.last_prompt
+        if one.cache is None and known is not None and (shared := len(ids) - one.unread(known)) >= LEAST_KNOWN:
+            one.cache, one.read = known.begun(np.ones((1, shared), dtype=np.int64)), shared
+        piece = np.array([ids[one.read : one.read + most]], dtype=np.int64)
+        one.read += piece.shape[1]
+        mask = np.ones((1, one.read), dtype=np.int64)
+        output = self._backend.forward(PaddedBatch(piece, np.ones_like(piece)), mask=mask, cache=one.cache, keep=1)
+        one.cache = output.past_key_values
+        if one.read < len(ids):
+            float(output.logits[0, -1, 0])  # a GPU is waited for, so that the pace knows what reading takes
+            return []
+        self._backend.last_prompt = read_prompt(one.cache, ids, len(ids))
+        return [_Together([(one.row, one.choices)], mask, one.cache, output.logits[:, -1], self._inside.at())]
+
+    def _read(self, newcomers: Sequence[_Waiting]) -> _Together:
+        """Read the prompts of answers that begin, all in one pass."""
+        prompts = [one.arrival.prompt_ids for one in newcomers]
+        rows = [(one.row, one.choices) for one in newcomers]
         if len(prompts) > 1 and self._backend.reads_trees:
             known = self._backend.last_prompt
             tree = prompt_tree(prompts, () if known is None else known.token_ids)
@@ -181,6 +258,16 @@ class JoiningRows:
             else:
                 going_on.append(place)
         return going_on
+
+
+def _whole(waiting: Sequence[tuple[_Waiting, int]], budget: int) -> list[_Waiting]:
+    """Those of the prompts that are read whole before the next step, with the tokens to be read of each."""
+    found, total = [], 0
+    for one, count in waiting:
+        if has_room(count, total, budget):
+            found.append(one)
+            total += count
+    return found
 
 
 def joined(parts: Sequence[tuple[_Together, Sequence[int]]]) -> _Together | None:

@@ -221,9 +221,7 @@ class TransformersBackend:
         with inside.watching(self.model):
             while (newcomers := arrivals()) or rows:
                 self._check_lengths([newcomer.prompt_ids for newcomer in newcomers])
-                if newcomers:
-                    rows.begin([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
-                rows.step()
+                rows.advance([(self._row(one.answer, one.decoding, one.prompt_ids), one) for one in newcomers])
 
     def check(self, prompts: Sequence[Prompt], decoding: Decoding) -> None:
         """Raise what `generate` would raise before its first step, if it would."""

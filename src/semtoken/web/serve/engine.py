@@ -116,6 +116,10 @@ class _Row:
         """The tokens of its prompt."""
         return self.order.work.prompts[self.number]
 
+    def arrival(self, answer: int) -> Arrival:
+        """What joins the answers that are being written, under that number."""
+        return Arrival(answer, self.prompt, self.decoding(), is_wanted=lambda: not self.order.cancelled.is_set())
+
     def decoding(self) -> Decoding:
         """How it is generated. Rows of one order draw different random numbers."""
         work = self.order.work
@@ -177,7 +181,7 @@ class _Rows(Observer):
     def taken(self) -> list[Arrival]:
         """The answers that have not begun; they do now."""
         new, self._new = self._new, []
-        return [Arrival(answer, self._rows[answer].prompt, self._rows[answer].decoding()) for answer in new]
+        return [self._rows[answer].arrival(answer) for answer in new]
 
     def ask(self) -> None:
         """Tell of complete answers, and ask the model about them."""

@@ -1,0 +1,64 @@
+"""How much of a long prompt is read between two steps of the answers that are being written."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+WHOLE = 64
+"""Tokens; prompts of which no more are to be read are read together, since many of them would take longer in pieces."""
+FEWEST = 8
+"""Tokens of a longer prompt that are read before a step, however slow that is: whoever waits must get on."""
+MOST = 512
+"""Tokens; a pass over more is hardly faster for each of them, and whoever comes meanwhile waits for all of it."""
+SLOW, FAST = 1.8, 0.8
+"""Time of reading in steps. Above the first, half as much is read before the next step; below the second, twice as
+much, which takes at most twice as long. So a token comes at most 2.8 steps after the one before it.
+"""
+STEPS = 9
+"""The last steps of the answers; their median is what a step takes."""
+
+
+class Pace:
+    """Keeps the time of reading before a step below about two steps of the answers that are being written.
+
+    Where more answers wait than are being written, reading may take as many times longer: it is the others who are few.
+    """
+
+    def __init__(self) -> None:
+        self._tokens = FEWEST
+        self._steps: deque[float] = deque(maxlen=STEPS)
+
+    def budget(self, waiting: int, running: int) -> int:
+        """Tokens to read before the next step, where so many answers wait to begin and so many are being written."""
+        return min(MOST, int(self._tokens * _share(waiting, running))) if running else MOST
+
+    def note_step(self, seconds: float) -> None:
+        """Take in how long a step of the answers took, without reading."""
+        self._steps.append(seconds)
+
+    def note_reading(self, seconds: float, read: int, waiting: int, running: int) -> None:
+        """Take in how long it took to read so many tokens before a step."""
+        if not read or not running or not self._steps:
+            return
+        share = _share(waiting, running)
+        ratio = seconds / median(self._steps) / share
+        if ratio > SLOW:
+            self._tokens = max(FEWEST, self._tokens // 2)
+        elif ratio < FAST and read >= self._tokens * share / 2:
+            self._tokens = min(MOST, self._tokens * 2)
+
+
+def _share(waiting: int, running: int) -> float:
+    """How many answers wait for each that is being written, at least 1."""
+    return max(1.0, waiting / running)
+
+
+def has_room(tokens: int, before: int, budget: int) -> bool:
+    """Whether a prompt of so many tokens is read whole before the next step, after so many tokens of others."""
+    return before + tokens <= (MOST if tokens <= WHOLE else budget)
+
+
+def is_long(tokens: int, budget: int) -> bool:
+    """Whether a prompt of so many tokens is read in pieces."""
+    return tokens > max(WHOLE, budget)
