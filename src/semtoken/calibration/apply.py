@@ -96,6 +96,11 @@ class Applied:
         """SHA-256 of the file, in hex digits: which calibrator this is."""
         return hashlib.sha256(self.file).hexdigest()
 
+    @property
+    def n(self) -> int:
+        """Labels that it was fitted on."""
+        return self.calibrator.n
+
     @classmethod
     def load(
         cls,

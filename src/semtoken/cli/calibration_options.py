@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from semtoken.calibration import Calibrator
     from semtoken.calibration.apply import Applied
     from semtoken.clusters import TokenClusters
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.web.calibrators import CalibratorSlot
 
 CalibratorOption = Annotated[
     Path | None,
@@ -56,6 +59,23 @@ def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str |
     from semtoken.calibration.apply import Applied
 
     return Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
+
+
+def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
+    """The calibrator of typed decisions of the option, which a server can exchange; an empty slot without one.
+
+    Raises
+    ------
+    ArtifactError
+        It cannot be used.
+    """
+    from semtoken.decisions.calibrating import DecisionCalibrator
+    from semtoken.web.calibrators import CalibratorSlot
+
+    if directory is None:
+        return CalibratorSlot[DecisionCalibrator](None, option="--decision-calibrator")
+    load = partial(DecisionCalibrator.load, directory)
+    return CalibratorSlot(load(), load, option="--decision-calibrator")
 
 
 def applied(

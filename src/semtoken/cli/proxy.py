@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, DecisionCalibratorOption, applied
+from semtoken.cli.calibration_options import (
+    AbstainTextOption,
+    CalibratorOption,
+    DecisionCalibratorOption,
+    applied,
+    decision_slot,
+)
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
@@ -225,9 +231,8 @@ def _application(
     keeping: JournalChoice,
     decision_calibrator: Path | None,
 ) -> Any:
-    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.scoring.scorer import scorer_for
-    from semtoken.web.calibrators import CalibratorSlot
+    from semtoken.web.calibrators import CalibratorSlot, reload_all
     from semtoken.web.proxy.app import proxy_app
     from semtoken.web.running import on_hangup
 
@@ -237,8 +242,9 @@ def _application(
     scorer = scorer_for(tokens, rules)
     load = partial(applied, calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
     calibrators = CalibratorSlot(load(), load)
-    if calibrator is not None:
-        on_hangup(calibrators.reload_or_log)
+    of_decisions = decision_slot(decision_calibrator)
+    if calibrator is not None or decision_calibrator is not None:
+        on_hangup(partial(reload_all, (calibrators, of_decisions)))
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
     shown, gate = page and abstain_text is None, gate_from_environment()
     app = proxy_app(
@@ -250,7 +256,7 @@ def _application(
         reader=reader,
         page=shown,
         gate=gate,
-        decision_calibrator=None if decision_calibrator is None else DecisionCalibrator.load(decision_calibrator),
+        decision_calibrator=of_decisions,
     )
     return with_events(app, otel, otel_content, recorder)
 

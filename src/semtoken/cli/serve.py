@@ -14,6 +14,7 @@ from semtoken.cli.calibration_options import (
     CalibratorOption,
     DecisionCalibratorOption,
     applied_to,
+    decision_slot,
     loaded_for,
 )
 from semtoken.cli.console import tell
@@ -70,8 +71,7 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
-    from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.web.calibrators import CalibratorSlot
+    from semtoken.web.calibrators import CalibratorSlot, reload_all
     from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, on_hangup, run
     from semtoken.web.serve.app import serve_app
@@ -85,12 +85,12 @@ def serve(
     load = partial(loaded_for, stc, calibrator, choice.model, abstain_text)
     found = applied_to(stc, calibrator, choice.model, abstain_text)
     slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
-    if calibrator is not None:
-        on_hangup(slot.reload_or_log)
+    deciding = decision_slot(decision_calibrator)
+    if calibrator is not None or decision_calibrator is not None:
+        on_hangup(partial(reload_all, (slot, deciding)))
     known = stc.fingerprint(choice.model)
     recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
     called, stops = name or _name_of(choice.model), asking.stop_at_newline
-    deciding = None if decision_calibrator is None else DecisionCalibrator.load(decision_calibrator)
     offer = Offer(called, template_of(asking), stops, max_logprobs, slot, deciding, max_part_seconds)
     engine = Engine(stc)
     engine.warm_up()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from semtoken.calibration import Calibrator, Threshold
+from semtoken.calibration.calibrator import to_bytes
 from semtoken.choices import Promise
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.options import ReadingOptions
@@ -141,6 +144,18 @@ class DecisionCalibrator:
             {key: one for key, one in told.items() if one is not None},
         )
 
+    @property
+    def n(self) -> int:
+        """Labels that it was fitted on, of all questions."""
+        return sum(one.n for one in self.sides.values())
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of all that it says, in hex digits: which calibrator this is."""
+        said = str(seal(self._content())["checksum"])
+        fitted = [to_bytes(one.calibrator) for one in self.sides.values() if one.calibrator is not None]
+        return hashlib.sha256(b"\n".join([said.encode(), *fitted])).hexdigest()
+
     def accepts(self, record: DecisionRecord) -> bool:
         """Whether an answer is accepted; one to a question that was not fitted never is."""
         one = self.sides.get((record.fingerprint, record.side))
@@ -174,24 +189,31 @@ class DecisionCalibrator:
     def save(self, directory: Path) -> None:
         """Write a folder: `decisions.json`, and a calibrator for each side. Replaces one that was there."""
         with replacing_folder(directory) as working:
-            listed = []
-            for number, ((fingerprint, side), one) in enumerate(self.sides.items()):
-                place = f"{number:03}-{side}"
+            for place, one in zip(self._places(), self.sides.values(), strict=True):
                 if one.calibrator is not None:
                     one.calibrator.save(working / place)
-                counts = {"n": one.n, "asked": one.asked, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
-                values = {"name": one.name, **counts, "refusal": one.refusal}
-                fitted = None if one.calibrator is None else place
-                listed.append({"question": fingerprint, "side": side, **values, "calibrator": fitted})
-            content = {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "sides": listed,
-                "scales": {key: asdict(scale) for key, scale in self.scales.items()},
-                "questions": {key: one.values() for key, one in self.questions.items()},
-            }
             with replacing_file(working / NAME) as file:
-                file.write(dump_json(seal(content), indent=1))
+                file.write(dump_json(seal(self._content()), indent=1))
+
+    def _places(self) -> list[str]:
+        """The folder of each side."""
+        return [f"{number:03}-{side}" for number, (_, side) in enumerate(self.sides)]
+
+    def _content(self) -> dict[str, Any]:
+        """What `decisions.json` holds."""
+        listed = []
+        for place, ((fingerprint, side), one) in zip(self._places(), self.sides.items(), strict=True):
+            counts = {"n": one.n, "asked": one.asked, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}
+            values = {"name": one.name, **counts, "refusal": one.refusal}
+            fitted = None if one.calibrator is None else place
+            listed.append({"question": fingerprint, "side": side, **values, "calibrator": fitted})
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "sides": listed,
+            "scales": {key: asdict(scale) for key, scale in self.scales.items()},
+            "questions": {key: one.values() for key, one in self.questions.items()},
+        }
 
     @classmethod
     def load(cls, directory: Path) -> DecisionCalibrator:

@@ -1,21 +1,33 @@
-"""The calibrator of a server, which can be exchanged while requests run."""
+"""The calibrators of a server, which can be exchanged while requests run."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Any, Generic, Protocol, TypeVar
 
-from semtoken.calibration.apply import Applied
 from semtoken.errors import InvalidInput, SemtokenError
 
 logger = logging.getLogger("semtoken.calibrator")
 
-Load = Callable[[], Applied | None]
-"""Loads the calibrator from where it is kept; raises a `SemtokenError` if it cannot be used or does not belong."""
+
+class Exchangeable(Protocol):
+    """A calibrator of answers (`Applied`) or of typed decisions (`DecisionCalibrator`)."""
+
+    @property
+    def checksum(self) -> str:
+        """Which calibrator this is: hex digits."""
+
+    @property
+    def n(self) -> int:
+        """Labels that it was fitted on."""
 
 
-class CalibratorSlot:
+Kind = TypeVar("Kind", bound=Exchangeable)
+
+
+class CalibratorSlot(Generic[Kind]):
     """The calibrator that decides now, and the one before it.
 
     A request looks at `current` once, so all that is said of one answer comes from one calibrator.
@@ -25,22 +37,27 @@ class CalibratorSlot:
     current
         The one to begin with.
     load
-        Loads another one from the place that the server was given. None: it cannot be exchanged.
+        Loads another one from the place that the server was given, or raises a `SemtokenError` if it cannot be used
+        or does not belong. None: it cannot be exchanged.
     take
         Called with each one before it decides: prepares what it reads of answers, or refuses it (`SemtokenError`).
+    option
+        The command's option that names the place, for messages.
     """
 
     def __init__(
         self,
-        current: Applied | None,
-        load: Load | None = None,
-        take: Callable[[Applied], None] = lambda applied: None,
+        current: Kind | None,
+        load: Callable[[], Kind | None] | None = None,
+        take: Callable[[Kind], None] = lambda found: None,
+        option: str = "--calibrator",
     ) -> None:
         self.current = current
-        self.on_change: Callable[[Applied], None] = lambda applied: None
+        self.on_change: Callable[[Kind], None] = lambda found: None
         """Called with each calibrator that comes into use."""
         self._load, self._take = load, take
-        self._former: Applied | None = None
+        self._option = option
+        self._former: Kind | None = None
         self._lock = Lock()
 
     def reload(self) -> str:
@@ -52,11 +69,9 @@ class CalibratorSlot:
             It cannot be used or does not belong to what is served; the old one stays.
         """
         with self._lock:
-            if self._load is None:
-                raise InvalidInput("This server was started without --calibrator, so there is none to load again.")
-            found = self._load()
+            found = None if self._load is None else self._load()
             if found is None or self.current is None:
-                raise InvalidInput("This server was started without --calibrator, so there is none to load again.")
+                raise InvalidInput(f"This server was started without {self._option}, so there is none to load again.")
             if found.checksum == self.current.checksum:
                 return f"The calibrator in use is the one that is there: {found.checksum[:12]}."
             return self._exchange(found)
@@ -81,7 +96,7 @@ class CalibratorSlot:
         except SemtokenError as error:
             logger.error("The calibrator stays as it is: %s", error)
 
-    def _exchange(self, found: Applied) -> str:
+    def _exchange(self, found: Kind) -> str:
         before = self.current
         self._take(found)
         try:
@@ -92,9 +107,16 @@ class CalibratorSlot:
             raise
         self._former, self.current = before, found
         told = "" if before is None else f" in place of {before.checksum[:12]}"
-        return f"The calibrator {found.checksum[:12]} ({found.calibrator.n} labels) decides from now on{told}."
+        return f"The calibrator {found.checksum[:12]} ({found.n} labels) decides from now on{told}."
 
 
-def slot_of(calibrator: Applied | CalibratorSlot | None) -> CalibratorSlot:
+def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Kind]:
     """A slot that holds a calibrator; a slot as it is."""
     return calibrator if isinstance(calibrator, CalibratorSlot) else CalibratorSlot(calibrator)
+
+
+def reload_all(slots: Sequence[CalibratorSlot[Any]]) -> None:
+    """Take whatever lies in the places of a server's calibrators now; what happened goes to the log."""
+    for slot in slots:
+        if slot.current is not None:
+            slot.reload_or_log()

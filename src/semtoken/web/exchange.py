@@ -1,4 +1,4 @@
-"""The route by which a server takes another calibrator."""
+"""The routes by which a server takes another calibrator, of answers or of typed decisions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from semtoken.web.guarded import guarded
 from semtoken.web.running import is_one_of_several, tell_the_others
 from semtoken.web.wire import ApiError
 
+FROM_JOURNAL = (
+    " (`semtoken journal calibrators URL --take CHECKSUM -o FOLDER --overwrite` writes what the journal has kept of it)"
+)
 
-def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
-    """Add POST /semtoken/calibrator, which takes `{"action": "reload"}` or `{"action": "back"}` with the token.
+
+def add_exchange(
+    app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Gate, *, kept_by_journal: bool = False
+) -> None:
+    """Add a route that takes POST with `{"action": "reload"}` or `{"action": "back"}` and the token.
 
     Of several processes the one that gets the request tells the others, which follow within moments.
 
@@ -23,11 +29,16 @@ def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
     ----------
     app
         The server (FastAPI).
+    path
+        Of the route.
     calibrators
         Holds the calibrator that decides.
     gate
         Knows the token.
+    kept_by_journal
+        Whether a journal keeps the calibrators that were in use, so that a former one can be had from it.
     """
+    where = FROM_JOURNAL if kept_by_journal else ""
 
     def work(body: dict[str, Any]) -> dict[str, Any]:
         actions = {"reload": calibrators.reload, "back": calibrators.back}
@@ -38,8 +49,7 @@ def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
             raise ApiError(
                 400,
                 "This server has several processes, which cannot go back together. Put the former calibrator in the "
-                "place of this one (`semtoken journal calibrators URL --take CHECKSUM -o FOLDER --overwrite` writes "
-                'what the journal has kept of it), and send {"action": "reload"}.',
+                f'place of this one{where}, and send {{"action": "reload"}}.',
             )
         told = actions[action]()
         tell_the_others()
@@ -49,4 +59,4 @@ def add_exchange(app: Any, calibrators: CalibratorSlot, gate: Gate) -> None:
     async def exchange(request: Request) -> Response:
         return await guarded(request, gate, work, needs_token=True)
 
-    app.add_route("/semtoken/calibrator", exchange, methods=["POST"])
+    app.add_route(path, exchange, methods=["POST"])

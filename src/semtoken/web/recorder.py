@@ -17,6 +17,7 @@ from semtoken.web.gate import Gate
 from semtoken.web.hosts import LOOPBACK_HOSTS
 
 if TYPE_CHECKING:
+    from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.journal.entries import JournalEntry, Recording
     from semtoken.journal.writer import JournalWriter
     from semtoken.web.journal_figures import JournalFigures
@@ -91,7 +92,9 @@ def short_turns() -> Iterator[None]:
 
 
 @contextmanager
-def recording(recorder: AnswerRecorder | None, calibrators: CalibratorSlot, figures: JournalFigures) -> Iterator[None]:
+def recording(
+    recorder: AnswerRecorder | None, calibrators: CalibratorSlot[Applied], figures: JournalFigures
+) -> Iterator[None]:
     """Keep answers for as long as a server runs.
 
     Parameters
@@ -125,11 +128,12 @@ def recording(recorder: AnswerRecorder | None, calibrators: CalibratorSlot, figu
 def add_routes(
     app: Any,
     recorder: AnswerRecorder | None,
-    calibrators: CalibratorSlot,
+    calibrators: CalibratorSlot[Applied],
+    of_decisions: CalibratorSlot[DecisionCalibrator],
     gate: Gate | None,
     hosts: Sequence[str],
 ) -> None:
-    """Add the routes of the journal and of the calibrator to a server that has either.
+    """Add the routes of the journal and of the calibrators to a server that has any of them.
 
     Parameters
     ----------
@@ -139,6 +143,8 @@ def add_routes(
         None: there is no journal.
     calibrators
         Holds the calibrator that decides.
+    of_decisions
+        Holds that of typed decisions.
     gate
         Who may use them. Default: this machine, if the server answers to its names only.
     hosts
@@ -151,4 +157,6 @@ def add_routes(
 
         add_review(app, recorder.writer.journal, chosen)
     if calibrators.current is not None:
-        add_exchange(app, calibrators, chosen)
+        add_exchange(app, "/semtoken/calibrator", calibrators, chosen, kept_by_journal=True)
+    if of_decisions.current is not None:
+        add_exchange(app, "/semtoken/decision-calibrator", of_decisions, chosen)

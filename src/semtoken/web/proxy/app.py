@@ -57,13 +57,13 @@ def proxy_app(
     settings: ProxySettings,
     vocabulary: Tokens | None = None,
     rules: ScoringRules | None = None,
-    calibrator: Applied | CalibratorSlot | None = None,
+    calibrator: Applied | CalibratorSlot[Applied] | None = None,
     *,
     recorder: AnswerRecorder | None = None,
     reader: Reader | None = None,
     page: bool = True,
     gate: Gate | None = None,
-    decision_calibrator: DecisionCalibrator | None = None,
+    decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
 ) -> FastAPI:
     """An OpenAI-compatible reverse proxy.
 
@@ -87,13 +87,13 @@ def proxy_app(
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the proxy.
     decision_calibrator
-        Adds chance, decision and promise to the answers to typed questions.
+        Adds chance, decision and promise to the answers to typed questions; in a slot it can be exchanged.
     """
     logging.getLogger("aiohttp").setLevel(logging.WARNING)  # addresses and headers hold keys
     metrics = ProxyMetrics()
     upstream = Upstream(settings)
     scorer = scorer_for(vocabulary, rules or ScoringRules())
-    calibrators = slot_of(calibrator)
+    calibrators, of_decisions = slot_of(calibrator), slot_of(decision_calibrator)
     scoring = AnswerScoring(scorer, settings, metrics, calibrators, reader, recorder)
     workers = Workers(settings.scoring_threads, settings.scoring_queue, metrics.scoring.track_inprogress)
     scoring.warm_up()
@@ -125,8 +125,8 @@ def proxy_app(
         facts = model_facts(scorer, upstream=settings.shown_upstream, methods=methods_reading(FROM_BEST))
         facts["review"] = recorder is not None
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
-    add_routes(app, recorder, calibrators, gate, settings.allowed_hosts)
-    handler = ProxyHandler(upstream, settings, scoring, workers, metrics, decision_calibrator)
+    add_routes(app, recorder, calibrators, of_decisions, gate, settings.allowed_hosts)
+    handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions)
     app.router.routes.append(Everything(handler))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

@@ -19,6 +19,7 @@ from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads.splice import Document, Put, encode
+from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
 from semtoken.web.proxy.asking_texts import AbsentRoutes, TextQuestions, says_no_route
@@ -40,15 +41,19 @@ class ProxyDecisions:
     upstream, settings, asking
         The parts of the proxy.
     calibrator
-        Adds chance, decision and promise to the answers of the questions that it knows.
+        Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
     """
 
     def __init__(
-        self, upstream: Upstream, settings: ProxySettings, asking: Asking, calibrator: DecisionCalibrator | None = None
+        self,
+        upstream: Upstream,
+        settings: ProxySettings,
+        asking: Asking,
+        calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
     ) -> None:
         self._upstream = upstream
         self._settings = settings
-        self._calibrator = calibrator
+        self._calibrators = slot_of(calibrator)
         self._absent = AbsentRoutes()
         self._texts = TextQuestions(settings, asking, self._absent)
 
@@ -100,11 +105,11 @@ class ProxyDecisions:
         document = Document(unpacked(raw, encoding, self._settings.max_scored_bytes).decode())
         reply = document.value
         answers = wire.answers(asked, reply)
-        beside = zip(
-            asked.places, answers, blocks_of(self._calibrator, answers, asked.reading or READ_AS_USUAL), strict=True
-        )
+        more = blocks_of(self._calibrators.current, answers, asked.reading or READ_AS_USUAL)
+        beside = zip(asked.places, answers, more, strict=True)
         blocks = [
-            Put((name, key), KEY, block_beside(reply[name][key], answer, more)) for (name, key), answer, more in beside
+            Put((name, key), KEY, block_beside(reply[name][key], answer, block))
+            for (name, key), answer, block in beside
         ]
         return document.changed(blocks).encode()
 
@@ -112,7 +117,7 @@ class ProxyDecisions:
         options = asked.reading or READ_AS_USUAL
         try:
             found = await self._texts.answers(wire, asked, request, options)
-            more = blocks_of(self._calibrator, found.answers, options)
+            more = blocks_of(self._calibrators.current, found.answers, options)
             reply = wire.reply(asked, found.model or asked.model or "", found.answers, options, more, found.read)
         except InvalidInput as error:
             return wire.error(ApiError(400, str(error)))

@@ -12,6 +12,7 @@ from semtoken.calibration.apply import Applied
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.payloads.formats import SHAPES, shape_at
 from semtoken.web.admission import Admission
+from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
@@ -57,7 +58,7 @@ class ProxyHandler:
     upstream, settings, scoring, workers, metrics
         The parts of the proxy.
     decision_calibrator
-        Adds chance, decision and promise to the answers to typed questions.
+        Holds what adds chance, decision and promise to the answers to typed questions.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ProxyHandler:
         scoring: AnswerScoring,
         workers: Workers,
         metrics: ProxyMetrics,
-        decision_calibrator: DecisionCalibrator | None = None,
+        decision_calibrator: CalibratorSlot[DecisionCalibrator] | None = None,
     ) -> None:
         self._upstream = upstream
         self._settings = settings

@@ -56,7 +56,7 @@ class AnswerScoring:
     scorer: Scorer
     settings: ProxySettings
     metrics: ProxyMetrics
-    calibrators: CalibratorSlot = field(default_factory=lambda: CalibratorSlot(None))
+    calibrators: CalibratorSlot[Applied] = field(default_factory=lambda: CalibratorSlot(None))
     """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
     """Scores answers that come without log-probabilities."""

@@ -75,14 +75,14 @@ def serve_app(
     """
     limits = limits or ServeLimits()
     worker = Worker(engine, limits.together)
-    calibrators = slot_of(offer.calibrator)
+    calibrators, of_decisions = slot_of(offer.calibrator), slot_of(offer.decision_calibrator)
     service = Service(worker, replace(offer, calibrator=calibrators), recorder)
     registry = CollectorRegistry()
     figures = JournalFigures(registry)
     intake = Intake(limits)
     answering, deciding = (
         Answering(service, offer, intake),
-        DecisionAnswering(worker, offer, intake, offer.decision_calibrator),
+        DecisionAnswering(worker, offer, intake, of_decisions),
     )
 
     @asynccontextmanager
@@ -128,7 +128,7 @@ def serve_app(
             methods=methods_reading(readable_with(engine.stc.methods)),
         ) | {"review": recorder is not None}
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
-    add_routes(app, recorder, calibrators, gate, allowed_hosts)
+    add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
         "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),

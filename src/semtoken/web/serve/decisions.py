@@ -17,6 +17,7 @@ from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.hosts import App
 from semtoken.web.serve.intake import Intake, unless_gone
@@ -42,7 +43,7 @@ class DecisionAnswering:
     worker, offer, intake
         The parts of the server.
     calibrator
-        Adds chance, decision and promise to the answers of the questions that it knows.
+        Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
     options
         How probabilities are read where a request does not say.
     """
@@ -52,13 +53,13 @@ class DecisionAnswering:
         worker: Worker,
         offer: Offer,
         intake: Intake,
-        calibrator: DecisionCalibrator | None = None,
+        calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
         options: ReadingOptions = READ_AS_USUAL,
     ) -> None:
         self._worker = worker
         self._offer = offer
         self._intake = intake
-        self._calibrator = calibrator
+        self._calibrators = slot_of(calibrator)
         self._options = options
         self._one_at_a_time = Lock()
         self._prompts: _Prompts | None = None
@@ -98,5 +99,5 @@ class DecisionAnswering:
         self, wire: WireFormat, asked: DecisionRequest, prepared: PreparedInquiry, found: InquiryAnswers
     ) -> dict[str, Any]:
         options = prepared.inquiry.options
-        more = blocks_of(self._calibrator, found.answers, options)
+        more = blocks_of(self._calibrators.current, found.answers, options)
         return wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens)

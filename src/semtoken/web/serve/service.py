@@ -52,10 +52,10 @@ class Offer:
     """Answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities a token that a request may ask for."""
-    calibrator: Applied | CalibratorSlot | None = None
+    calibrator: Applied | CalibratorSlot[Applied] | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
-    decision_calibrator: DecisionCalibrator | None = None
-    """Adds chance, decision and promise to the answers of the typed questions that it knows."""
+    decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None
+    """Adds chance, decision and promise to the answers of the typed questions that it knows; in a slot, too."""
     part_seconds: float = MAX_SECONDS
     """How long finding the parts of an answer may take; beyond that it has none, and says why."""
 
