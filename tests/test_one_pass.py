@@ -25,6 +25,7 @@ from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
 from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
 from semtoken.results.headlines import headline_of
 from semtoken.support.entropies import entropy_bounds, row_divergences, row_entropies
+from semtoken.tokens.scored import TokenMark
 
 CASES = json.loads((Path(__file__).parent / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))
 WITHOUT_ATTENTION = [name for name in one_pass_methods() if name != "rauq"]
@@ -282,15 +283,8 @@ def test_bounds_of_phrases_become_bounds_of_the_headline() -> None:
     words = text.split(" ")
     starts = np.cumsum([0] + [len(word) + 1 for word in words[:-1]])
     spans = [(max(int(start) - 1, 0), int(start) + len(word)) for start, word in zip(starts, words, strict=True)]
-    tokens = [
-        types.SimpleNamespace(
-            text=text[a:b], start=a, end=b, log_probability=-0.5, log_agreeing_probability=-0.4,
-            log_agreeing_bounds=(-0.4, -0.1),
-        )
-        for a, b in spans
-    ]  # fmt: skip
-    answer: Any = types.SimpleNamespace(text=text, tokens=tokens, flags=(), signature="")
-    found = headline_of(answer, len(tokens), -5.2, (-5.2, -1.3))
+    marks = [TokenMark(start, end, -0.5, -0.4, (-0.4, -0.1)) for start, end in spans]
+    found = headline_of(text, lambda: marks, len(marks), -5.2, (-5.2, -1.3))
     assert found.confidence == pytest.approx(math.exp(-0.8 - 0.5))  # "river Seine", of two tokens
     assert found.confidence_bounds == pytest.approx((math.exp(-0.8 - 0.5), math.exp(-0.2 - 0.5)))
 

@@ -24,6 +24,7 @@ from semtoken.errors import BackendError, InvalidInput, InvalidLogits, Vocabular
 from semtoken.results import TokensLater
 from semtoken.scoring import ScoringRules, TopkAnswer, scorer_for
 from semtoken.scoring.borrowed import borrowed_flags
+from semtoken.tokens.scored import TokenMark
 from tests import tiny
 from tests.test_scoring import Kind, small_kind
 
@@ -82,6 +83,11 @@ def assert_inside(bounds: tuple[float, float] | None, exact: float) -> None:
     assert math.exp(bounds[0]) - 1e-6 <= math.exp(exact) <= math.exp(bounds[1]) + 1e-6
 
 
+def assert_marks_are_those_of_the_records(scored: ScoredResponse) -> None:
+    marks = [tuple(getattr(mark, name) for name in TokenMark._fields) for mark in scored.marks]
+    assert marks == [tuple(getattr(token, name) for name in TokenMark._fields) for token in scored.tokens]
+
+
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
@@ -95,6 +101,7 @@ def test_the_interval_holds_the_exact_score_and_shrinks(name: str, data: st.Data
     former = (0.0, 1.0)
     for k in (1, 2, 3, 5, 8, 20, 60, size // 2, size - 1, size):
         scored = score_top_logprobs(best(rows, ids, k), kind.clusters, **rules)
+        assert_marks_are_those_of_the_records(scored)
         low, high = scored.uncertainty_bounds
         slack = 1e-6 if k == size else 0.0  # the whole list is exact, up to rounding
         assert low - slack <= exact.uncertainty <= high + slack, k
@@ -646,6 +653,7 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     scored = answer.finish()
     answer.add(steps[0])  # whatever becomes of the answer
     assert scored.n_tokens == 3
+    assert all(isinstance(mark, TokenMark) for mark in scored.marks)
     assert isinstance(vars(scored)["tokens"], TokensLater)
     copied = pickle.loads(pickle.dumps(scored))  # as the processes of users exchange results
     assert copied == scored == score_top_logprobs(steps, clusters(), MEANING)

@@ -22,6 +22,7 @@ MOST_DOUBTS = 5
 """Parts in doubt that are kept of an answer."""
 DOUBTFUL = 0.5
 """Confidence below which a token is one of them."""
+LOG_DOUBTFUL = math.log(DOUBTFUL)
 LONGEST_NAME = 200
 """Characters that are kept of a name that others choose, such as the model's or the person's."""
 SEEN_TWICE = 0.2
@@ -325,15 +326,15 @@ class Recording:
         """
         whole = self.texts.kept(result.text) == storable(result.text)
         weak = [
-            (token.log_agreeing_probability, token)
-            for token in result.tokens
-            if token.end > token.start and token.log_agreeing_probability < math.log(DOUBTFUL)
+            (mark.log_agreeing_probability, mark.start, mark.end)
+            for mark in result.marks
+            if mark.end > mark.start and mark.log_agreeing_probability < LOG_DOUBTFUL
         ]
         chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
         found = []
-        for log, token in sorted(chosen, key=lambda one: one[1].start):
-            place = {"start": token.start, "end": token.end, "confidence": math.exp(log)}
-            found.append({**place, "text": storable(result.text[token.start : token.end])} if whole else place)
+        for log, start, end in sorted(chosen, key=lambda one: one[1]):
+            place = {"start": start, "end": end, "confidence": math.exp(log)}
+            found.append({**place, "text": storable(result.text[start:end])} if whole else place)
         return tuple(found)
 
 

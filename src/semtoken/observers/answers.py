@@ -37,7 +37,7 @@ def log_score(answer: ScoredResponse, question: str) -> Bounded:
 
 def _of_ranges(answer: ScoredResponse, ranges: list[tuple[int, int]]) -> Bounded:
     """[ranges] log of the product over the tokens that touch each range of characters, with bounds."""
-    found = [log_product(tokens) for tokens in tokens_touching(answer, ranges)]
+    found = [log_product(tokens) for tokens in tokens_touching(answer.tokens, ranges)]
     value, low, high = np.array(found, dtype=np.float64).reshape(-1, 3).T
     return value, low, high
 

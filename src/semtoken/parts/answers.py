@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray
-from semtoken.tokens.scored import Flag, ScoredToken
+from semtoken.tokens.scored import Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
 """A token of at least this log-probability under a grammar was the only one that it allowed."""
@@ -71,14 +71,15 @@ def answer_tokens(answer: AnswerWithTokens, *, constrained: bool | None = None) 
     )
 
 
-def tokens_touching(answer: AnswerWithTokens, spans: Iterable[tuple[int, int]]) -> list[Sequence[ScoredToken]]:
-    """The tokens that share a character with each of some character ranges."""
-    tokens = answer.tokens
+def tokens_touching(
+    tokens: Sequence[TokenMark | ScoredToken], spans: Iterable[tuple[int, int]]
+) -> list[Sequence[TokenMark | ScoredToken]]:
+    """The tokens of an answer that share a character with each of some character ranges."""
     starts, ends = [token.start for token in tokens], [token.end for token in tokens]
     return [tokens[bisect_right(ends, start) : bisect_left(starts, end)] for start, end in spans]
 
 
-def log_product(tokens: Sequence[ScoredToken]) -> tuple[float, float, float]:
+def log_product(tokens: Sequence[TokenMark | ScoredToken]) -> tuple[float, float, float]:
     """Log of the product of what agrees with some tokens, and bounds below and above the exact one."""
     own = [token.log_agreeing_probability for token in tokens]
     bounds = [token.log_agreeing_bounds or (log, log) for token, log in zip(tokens, own, strict=True)]

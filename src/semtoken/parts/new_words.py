@@ -44,6 +44,6 @@ def new_word_confidence(answer: AnswerWithTokens, question: str = "") -> float |
     spans = new_words(answer, question)
     if not spans:
         return None
-    touching = tokens_touching(answer, spans)
+    touching = tokens_touching(answer.tokens, spans)
     logs = [math.fsum(token.log_agreeing_probability for token in tokens) for tokens in touching]
     return math.exp(math.fsum(logs) / len(logs))

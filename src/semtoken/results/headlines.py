@@ -8,12 +8,14 @@ docs/results.md, "Which number stands on top?", says how this was chosen, and on
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from semtoken.parts.answers import AnswerWithTokens, log_product, tokens_touching
+from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.new_words import LONG
 from semtoken.parts.prose import phrases
 from semtoken.support.text import percentage
+from semtoken.tokens.scored import ScoredToken, TokenMark
 
 SHORT_SAID = f"Probability of an answer that agrees with this one (under {LONG} tokens)."
 LONG_SAID = f"Probability of the weakest phrase times that of a typical token ({LONG} tokens or more)."
@@ -51,14 +53,20 @@ class Headline:
 
 
 def headline_of(
-    answer: AnswerWithTokens, n_tokens: int, log_score: float, log_score_bounds: tuple[float, float] | None = None
+    text: str,
+    marks: Callable[[], Sequence[TokenMark | ScoredToken]],
+    n_tokens: int,
+    log_score: float,
+    log_score_bounds: tuple[float, float] | None = None,
 ) -> Headline:
     """The headline of a scored answer.
 
     Parameters
     ----------
-    answer
-        With its tokens.
+    text
+        The answer.
+    marks
+        Gives its tokens; not asked for those of a short answer.
     n_tokens
         How many they are.
     log_score, log_score_bounds
@@ -67,8 +75,9 @@ def headline_of(
     if n_tokens < LONG or log_score == -math.inf:
         bounds = None if log_score_bounds is None else (math.exp(log_score_bounds[0]), math.exp(log_score_bounds[1]))
         return Headline("stc", -math.expm1(log_score) + 0.0, math.exp(log_score), SHORT_SAID, bounds)
-    mean = math.fsum(token.log_probability for token in answer.tokens) / n_tokens
-    found = [log_product(tokens) for tokens in tokens_touching(answer, phrases(answer.text))]
+    tokens = marks()
+    mean = math.fsum(token.log_probability for token in tokens) / n_tokens
+    found = [log_product(touching) for touching in tokens_touching(tokens, phrases(text))]
     weakest, low, high = (min(logs) for logs in zip(*found, strict=True))
     bounds = None if low == high else (math.exp(low + mean), math.exp(high + mean))
     return Headline(PHRASE_AND_MEAN, -(weakest + mean) + 0.0, math.exp(weakest + mean), LONG_SAID, bounds)

@@ -16,7 +16,8 @@ from semtoken.scoring.topk_bounds import PlacedStep
 from semtoken.scoring.topk_flags import listed_flags
 from semtoken.scoring.topk_records import ListedSteps
 from semtoken.support.arrays import IdArray
-from semtoken.tokens.scored import Flag, ScoredToken
+from semtoken.tokens.scored import Flag, ScoredToken, TokenMark
+from semtoken.tokens.vocabulary import Vocabulary
 
 
 class TopkAnswer(RunningAnswer[OpenStep]):
@@ -117,7 +118,11 @@ class TopkAnswer(RunningAnswer[OpenStep]):
             distribution,
             estimate,
             flags=(*listed_flags(steps), *_proxy_flags(proxy_for)),
-            tokens=TokensLater(len(ids), lambda: self._with_engine_ids(steps.tokens(ids))),
+            tokens=TokensLater(
+                len(ids),
+                lambda: self._with_engine_ids(steps.tokens(ids)),
+                lambda: _marks(vocabulary, steps, ids, masses),
+            ),
             rivals=steps.any_rival,
             log_score_bounds=(low, high),
             proxy_for=proxy_for,
@@ -125,6 +130,17 @@ class TopkAnswer(RunningAnswer[OpenStep]):
 
     def _with_engine_ids(self, tokens: tuple[ScoredToken, ...]) -> tuple[ScoredToken, ...]:
         return tokens
+
+
+def _marks(
+    vocabulary: Vocabulary, listed: ListedSteps, ids: Sequence[int], masses: Sequence[LogMass]
+) -> list[TokenMark]:
+    """What the records of the tokens say that costs little."""
+    columns = zip(vocabulary.offsets(ids), listed.steps, masses, strict=True)
+    return [
+        TokenMark(*place, step.listed.log_prob, mass.estimate, (mass.lower, mass.upper))
+        for place, step, mass in columns
+    ]
 
 
 def _proxy_flags(proxy_for: str | None) -> list[Flag]:

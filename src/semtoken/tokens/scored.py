@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from semtoken.choices import Equality
 from semtoken.errors import InvalidInput
@@ -82,6 +82,16 @@ class ValueEnds:
     """That a string ends: a quotation mark follows."""
     array: tuple[float, float] | None = None
     """That an array ends: a bracket follows, not a comma."""
+
+
+class TokenMark(NamedTuple):
+    """What is known of a token before its record is made; the fields are those of `ScoredToken`."""
+
+    start: int
+    end: int
+    log_probability: float
+    log_agreeing_probability: float
+    log_agreeing_bounds: tuple[float, float] | None
 
 
 @dataclass(frozen=True, repr=False, slots=True)
