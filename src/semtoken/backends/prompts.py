@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Message, Prompt, Response
+from semtoken.backends.base import Decoding, Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
 from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
@@ -20,10 +20,13 @@ __all__ = [
     "Prompt",
     "Response",
     "answer_length",
+    "as_decodings",
     "as_prompts",
     "as_responses",
     "encode_prompt",
+    "encode_prompts",
     "encode_response",
+    "encode_responses",
     "encode_text",
     "in_batches_by_length",
     "is_ids",
@@ -68,6 +71,11 @@ def as_responses(responses: Response | Sequence[Response], count: int) -> list[R
     if len(listed) != count:
         raise InvalidInput(f"There are {count} prompts and {len(listed)} responses; each prompt needs one.")
     return listed  # type: ignore[return-value]
+
+
+def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[Decoding]:
+    """The settings of each of `count` prompts: the same for all, or one for each."""
+    return [decoding] * count if isinstance(decoding, Decoding) else list(decoding)
 
 
 def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
@@ -133,6 +141,11 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, number: int) -> list[int]:
     return encode_text(tokenizer, prompt_text(tokenizer, prompt, number), special=isinstance(prompt, str))
 
 
+def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
+    """Token ids of each prompt; see `encode_prompt`. A message names a prompt by its place."""
+    return [encode_prompt(tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+
+
 def encode_text(tokenizer: Any, text: str, *, special: bool) -> list[int]:
     """Token ids of a prompt's text, with the tokenizer's special tokens around it where the text has none."""
     return list(tokenizer(text, add_special_tokens=special)["input_ids"])
@@ -167,6 +180,29 @@ def encode_response(
     if together[: len(prompt_ids)] == prompt_ids:
         return _without_closing(tokenizer, together[len(prompt_ids) :], response)
     return list(tokenizer(response, add_special_tokens=False)["input_ids"])
+
+
+def encode_responses(
+    tokenizer: Any,
+    vocabulary: Vocabulary,
+    prompts: Sequence[Prompt],
+    prompt_ids: Sequence[list[int]],
+    responses: Response | Sequence[Response],
+) -> list[list[int]]:
+    """Token ids of the response to each prompt; see `encode_response`.
+
+    Raises
+    ------
+    InvalidInput
+        There is not one response for each prompt, or one is neither text nor ids.
+    VocabularyError
+        An id lies outside the vocabulary.
+    """
+    listed = as_responses(responses, len(prompts))
+    return [
+        vocabulary.checked_ids(encode_response(tokenizer, prompt, ids, response, number))
+        for number, (prompt, ids, response) in enumerate(zip(prompts, prompt_ids, listed, strict=True))
+    ]
 
 
 def _without_closing(tokenizer: Any, ids: list[int], response: str) -> list[int]:

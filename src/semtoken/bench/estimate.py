@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from semtoken.bench.read_results import collect
-from semtoken.bench.run import run_benchmark
+from semtoken.bench.run import require_all_done, run_benchmark
 from semtoken.bench.settings import RunSettings
-from semtoken.errors import InvalidInput
 
 TRIAL = 8
 """Questions of every data set."""
@@ -49,8 +48,7 @@ def estimate(settings: RunSettings, counts: dict[str, int]) -> RunEstimate:
         start = time.perf_counter()
         failures = run_benchmark(settings.model_copy(update={"limit": min(TRIAL, settings.limit or TRIAL)}), run)
         elapsed = time.perf_counter() - start
-        if failures:
-            raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+        require_all_done(failures)
         cells = collect(run).cells
         once = sum(path.stat().st_size for path in (run / "clusterings").rglob("*") if path.is_file())
         whole = sum(path.stat().st_size for path in run.rglob("*") if path.is_file())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from semtoken.metrics import Difference, Estimate
+from semtoken.metrics import Difference
 
 MISSING = "–"
 """What stands in a table where there is no number."""
@@ -40,13 +40,6 @@ def signed_interval(low: float, high: float) -> str:
         if ends[0] != ends[1]:
             return f"[{ends[0]}, {ends[1]}]"
     return ""
-
-
-def with_interval(estimate: Estimate) -> str:
-    """`0.768 [0.741, 0.793]`, or why there is no value."""
-    if math.isnan(estimate.value):
-        return f"undefined: {estimate.reason}"
-    return f"{metric(estimate.value)} {interval(estimate.low, estimate.high)}"
 
 
 def difference(found: Difference | None) -> str:

@@ -179,6 +179,12 @@ def run_benchmark(
     return failures
 
 
+def require_all_done(failures: Sequence[Failure]) -> None:
+    """Raise `InvalidInput` for the first step of a run that failed, if there is one."""
+    if failures:
+        raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+
+
 def check_folder(run: Path) -> None:
     """Raise `InvalidInput` unless a folder is missing, empty, or holds a run."""
     if run.exists() and not run.is_dir():

@@ -359,6 +359,18 @@ def read_answers(path: Path, label: str = "correct") -> list[AnswerRecord]:
     return answers
 
 
+def require_scores(answers: Sequence[AnswerRecord]) -> None:
+    """Refuse answers without a score.
+
+    Raises
+    ------
+    InvalidInput
+        One has none; the message names it.
+    """
+    if unscored := [answer for answer in answers if answer.log_score is None]:
+        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+
+
 def answer_record(where: str, record: Mapping[str, Any], label: str = "correct") -> AnswerRecord:
     """An answer from the plain values of a line or an entry; see `read_answers`.
 

@@ -71,7 +71,7 @@ def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> Learned
     if not answers or not all(hasattr(answer, "log_score") for answer in answers):
         raise InvalidInput("A number is learned from scored answers with what they leave, not from bare scores.")
     labelled(answers, correct)  # checks lengths, labels, repeated answers
-    with_states = [_state(answer) is not None for answer in answers if not _blank(answer)]
+    with_states = [answer.state is not None for answer in answers if not _blank(answer)]
     if any(with_states) != all(with_states):
         raise InvalidInput(
             f"{sum(with_states)} of {len(with_states)} answers have a hidden state. Score all of them alike: with "
@@ -128,12 +128,7 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
         raise CalibratorMismatch("A number that the learned one reads is not finite in these answers.")
     if not states:
         return Readings(numbers)
-    rows = [_state(answer) for answer in answers]
-    if any(row is None for row in rows):
-        raise CalibratorMismatch(
-            "This calibrator reads hidden states, and the answer has none. They come from a model of transformers in "
-            "this process, the one that was labelled; APIs, vLLM and llama.cpp do not give them."
-        )
+    rows = [_state_of(answer) for answer in answers]
     if len({row.values.size for row in rows}) > 1:
         raise CalibratorMismatch("These answers have hidden states of different sizes: they are of different models.")
     return Readings(numbers, np.stack([np.asarray(row.values, dtype=np.float64) for row in rows]))
@@ -170,12 +165,7 @@ def _shared_start(texts: Sequence[str]) -> str:
 
 
 def _origin_of(answer: Any) -> LearnedFrom:
-    state = _state(answer)
-    if state is None:
-        raise CalibratorMismatch(
-            "This calibrator reads hidden states, and the answer has none. They come from a model of transformers in "
-            "this process, the one that was labelled; APIs, vLLM and llama.cpp do not give them."
-        )
+    state = _state_of(answer)
     return LearnedFrom(
         weights=state.weights, vocabulary=state.vocabulary, depth=state.depth, given=state.given, before=state.prompt
     )
@@ -192,7 +182,13 @@ def _blank(answer: Any) -> bool:
     return answer.log_score is None or answer.log_score == -math.inf
 
 
-def _state(answer: Any) -> Any:
+def _state_of(answer: Any) -> Any:
+    """The hidden state of an answer; a refusal where it has none."""
+    if answer.state is None:
+        raise CalibratorMismatch(
+            "This calibrator reads hidden states, and the answer has none. They come from a model of transformers in "
+            "this process, the one that was labelled; APIs, vLLM and llama.cpp do not give them."
+        )
     return answer.state
 
 

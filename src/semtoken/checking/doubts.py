@@ -38,19 +38,13 @@ class Doubt:
     """JSON Pointer of the field, for answers that are JSON."""
 
 
-def doubts_of(response: ScoredResponse, stretches: Sequence[Part] | None = None) -> list[Doubt]:
+def doubts_of(response: ScoredResponse) -> list[Doubt]:
     """The stretches of an answer whose confidence is known, the most doubtful first.
 
-    Parameters
-    ----------
-    response
-        A scored answer.
-    stretches
-        Parts of it; by default the fields of an answer that is JSON, the phrases of any other, or its words where the
-        library that finds phrases is not installed.
+    Stretches are the fields of an answer that is JSON, the phrases of any other, or its words where the library that
+    finds phrases is not installed.
     """
-    found = parts_to_check(response) if stretches is None else stretches
-    known = [part for part in found if part.confidence is not None and part.end > part.start]
+    known = [part for part in parts_to_check(response) if part.confidence is not None and part.end > part.start]
     known.sort(key=lambda part: (part.confidence or 0.0, part.start))
     return [
         Doubt(part.text, part.start, part.end, part.confidence or 0.0, rivals_of(response, part), part.path)

@@ -359,15 +359,14 @@ def drift(
     - `semtoken drift my-calibrator last-week.jsonl`
     """
     from semtoken.calibration import Calibrator
-    from semtoken.calibration.labels import PRODUCT, read_answers
+    from semtoken.calibration.labels import PRODUCT, read_answers, require_scores
 
     calibrator = Calibrator.load(directory)
     answers = read_answers(recent)
     states = None
     if calibrator.learned is not None and calibrator.learned.reads_states:
         states = calibrator.compare_states(answers)
-    if unscored := [answer for answer in answers if answer.log_score is None]:
-        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+    require_scores(answers)
     found = calibrator.compare(answers)
     if as_json:
         typer.echo(json.dumps(asdict(found) | ({} if states is None else {"states": asdict(states)})))

@@ -175,14 +175,13 @@ def run_in_memory(
     from semtoken.bench.brought import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
-    from semtoken.bench.run import run_benchmark
+    from semtoken.bench.run import require_all_done, run_benchmark
 
     with TemporaryDirectory(prefix="semtoken-") as folder:
         run = Path(folder) / "compare"
         with run_bars() as bars:
             failures = run_benchmark(settings, run, watcher=bars)
-        if failures:
-            raise InvalidInput(f"{failures[0].what.replace('_', ' ').capitalize()} failed: {failures[0].reason}")
+        require_all_done(failures)
         with quiet_metrics():
             results = collect(run)
             return build_report(results if scores is None else with_scores(results, scores), calibrator=calibrator)

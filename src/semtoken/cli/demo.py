@@ -221,13 +221,13 @@ def show(answered: Answered) -> Text:
     )
 
 
-def considered(result: ScoredResponse, most: int = 2) -> str:
-    """The strongest other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
+def considered(result: ScoredResponse) -> str:
+    """The two strongest other tokens where the answer is least sure: "Germany 24 %, DEU 18 %"."""
     if not result.tokens:
         return ""
     token = min(result.tokens, key=lambda t: t.log_probability)
     others = [a for a in token.alternatives if a.text.strip() and a.probability >= LEAST_SHOWN]
-    return ", ".join(f"{a.text.strip()} {a.probability:.0%}" for a in others[:most])
+    return ", ".join(f"{a.text.strip()} {a.probability:.0%}" for a in others[:2])
 
 
 def comparison_table(comparison: PresetFigures) -> Table:

@@ -44,13 +44,12 @@ def label(
     - `semtoken label answers.jsonl`
     - `semtoken calibrate answers.labelled.jsonl -o my-calibrator`
     """
-    from semtoken.calibration.labels import chosen_method, log_scores, read_answers
+    from semtoken.calibration.labels import chosen_method, log_scores, read_answers, require_scores
     from semtoken.calibration.promises import label_order
 
     target = output or source.with_suffix(".labelled.jsonl")
     answers = read_answers(source)
-    if unscored := [answer for answer in answers if answer.log_score is None]:
-        raise InvalidInput(f"{unscored[0].where}: 'log_score' is missing. Score the answers with `semtoken score`.")
+    require_scores(answers)
     labels = _labels_so_far(answers, target)
     scores = log_scores(answers, chosen_method(answers, by)).tolist()
     order = [i for i in label_order(scores, seed) if answers[i].text.strip()]

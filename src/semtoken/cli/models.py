@@ -13,8 +13,8 @@ from rich.table import Table
 from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
-from semtoken.errors import InvalidInput, ModelError
-from semtoken.models.catalogue import CATALOGUE, CatalogueModel
+from semtoken.errors import ModelError
+from semtoken.models.catalogue import CATALOGUE, CatalogueModel, catalogued
 from semtoken.models.sources import fetched_path, resolve
 from semtoken.support.quiet import quiet_libraries
 
@@ -88,11 +88,9 @@ def fetch(
     """
     from semtoken.models.fetch import fetch as fetch_model
 
-    if name not in CATALOGUE:
-        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+    entry = catalogued(name)
     if not verbose:
         quiet_libraries()
-    entry = CATALOGUE[name]
     if entry.terms is not None and not accept_terms and (force or fetched_path(name) is None):
         accept_terms = _ask(entry)
     with err.status(f"Fetching {name}") as status:

@@ -195,7 +195,8 @@ def _chunks(n: int) -> list[slice]:
     return [slice(start, min(start + CHUNK, n)) for start in range(0, n, CHUNK)]
 
 
-def _float32(part: Array) -> NDArray[np.float32]:
+def to_float32(part: Array) -> NDArray[np.float32]:
+    """Stored rows as float32; bfloat16, which is held as uint16, is the upper half of one."""
     if part.dtype == np.uint16:
         return (part.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return part.astype(np.float32, copy=False)
@@ -242,7 +243,7 @@ def _centre(parts: Sequence[Array], scales: Sequence[NDArray[np.float64]]) -> ND
     for part, scale in zip(parts, scales, strict=True):
         total = np.zeros(part.shape[1])
         for rows in _chunks(len(part)):
-            total += scale[rows] @ _float32(part[rows])
+            total += scale[rows] @ to_float32(part[rows])
         means.append(np.round(total / len(part) * 16) / 16)
     return np.concatenate(means).astype(np.float32)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 
 from semtoken.choices import Embedding
-from semtoken.clustering.rows import TableParts
+from semtoken.clustering.rows import TableParts, to_float32
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.gguf import GgufFile
 from semtoken.models.sources import quantization_of, resolve
@@ -169,13 +169,6 @@ def origin_of(model_or_path: Any, *, revision: str | None = None) -> Origin:
         return _origin_of_model(model_or_path)
     source = resolve(model_or_path)
     return _origin_of_gguf(GgufFile(source.path)) if source.is_gguf else Checkpoint.open(source.path, revision).origin
-
-
-def to_float32(matrix: Matrix) -> npt.NDArray[np.float32]:
-    """Stored rows as float32; bfloat16 is the upper half of a float32."""
-    if matrix.dtype == np.uint16:
-        return (matrix.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return matrix.astype(np.float32, copy=False)
 
 
 def _widest(matrix: Matrix) -> Matrix:

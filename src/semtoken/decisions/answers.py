@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,13 +109,10 @@ class OptionMasses:
     """[orders, options] the same where everything is known."""
 
 
-def answered(question: Question, masses: OptionMasses, flags: Sequence[Flag] = ()) -> AnsweredQuestion:
+def answered(question: Question, masses: OptionMasses) -> AnsweredQuestion:
     """The answer that some masses give: renormalised in each order, then averaged over the orders.
 
-    Raises
-    ------
-    FloatingPointError
-        No option has any probability.
+    Where no option has any probability in some order, the question is refused in words.
     """
     totals = masses.low.sum(axis=1, keepdims=True)
     known = masses.low if (totals > 0).all() else np.where(totals > 0, masses.low, masses.high)
@@ -133,7 +130,7 @@ def answered(question: Question, masses: OptionMasses, flags: Sequence[Flag] = (
         allowed_mass=allowed,
         order_spread=spread,
         bounds=None if exact else _bounds(masses),
-        flags=(*flags, *_flags(allowed)),
+        flags=_flags(allowed),
     )
 
 
@@ -166,12 +163,6 @@ def _flags(allowed: float) -> tuple[Flag, ...]:
     return (
         Flag(MASS_ELSEWHERE, f"Only {share} of the probability fell on the options: the model wanted other words."),
     )
-
-
-def probabilities_by_name(answer: AnsweredQuestion) -> Mapping[str, float]:
-    """The probabilities by the options' names, for people."""
-    pairs = zip(answer.question.options, answer.probabilities, strict=True)
-    return {option.name: p for option, p in pairs}
 
 
 def plain(answer: AnsweredQuestion) -> dict[str, Any]:

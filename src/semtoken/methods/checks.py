@@ -53,12 +53,12 @@ def log_probs(values: npt.ArrayLike, name: str) -> FloatArray:
     return np.minimum(array, 0.0)
 
 
-def sample_log_probs(values: Rows, name: str = "sample_logprobs") -> list[FloatArray]:
+def sample_log_probs(values: Rows) -> list[FloatArray]:
     """One array of log-probabilities per sample, at least one sample."""
-    rows = listed(values, name)
+    rows = listed(values, "sample_logprobs")
     if not rows:
-        raise InvalidInput(f"'{name}' is empty: give at least one sample.")
-    return [log_probs(row, f"{name}[{m}]") for m, row in enumerate(rows)]
+        raise InvalidInput("'sample_logprobs' is empty: give at least one sample.")
+    return [log_probs(row, f"sample_logprobs[{m}]") for m, row in enumerate(rows)]
 
 
 def booleans(values: npt.ArrayLike, name: str) -> npt.NDArray[np.bool_]:

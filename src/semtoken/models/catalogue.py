@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from semtoken.errors import InvalidInput
+
 
 @dataclass(frozen=True)
 class PackagedFile:
@@ -91,3 +93,16 @@ CATALOGUE: Mapping[str, CatalogueModel] = {
     )
 }
 """The models by their names."""
+
+
+def catalogued(name: str) -> CatalogueModel:
+    """The model of this name.
+
+    Raises
+    ------
+    InvalidInput
+        There is none; the message lists those that there are.
+    """
+    if name not in CATALOGUE:
+        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
+    return CATALOGUE[name]

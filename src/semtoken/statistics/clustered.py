@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from semtoken.backends.base import LOGITS, Backend, Observer, Prompt, Step
-from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.results import ScoredResponse
 from semtoken.scoring import AnswerBatch, Scorer, normalized_rows
-from semtoken.statistics.decoding import backend_of
+from semtoken.statistics.decoding import backend_of, read_by_length
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 
-READING, NORMALIZERS = "reading", "normalizers"
-"""Steps of the clock: the pass itself, and the log normalisers, which all scorers share."""
+NORMALIZERS = "normalizers"
+"""What the seconds of the log normalisers are called, which all scorers share."""
 
 
 def clustered_scores(
@@ -38,7 +37,8 @@ def clustered_scores(
     scorers
         By name; see `semtoken.scoring.scorer_for`.
     timings
-        Takes the seconds: `READING`, `NORMALIZERS`, and for each scorer its own under its name.
+        Takes the seconds: `semtoken.statistics.decoding.READING`, `NORMALIZERS`, and for each scorer its own under its
+        name.
     batch_size
         Answers read together.
 
@@ -50,12 +50,8 @@ def clustered_scores(
     backend = backend_of(model)
     for scorer in scorers.values():
         backend.check_vocabulary(scorer.vocabulary)
-    encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
-    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
     observer = _Clustered(scorers, timings)
-    with timings.measure(READING):
-        backend.read([encoded[i] for i in order], [answers[i] for i in order], [observer], batch_size=batch_size)
+    order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
     found: dict[str, list[ScoredResponse]] = {}
     places = {i: place for place, i in enumerate(order)}
     for name in scorers:

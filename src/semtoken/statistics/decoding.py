@@ -1,19 +1,62 @@
-"""Observers of a generation that record what methods read: log-probabilities, best alternatives, hidden states."""
+"""One pass over answers that exist, and observers that record what methods read: log-probabilities, best tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Step, best
+from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Prompt, Step, best
+from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.errors import InvalidLogits
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
 
+READING = "reading"
+"""What the seconds of a pass over answers that exist are called."""
+
 
 def backend_of(model: STC | Backend) -> Backend:
     """The backend itself, of an `STC` its own."""
     return model.backend if isinstance(model, STC) else model
+
+
+def read_by_length(
+    backend: Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    observers: Sequence[Observer],
+    timings: Timings,
+    *,
+    batch_size: int,
+) -> list[int]:
+    """Show answers that exist to observers, in one teacher-forced pass that reads those of similar length together.
+
+    Parameters
+    ----------
+    backend
+        The model that gave the answers.
+    prompts, answers
+        One answer, as token ids, for each prompt.
+    observers
+        They know an answer by its place in the order of reading.
+    timings
+        Takes the seconds of the pass, as `READING`.
+    batch_size
+        Answers read together.
+
+    Returns
+    -------
+    list of int
+        The order of reading: the number of the answer at each place.
+    """
+    encoded = encode_prompts(backend.tokenizer, prompts)
+    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
+    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
+    with timings.measure(READING):
+        backend.read([encoded[i] for i in order], [answers[i] for i in order], observers, batch_size=batch_size)
+    return order
 
 
 class LogProbabilities(Observer):

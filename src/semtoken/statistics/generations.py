@@ -10,7 +10,7 @@ import numpy as np
 
 from semtoken.backends import base
 from semtoken.backends.base import Backend, Completion, Observer
-from semtoken.backends.prompts import encode_prompt, in_batches_by_length
+from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput
 from semtoken.observers.inside import LastStates
@@ -119,7 +119,7 @@ def record_greedy(
 
 def _by_length(backend: Backend, prompts: Sequence[base.Prompt], batch_size: int) -> tuple[list[list[int]], list[int]]:
     """The prompts as token ids, those of similar length beside each other, and the place that each had."""
-    encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+    encoded = encode_prompts(backend.tokenizer, prompts)
     order = [i for batch in in_batches_by_length([len(ids) for ids in encoded], batch_size) for i in batch]
     return [encoded[i] for i in order], order
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from semtoken.backends.base import Backend
-from semtoken.backends.prompts import Prompt, encode_prompt, prompt_text
+from semtoken.backends.prompts import Prompt, encode_prompts, prompt_text
 from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.results.generation import Generation
@@ -105,7 +105,7 @@ class _Run:
 
     def answers(self, questions: list[str], prompts: list[Prompt]) -> list[Generation]:
         """Greedy answers, and samples if they are needed."""
-        ids = [encode_prompt(backend_of(self.model).tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        ids = encode_prompts(backend_of(self.model).tokenizer, prompts)
         found = record_greedy(self.model, ids, self.needs, self.decoding, self.timings, self.progress, questions)
         if "sampling" in self.steps:
             found = record_samples(self.model, ids, found, self.needs, self.decoding, self.timings, self.progress)

@@ -6,14 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semtoken.backends.base import Backend, Prompt
-from semtoken.backends.prompts import encode_prompt, in_batches_by_length
 from semtoken.observers import Statistic
-from semtoken.statistics.decoding import Timed, backend_of
+from semtoken.statistics.decoding import Timed, backend_of, read_by_length
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
-
-READING = "reading"
-"""What the seconds of the pass itself are called."""
 
 
 def watched_statistics(
@@ -38,7 +34,8 @@ def watched_statistics(
     watches
         By the names of their steps.
     timings
-        Takes the seconds: those of the pass as `READING`, those of each observer under the name of its step.
+        Takes the seconds: those of the pass as `semtoken.statistics.decoding.READING`, those of each observer under the
+        name of its step.
     batch_size
         Answers read together.
 
@@ -53,12 +50,8 @@ def watched_statistics(
         The backend does not give what one of them reads. Nothing was read.
     """
     backend = backend_of(model)
-    encoded = [encode_prompt(backend.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-    lengths = [len(prompt) + len(answer) for prompt, answer in zip(encoded, answers, strict=True)]
-    order = [i for batch in in_batches_by_length(lengths, batch_size) for i in batch]
     observers = [Timed(watch, name, timings) for name, watch in watches.items()]
-    with timings.measure(READING):
-        backend.read([encoded[i] for i in order], [answers[i] for i in order], observers, batch_size=batch_size)
+    order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
     found: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
     for name, watch in watches.items():
         for place, i in enumerate(order):

@@ -28,7 +28,7 @@ from semtoken.backends.base import (
     show,
 )
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
+from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
@@ -176,7 +176,7 @@ class LlamaCppBackend:
         tokens that end an answer.
         """
         require_readings(self, observers)
-        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        decodings = as_decodings(decoding, len(prompts))
         completions: list[Completion] = []
         for ids, each in zip(self._encoded(prompts, 1), decodings, strict=True):
             for sample in range(each.n):
@@ -233,14 +233,9 @@ class LlamaCppBackend:
     ) -> None:
         """Read replies token by token; see `Backend.read`."""
         require_readings(self, observers)
-        listed = as_responses(replies, len(prompts))
         encoded = self._encoded(prompts, 0)
-        answers = [
-            encode_response(self.tokenizer, prompt, ids, reply, number)
-            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
-        ]
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            self.vocabulary.check_ids(reply)
             self._check_length(ids, len(reply), number)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
             self.model.reset()
@@ -273,7 +268,7 @@ class LlamaCppBackend:
         return np.ctypeslib.as_array(pointer, shape=(self.model.n_vocab(),))
 
     def _encoded(self, prompts: Sequence[Prompt], more: int) -> list[list[int]]:
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        encoded = encode_prompts(self.tokenizer, prompts)
         for number, ids in enumerate(encoded):
             self._check_length(ids, more, number)
         return encoded

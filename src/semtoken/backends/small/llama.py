@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.clusters.tables import STORED_TYPES, stored_tensors, to_float32
+from semtoken.clustering.rows import to_float32
+from semtoken.clusters.tables import STORED_TYPES, stored_tensors
 
 Array = npt.NDArray[np.float32]
 WEIGHTS = "model.safetensors"

@@ -23,7 +23,7 @@ from semtoken.backends.base import (
     require_readings,
     show,
 )
-from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, end_ids, newline_ids
+from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, end_ids, newline_ids
 from semtoken.backends.small.llama import Array, Cache, Llama
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput
@@ -54,11 +54,6 @@ class SmallTokenizer:
 class SmallBackend:
     """The embedded model in NumPy; see `semtoken.backends.base.Backend`.
 
-    Parameters
-    ----------
-    folder
-        The model's. Default: that of the embedded model.
-
     Raises
     ------
     MissingExtra
@@ -69,8 +64,8 @@ class SmallBackend:
     distribution: Distribution = "raw"
     gives: frozenset[Readable] = frozenset({"log_probability", "entropy", "best", "row", "logits"})
 
-    def __init__(self, folder: Path | None = None) -> None:
-        folder = almanac_path() if folder is None else folder
+    def __init__(self) -> None:
+        folder = almanac_path()
         self.model = Llama.load(folder)
         self.tokenizer = SmallTokenizer(folder)
         settings = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
@@ -118,7 +113,7 @@ class SmallBackend:
             Samples, stop strings or options of another engine.
         """
         require_readings(self, observers)
-        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        decodings = as_decodings(decoding, len(prompts))
         for each in decodings:
             self.check(prompts, each)
         return [
@@ -160,14 +155,10 @@ class SmallBackend:
     ) -> None:
         """Read replies token by token; see `Backend.read`."""
         require_readings(self, observers)
-        listed = as_responses(replies, len(prompts))
         encoded = self._encoded(prompts)
-        answers = [
-            encode_response(self.tokenizer, prompt, ids, reply, number)
-            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
-        ]
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
-            self._check_length(len(ids) + len(self.vocabulary.checked_ids(reply)), number)
+            self._check_length(len(ids) + len(reply), number)
         for number, (ids, reply) in enumerate(zip(encoded, answers, strict=True)):
             cache, unread = Cache(), ids
             for token in reply:
@@ -183,7 +174,7 @@ class SmallBackend:
         raise BackendError("The numpy backend reads no continuations. Use transformers.")
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        encoded = encode_prompts(self.tokenizer, prompts)
         for number, ids in enumerate(encoded):
             self._check_length(len(ids), number)
         return encoded

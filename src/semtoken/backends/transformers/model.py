@@ -26,9 +26,9 @@ from semtoken.backends.base import (
 )
 from semtoken.backends.prompts import (
     PaddedBatch,
-    as_responses,
-    encode_prompt,
-    encode_response,
+    as_decodings,
+    encode_prompts,
+    encode_responses,
     end_ids,
     in_batches_by_length,
     newline_ids,
@@ -169,7 +169,7 @@ class TransformersBackend:
             Beam search or assisted decoding was asked for.
         """
         require_readings(self, observers)
-        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        decodings = as_decodings(decoding, len(prompts))
         if not prompts:
             return []
         encoded = self._encoded(prompts, decodings)
@@ -230,13 +230,13 @@ class TransformersBackend:
     def _encoded(self, prompts: Sequence[Prompt], decodings: Sequence[Decoding]) -> list[list[int]]:
         for decoding in decodings:
             self._check_options(decoding)
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        encoded = encode_prompts(self.tokenizer, prompts)
         self._check_lengths(encoded)
         return encoded
 
     def read_prefix(self, prompts: Sequence[Prompt]) -> None:
         """Read what all prompts begin with, ahead of a `generate` with `share_prefix` (to see what it costs)."""
-        self._shared_prefix([encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)])
+        self._shared_prefix(encode_prompts(self.tokenizer, prompts))
 
     def timed_passes(self, clock: Callable[[], AbstractContextManager[None]]) -> AbstractContextManager[None]:
         """Have every pass of the model happen inside a `clock()` of its own, until the block ends."""
@@ -381,14 +381,8 @@ class TransformersBackend:
         `chunk_size` is the number of reply tokens whose logits exist at one time.
         """
         require_readings(self, observers)
-        listed = as_responses(replies, len(prompts))
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
-        answers = [
-            encode_response(self.tokenizer, prompt, ids, reply, number)
-            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
-        ]
-        for ids in answers:
-            self.vocabulary.check_ids(ids)
+        encoded = encode_prompts(self.tokenizer, prompts)
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
         self._check_lengths([prompt + reply for prompt, reply in zip(encoded, answers, strict=True)])
         inside = Inside(observers)
         for first in range(0, len(encoded), batch_size):
@@ -449,7 +443,7 @@ class TransformersBackend:
         self, prompts: Sequence[Prompt], continuations: Sequence[Sequence[int]], *, batch_size: int = 8
     ) -> FloatArray:
         """Log-probability of each continuation after each prompt, in as few forward passes as can be."""
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        encoded = encode_prompts(self.tokenizer, prompts)
         self._check_lengths(encoded, more=max(map(len, continuations), default=1) - 1)
         found = np.empty((len(prompts), len(continuations)))
         for beginning, members in shared_beginnings(continuations):

@@ -22,7 +22,7 @@ from semtoken.backends.base import (
     require_readings,
     show,
 )
-from semtoken.backends.prompts import as_responses, encode_prompt, encode_response, newline_ids
+from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
 from semtoken.backends.seeds import draw_key
 from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
 from semtoken.backends.vllm.requests import MEMORY_BUDGET, memory_groups, sampling_params
@@ -162,7 +162,7 @@ class VLLMBackend:
         InsufficientMemory
             The whole vocabulary is needed, and one answer alone may take more than `memory_budget`.
         """
-        decodings = [decoding] * len(prompts) if isinstance(decoding, Decoding) else list(decoding)
+        decodings = as_decodings(decoding, len(prompts))
         best = self._best(observers)
         jobs, params = [], []
         for ids, each in zip(self._encoded(prompts), decodings, strict=True):
@@ -254,13 +254,7 @@ class VLLMBackend:
         vLLM would give the whole vocabulary for the prompt too otherwise. The engine's prefix cache makes that cheap.
         """
         encoded = self._encoded(prompts)
-        listed = as_responses(replies, len(prompts))
-        answers = [
-            encode_response(self.tokenizer, prompt, ids, reply, number)
-            for number, (prompt, ids, reply) in enumerate(zip(prompts, encoded, listed, strict=True))
-        ]
-        for ids in answers:
-            self.vocabulary.check_ids(ids)
+        answers = encode_responses(self.tokenizer, self.vocabulary, prompts, encoded, replies)
         best = self._best(observers)
         if best is None:
             for step in self._rows(encoded, answers):
@@ -313,7 +307,7 @@ class VLLMBackend:
         return outputs
 
     def _encoded(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        encoded = [encode_prompt(self.tokenizer, prompt, number) for number, prompt in enumerate(prompts)]
+        encoded = encode_prompts(self.tokenizer, prompts)
         self._check_lengths(encoded)
         return encoded
 

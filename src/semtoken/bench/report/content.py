@@ -201,11 +201,8 @@ def build_report(
 def _sections(
     results: RunResults, cells: Sequence[CellFigures], judge: str, drawn: Sequence[Plot]
 ) -> Iterator[Section]:
-    def plots_of(kind: str) -> tuple[Plot, ...]:
-        return tuple(plot for plot in drawn if plot.name.startswith(kind))
-
     lines = tuple(headline(cells))
-    yield Section("headline", "Headline", lines, (overview(cells, judge),), plots_of("best_methods"))
+    yield Section("headline", "Headline", lines, (overview(cells, judge),), _plots_of("best_methods", drawn))
     yield Section(
         "methods",
         "Methods",
@@ -216,7 +213,7 @@ def _sections(
         "overhead",
         "Overhead",
         tables=(overhead(cells, relative=True), overhead(cells, relative=False)),
-        plots=plots_of("overhead"),
+        plots=_plots_of("overhead", drawn),
     )
     if any(name in cell.methods for cell in cells for name in ABLATIONS):
         tables = tuple(ablation(cells, name) for name in METRICS)
@@ -225,11 +222,16 @@ def _sections(
         yield Section("controls", "What each part of the score is worth", tuple(parts_in_words(cells)), (beside,))
     varied, varied_tests = sensitivity(cells, results.clusterings), sensitivity_tests(cells)
     if varied is not None and varied_tests is not None:
-        yield Section("sensitivity", "Sensitivity", (), (varied,), plots_of("sensitivity"), (varied_tests,))
+        yield Section("sensitivity", "Sensitivity", (), (varied,), _plots_of("sensitivity", drawn), (varied_tests,))
     clusters = tuple(t for t in (precomputation(results.clusterings), examples(results.clusterings)) if t is not None)
     if clusters:
         yield Section("clusters", "Clusters", tables=clusters)
     yield Section("judges", "Judges", tables=judges(cells))
+
+
+def _plots_of(kind: str, drawn: Sequence[Plot]) -> tuple[Plot, ...]:
+    """Those of a section: their names begin with its kind."""
+    return tuple(plot for plot in drawn if plot.name.startswith(kind))
 
 
 def _reference_section(cells: Sequence[CellFigures], reference: str) -> Iterator[Section]:
@@ -249,15 +251,11 @@ def _decision_sections(
 ) -> Iterator[Section]:
     if not chances:
         return
-
-    def plots_of(kind: str) -> tuple[Plot, ...]:
-        return tuple(plot for plot in drawn if plot.name.startswith(kind))
-
     lines = tuple(risk_in_words(chances))
-    yield Section("decisions", "Risk and coverage", lines, (risk_table(chances),), plots_of("risk_coverage"))
+    yield Section("decisions", "Risk and coverage", lines, (risk_table(chances),), _plots_of("risk_coverage", drawn))
     table = chance_table(chances)
     tables = () if table is None else (table,)
-    yield Section("chances", "Calibration", tuple(chances_in_words(chances)), tables, plots_of("reliability"))
+    yield Section("chances", "Calibration", tuple(chances_in_words(chances)), tables, _plots_of("reliability", drawn))
     if shown:
         yield Section("answers", "Answers", tables=answer_tables(shown))
 

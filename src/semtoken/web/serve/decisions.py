@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from semtoken.decisions import Inquiry, InquiryAnswers
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import PreparedInquiry, prepare
-from semtoken.decisions.options import READ_AS_USUAL, ReadingOptions
+from semtoken.decisions.options import READ_AS_USUAL
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.tokens.vocabulary import Vocabulary
@@ -44,8 +44,6 @@ class DecisionAnswering:
         The parts of the server.
     calibrator
         Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
-    options
-        How probabilities are read where a request does not say.
     """
 
     def __init__(
@@ -54,13 +52,11 @@ class DecisionAnswering:
         offer: Offer,
         intake: Intake,
         calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
-        options: ReadingOptions = READ_AS_USUAL,
     ) -> None:
         self._worker = worker
         self._offer = offer
         self._intake = intake
         self._calibrators = slot_of(calibrator)
-        self._options = options
         self._one_at_a_time = Lock()
         self._prompts: _Prompts | None = None
 
@@ -83,7 +79,7 @@ class DecisionAnswering:
     def _prepared(self, body: bytes, wire: WireFormat) -> tuple[DecisionRequest, PreparedInquiry]:
         asked = wire.parse(body)
         self._offer.check_name(asked.model)
-        options = asked.reading or self._options
+        options = asked.reading or READ_AS_USUAL
         with self._one_at_a_time:
             return asked, prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
 
