@@ -57,6 +57,24 @@ def test_fit_audit_and_compare(tmp_path: Path) -> None:
     assert code == 1 and "not to the same states in one order" in " ".join(said.split())
 
 
+def test_answers_known_within_bounds_are_compared_as_such(tmp_path: Path) -> None:
+    here = answers(tmp_path / "here.jsonl", 50, 1)
+    found = [json.loads(line) for line in here.read_text().splitlines()]
+    for line in found[:10]:  # a server that left out No
+        given = line["answers"]["late"]
+        yes = given["probabilities"][0]
+        given["bounds"] = [[yes - 0.05 * yes, yes], [1 - yes, 1 - yes + 0.05 * yes]]
+    there = lines(tmp_path / "there.jsonl", found)
+    code, shown, _ = semtoken("compare", here, there)
+    lost = sum(0.05 * line["answers"]["late"]["probabilities"][0] for line in found[:10]) / 50
+    said = " ".join(shown.split())
+    assert code == 0 and "In 10 of 50" in said and f"anything from {-lost:+.3f} to +0.000" in said
+    assert "did not list" not in semtoken("compare", here, here)[1]
+    found[0]["answers"]["late"]["bounds"] = [[0.5, 0.4], [0, 1]]
+    code, _, said = semtoken("compare", here, lines(there, found))
+    assert code == 1 and "line 1" in said and "bounds" in said
+
+
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     good, target = answers(tmp_path / "good.jsonl", 5, 1), tmp_path / "made"
     for content in ([1], [[]], [{"answers": []}], [{"answers": {"q": 1}}], [{"answers": {}, "labels": [1]}], []):

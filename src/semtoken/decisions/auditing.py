@@ -184,6 +184,10 @@ class ServerComparison:
     """Mean of the second's probability minus the first's."""
     shift_bounds: tuple[float, float]
     """95 % interval, by a percentile bootstrap over the states."""
+    open_pairs: Share
+    """Where either server listed too few options, so that its probability is known within bounds only."""
+    shift_range: tuple[float, float]
+    """Least and greatest shift that the bounds of these answers allow."""
 
     @property
     def statement(self) -> str:
@@ -191,7 +195,16 @@ class ServerComparison:
         low, high = self.shift_bounds
         return (
             f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
-            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f})."
+            f"probabilities shifted by {self.shift:+.3f} ({low:+.3f} to {high:+.3f}).{self._open()}"
+        )
+
+    def _open(self) -> str:
+        if not self.open_pairs.count:
+            return ""
+        low, high = self.shift_range
+        return (
+            f" In {self.open_pairs} a server did not list all options: with that, the shift may be anything "
+            f"from {low:+.3f} to {high:+.3f}."
         )
 
 
@@ -220,7 +233,23 @@ def _compared(pairs: Sequence[tuple[DecisionRecord, DecisionRecord]], seed: int)
     flat = bool((p == p[0]).all(axis=0).any())
     correlation = np.nan if flat else require("scipy.stats", extra="calibrate").spearmanr(p[:, 0], p[:, 1]).statistic
     shift = _mean(p[:, 1] - p[:, 0], seed)
-    return ServerComparison(pairs[0][0].name, same, float(correlation), shift.value, (shift.low, shift.high))
+    ends = np.array([[_ends(a, k), _ends(b, k)] for k, (a, b) in zip(places, pairs, strict=True)])
+    down, up = ends[:, 1, 0] - ends[:, 0, 1], ends[:, 1, 1] - ends[:, 0, 0]
+    return ServerComparison(
+        pairs[0][0].name,
+        same,
+        float(correlation),
+        shift.value,
+        (shift.low, shift.high),
+        Share(sum(a.bounds is not None or b.bounds is not None for a, b in pairs), len(pairs)),
+        (float(down.mean()), float(up.mean())),
+    )
+
+
+def _ends(record: DecisionRecord, place: int) -> tuple[float, float]:
+    """Least and greatest probability of an option."""
+    known = record.probabilities[place]
+    return (known, known) if record.bounds is None else record.bounds[place]
 
 
 def _mean(values: FloatArray, seed: int) -> Interval:

@@ -69,6 +69,8 @@ class DecisionRecord:
     """SHA-256 of what the question was about."""
     asked: AskedQuestion | None = None
     """The question itself, where the line holds it."""
+    bounds: tuple[tuple[float, float], ...] | None = None
+    """Least and greatest probability of each option, where the server did not list all of them; else None."""
 
     @property
     def best(self) -> int:
@@ -150,11 +152,21 @@ def records_of(line: Mapping[str, Any]) -> Iterable[DecisionRecord]:
             label = next((i for i, value in enumerate(values) if same_value(value, labels[name])), None)
             if label is None:
                 raise ValueError(f"The label {labels[name]!r:.60} is none of the options of {name!r:.60}.")
-        spread = given.get("order_spread")
+        spread, bounds = given.get("order_spread"), _bounds(given.get("bounds"), len(values), name)
         asked = AskedQuestion.read(given["asked"], name) if "asked" in given else None
         if asked is not None and asked.fingerprint != given["question"]:
             raise ValueError(f"The question {name!r:.60} was changed after it was answered.")
-        yield DecisionRecord(name, given["question"], given["kind"], values, probabilities, label, spread, state, asked)
+        about = (given["question"], given["kind"], values, probabilities, label, spread, state, asked, bounds)
+        yield DecisionRecord(name, *about)
+
+
+def _bounds(given: Any, n: int, name: str) -> tuple[tuple[float, float], ...] | None:
+    if given is None:
+        return None
+    found = tuple((float(low), float(high)) for low, high in given)
+    if len(found) != n or not all(0 <= low <= high <= 1 for low, high in found):
+        raise ValueError(f"The bounds of {name!r:.60} are no intervals in [0, 1], or not as many as the options.")
+    return found
 
 
 def _why(error: Exception) -> str:
