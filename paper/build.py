@@ -35,10 +35,17 @@ SETS = {
     "gemma3-wq": "Gemma, WQ",
 }
 
-RULES = ("probability", "default", "paper_without_clusters")
-LARGER = {"tables.csv": RULES, "clusters.csv": (*RULES, "paper", "paper, shuffled")}
-"""The kept tables of the larger model, and the rules in the order of the report's columns."""
-SAID = {"exact": "exact match", "close_no_echo": "lenient judge", "contains": "an accepted answer stands in it"}
+RULES = {"probability": "probability", "default": "default", "paper_without_clusters": "paper, no clusters"}
+CLUSTERED = RULES | {"paper": "paper", "paper, shuffled": "paper, shuffled"}
+"""Rules by their columns."""
+LARGER = {
+    "qwen1.5b-nq": "NQ",
+    "qwen1.5b-wq": "WQ",
+    "qwen1.5b-chat": "chat, first half",
+    "qwen1.5b-chat-new": "chat, second half",
+}
+TABLES_DO_NOT_STRETCH = "#show table: set par(justify: false)"
+SAID = {"exact": "exact match", "close_no_echo": "lenient judge", "contains": "contains"}
 
 
 def body(text: str) -> str:
@@ -77,7 +84,9 @@ def interval(row: pd.Series, name: str) -> str:
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     """A table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, [":---"] * len(head), *rows])
+    widths = [max(9, *(len(row[column]) for row in rows)) for column in range(len(head))]
+    dashes = [":" + "-" * width for width in [widths[0] + 4, *widths[1:]]]  # pandoc makes columns as wide as these
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, dashes, *rows])
 
 
 def table(rule: str, difference: str) -> str:
@@ -91,19 +100,16 @@ def table(rule: str, difference: str) -> str:
     return markdown(["", "answers, right", "exact match", "lenient judge"], rows)
 
 
-def larger() -> str:
-    """The model of 1.5 billion parameters: all its answers, then the first of them with clusters of its own table."""
+def larger(file: str, rules: dict[str, str]) -> str:
+    """The model of 1.5 billion parameters: the AUROC of some rules on every set of a kept table, by every judge."""
+    frame = pd.read_csv(ROOT / "experiments" / "headline" / file)
     rows = []
-    for folder, named in LARGER.items():
-        frame = pd.read_csv(ROOT / "experiments" / "headline" / folder)
-        for (name, judge), part in frame[frame["set"].str.startswith("qwen1.5b")].groupby(["set", "judge"]):
+    for name, said in LARGER.items():
+        for judge, part in frame[(frame["set"] == name) & frame["judge"].isin(SAID)].groupby("judge"):
             found = part.set_index("candidate")["auroc"]
-            if judge in SAID:
-                counts = f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}"
-                cells = [f"{found[rule]:.3f}" for rule in named] + [""] * (len(LARGER["clusters.csv"]) - len(named))
-                rows.append([f"{name.removeprefix('qwen1.5b-')}, {SAID[judge]}", counts, *cells])
-    head = ["", "answers, right", "probability", "default", "paper, no clusters", "paper", "paper, shuffled"]
-    return markdown(head, rows)
+            counts = f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}"
+            rows.append([f"{said}, {SAID[judge]}", counts, *(f"{found[rule]:.3f}" for rule in rules)])
+    return markdown(["", "answers, right", *rules.values()], rows)
 
 
 def larger_shuffled() -> str:
@@ -114,7 +120,7 @@ def larger_shuffled() -> str:
     )
     rows = [
         [
-            f"{name.removeprefix('qwen1.5b-')}, {SAID[judge]}",
+            f"{LARGER[name]}, {SAID[judge]}",
             interval(row, "shuffled"),
             interval(row, "minus_probability"),
         ]
@@ -130,7 +136,8 @@ def report() -> str:
         "shuffled": table("clusters, beginnings", "minus_shuffled"),
         "paper-shuffled": table("paper", "minus_shuffled"),
         "paper": table("paper", "minus_probability"),
-        "larger": larger(),
+        "larger": larger("tables.csv", RULES),
+        "larger-clustered": larger("clusters.csv", CLUSTERED),
         "larger-shuffled": larger_shuffled(),
     }
     for name, value in filled.items():
@@ -153,6 +160,7 @@ def write_pdf(name: str, text: str) -> None:
             "--standalone",
             "--citeproc",
             "-Mauthor=The semtoken developers",
+            f"-Vheader-includes={TABLES_DO_NOT_STRETCH}",
             f"--resource-path={HERE}",
             f"--bibliography={HERE / 'paper.bib'}",
         ],
