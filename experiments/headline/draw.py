@@ -1,4 +1,5 @@
-"""The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl and TriviaQA for development.
+"""The questions of PROTOCOL.md in their drawn order: NQ.jsonl, WQ.jsonl, CHAT.jsonl, TriviaQA for development, and
+the further questions of it that experiments/learned/PROTOCOL-2.md asks.
 
 python experiments/headline/draw.py FOLDER_OF_THE_SETS OUT
 """
@@ -48,6 +49,7 @@ def main() -> None:
             sets[name] = [json.loads(line) | {"set": name} for line in lines]
     drawn = {name: in_random_order(sets[name]) for name in ("nq", "wq")} | {"chat": chat(sets)}
     drawn["tqa"] = random.Random(3).sample(sets["tqa"], 1500)  # noqa: S311
+    drawn["tqa-new"] = random.Random(3).sample(sets["tqa"], 3548)[1500:]  # noqa: S311
     out.mkdir(parents=True, exist_ok=True)
     for name, questions in drawn.items():
         text = "".join(json.dumps(question, ensure_ascii=False) + "\n" for question in questions)

@@ -1,12 +1,13 @@
 """What a learned number does on another question set than its own, and how far the states of the two lie apart.
 
-python experiments/learned/transfer.py RECORDINGS NAME OTHER > experiments/learned/transfer.csv
+python experiments/learned/transfer.py RECORDINGS NAME OTHER [ANOTHER ...] > experiments/learned/transfer.csv
 """
 
 from __future__ import annotations
 
 import csv
 import sys
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,11 @@ FIELDS = ("fitted", "applied", "judge", "labels", "answers", "gain", "low", "hig
 
 
 def main(recordings: Path, names: list[str]) -> None:
-    """One line for each direction and judge; then the halves of each set, whose states are alike."""
+    """One line for each ordered pair of sets and judge; then the halves of each set, whose states are alike."""
     sets = {name: the_set(name, recordings) for name in names}
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(FIELDS)
-    for own, other in (names, names[::-1]):
+    for own, other in permutations(names, 2):
         fitted, applied = sets[own], sets[other]
         for judge, correct in fitted.correct.items():
             learned = fit(["headline"], fitted.readings["states"], correct)
@@ -47,4 +48,4 @@ def main(recordings: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:4])
+    main(Path(sys.argv[1]), sys.argv[2:])
