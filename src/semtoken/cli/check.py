@@ -87,7 +87,7 @@ def check(
         show_fields(rows, top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            write_fields(rows, page_rows(checked.answers), top, output)
+            write_fields(rows, page_rows(checked.answers), top, output, _named(sources))
         return
     shown = checked.answers[:top]
     for one in shown:
@@ -101,7 +101,7 @@ def check(
             f"wrong among the accepted, with {USUAL[0.1]} at most 10 %. {next_step}"
         )
     if output is not None:
-        _write(checked, shown, output)
+        _write(checked, shown, output, sources)
         tell(f"{output} holds {len(checked.answers):,} answers, ranked.")
 
 
@@ -152,7 +152,13 @@ def _conclude(checked: CheckedReplies) -> None:
         tell(f"Not scored: {len(checked.refused) - 5:,} more.", style="yellow")
 
 
-def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path) -> None:
+def _named(sources: Sequence[str]) -> str:
+    """What a page calls the replies that were handed in: "replies", "may.jsonl and 2 more"."""
+    first = "standard input" if sources[0] == "-" else Path(sources[0]).resolve().name or sources[0]
+    return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
+
+
+def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path, sources: Sequence[str]) -> None:
     from semtoken.checking import tables
     from semtoken.files.record_files import write_records
     from semtoken.files.safe_files import replace_text
@@ -161,7 +167,7 @@ def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path
         case ".html":
             from semtoken.web.page import static_page
 
-            replace_text(output, static_page({output.stem: tables.page_rows(checked.answers)}))
+            replace_text(output, static_page({_named(sources): tables.page_rows(checked.answers)}))
         case ".md":
             replace_text(output, tables.markdown(checked, shown))
         case _:

@@ -78,6 +78,14 @@ def counting(description: str, total: int, done: int = 0) -> Iterator[Callable[[
 
 
 @contextmanager
+def waiting(description: str) -> Iterator[None]:
+    """A moving bar with the seconds so far, for work of which nobody knows how long it takes."""
+    with _bar(count=False) as bar:
+        bar.add_task(description, total=None, left="")
+        yield
+
+
+@contextmanager
 def phases(description: str, before: str | None = None) -> Iterator[Callable[[str, float, float | None], None]]:
     """A bar for the phases of clustering; what it yields is a `Progress` of `semtoken.clustering`.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from semtoken.cli.console import waiting
 from semtoken.support.extras import installed_first
 from semtoken.support.text import number, visible
 
@@ -49,10 +50,16 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
         prompt = [{"role": "user", "content": f"{INSTRUCTION} {asked.question}"}]
         if not getattr(stc.tokenizer, "chat_template", None):
             prompt = f"Question: {asked.question}\nAnswer:"  # type: ignore[assignment]
-        [answer] = stc.generate([prompt], MAX_NEW_TOKENS, stop_at_newline=True)
-        disputes = stc.disputed(prompt, answer, max_steps=MAX_STEPS)
+        console.print()
+        console.print(Text(asked.question, style="dim"))
+        with waiting("the model answers"):
+            [answer] = stc.generate([prompt], MAX_NEW_TOKENS, stop_at_newline=True)
+        show(asked, answer, console)
+        with waiting("following up what else it could have said"):
+            disputes = stc.disputed(prompt, answer, max_steps=MAX_STEPS)
+        if disputes:
+            console.print(Text(f"  {considered(disputes[0])}"))
         answers.append(answer)
-        show(asked, answer, disputes, console)
     console.print()
     console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
     console.print("A wrong answer that the model is sure of gets a low uncertainty, too.")
@@ -64,18 +71,14 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
     return answers
 
 
-def show(asked: DemoQuestion, answer: ScoredResponse, disputes: Sequence[Dispute], console: Console) -> None:
-    """Question, marked answer, number, and the greatest dispute in one line."""
+def show(asked: DemoQuestion, answer: ScoredResponse, console: Console) -> None:
+    """The marked answer and its number."""
     from semtoken.display import shaded_text
 
     right = any(word.lower() in answer.text.lower() for word in asked.accepted)
     mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
-    console.print()
-    console.print(Text(asked.question, style="dim"))
     console.print(Text("  ") + shaded_text(answer))
     console.print(Text(f"  uncertainty {number(answer.uncertainty)} ") + mark)
-    if disputes:
-        console.print(Text(f"  {considered(disputes[0])}"))
 
 
 def considered(dispute: Dispute) -> str:

@@ -34,9 +34,9 @@ def show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool
 
 
 def write_fields(
-    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]], top: int, output: Path
+    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]], top: int, output: Path, name: str
 ) -> None:
-    """Write the fields as a table, as Markdown, or with their documents as a page, by the ending of a name."""
+    """Write the fields as a table, as Markdown, or as a page with their documents, of that `name`."""
     from semtoken.checking.tables import markdown_of_fields
     from semtoken.files.record_files import write_records
     from semtoken.files.safe_files import replace_text
@@ -45,7 +45,7 @@ def write_fields(
         case ".html":
             from semtoken.web.page import static_page
 
-            replace_text(output, static_page({output.stem: documents}))
+            replace_text(output, static_page({name: documents}))
         case ".md":
             replace_text(output, markdown_of_fields(rows, min(top, len(rows))))
         case _:

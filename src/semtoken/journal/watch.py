@@ -145,6 +145,8 @@ def promise_report(
         )
     if high <= alpha:
         return PromiseReport("kept", f"Kept so far: {told}", **found)
+    if n == 0:
+        return PromiseReport("unknown", f"Cannot be told yet: 0 labels. Promised: at most {percent(alpha)}.", **found)
     return PromiseReport("unknown", f"Cannot be told yet: {n} labels. {told[0].upper()}{told[1:]}", **found)
 
 

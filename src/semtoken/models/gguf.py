@@ -17,6 +17,7 @@ import numpy.typing as npt
 from semtoken.errors import ModelError
 from semtoken.models.gguf_header import check_header
 from semtoken.support.extras import require
+from semtoken.support.quiet import quiet_gguf
 
 INPUT, OUTPUT = "token_embd.weight", "output.weight"
 
@@ -123,7 +124,8 @@ def convert(path: Path, folder: Path) -> None:
     load = transformers.AutoModelForCausalLM.from_pretrained
     try:
         tokenizer = load_tokenizer(path)
-        model = load(str(path.parent), gguf_file=path.name, dtype=torch.float32)
+        with quiet_gguf():
+            model = load(str(path.parent), gguf_file=path.name, dtype=torch.float32)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelError(f"{path} cannot be converted: {' '.join(str(error).split())}") from error
     # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from semtoken.support.extras import require
 
@@ -20,3 +23,16 @@ def quiet_libraries() -> None:
     transformers_logging = require("transformers.utils", extra="transformers").logging
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def quiet_gguf() -> Iterator[None]:
+    """While a GGUF file is read, no bar for its tensors where the other bars of transformers are off."""
+    reading = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")
+    logging_of_transformers = require("transformers.utils", extra="transformers").logging
+    bar = reading.tqdm
+    reading.tqdm = partial(bar, disable=not logging_of_transformers.is_progress_bar_enabled())
+    try:
+        yield
+    finally:
+        reading.tqdm = bar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from pathlib import Path
@@ -13,6 +14,7 @@ from semtoken.backends.transformers.model import TransformersBackend, check_mode
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models.gguf import load_tokenizer
 from semtoken.support.extras import require
+from semtoken.support.quiet import quiet_gguf
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -80,9 +82,10 @@ def load_transformers(
             tokenizer = load_tokenizer(Path(model_or_path) / gguf_file)
         else:
             tokenizer = AutoTokenizer.from_pretrained(model_or_path, **source, **files)
-        model, loaded = AutoModelForCausalLM.from_pretrained(
-            model_or_path, dtype=dtype, output_loading_info=True, **source, **options
-        )
+        with quiet_gguf() if gguf_file else nullcontext():
+            model, loaded = AutoModelForCausalLM.from_pretrained(
+                model_or_path, dtype=dtype, output_loading_info=True, **source, **options
+            )
     except (OSError, ValueError, ImportError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error

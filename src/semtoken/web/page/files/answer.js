@@ -1,8 +1,7 @@
 // The card of one answer: its text with the doubtful phrases marked, the verdict, what else the model considered.
 import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { calibrationOf, chanceText, confidenceOf, level, shown } from "./helpers.js";
-
+import { calibrationOf, confidenceOf, level, shown, unbroken } from "./helpers.js";
 
 // Character ranges to mark: the parts that came with the answer, or else its words, each the product over its tokens.
 function partsOf(answer) {
@@ -20,8 +19,6 @@ function partsOf(answer) {
   return words.map((word) => ({ ...word, text: answer.text.slice(word.start, word.end) }));
 }
 
-// A number and its percent sign stay on one line.
-const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 const doubtful = (part) => level(part.confidence) !== "" && part.form_only !== true;
 
 function stretches(answer, all) {
@@ -56,7 +53,7 @@ function rivals(answer, part) {
 const Share = ({ share, text, chosen, counted }) =>
   html`<li>
     <span>${S.percent(share)}</span>
-    <meter min="0" max="1" value=${share} aria-hidden="true"></meter>
+    <svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true"><rect class="of" width="100" height="10" /><rect class="part" width=${100 * share} height="10" /></svg>
     <span dir="auto">${text}${chosen ? html` <span class="dim">(${S.chosen})</span>` : counted ? html` <span class="dim">(${S.counted})</span>` : ""}</span>
   </li>`;
 
@@ -106,7 +103,7 @@ function Asked({ answer }) {
   return html`<p><strong>${lead}</strong><span class="dim">${rest}</span></p>`;
 }
 
-function Verdict({ answer, compared }) {
+function Verdict({ answer, compared, promised }) {
   const calibration = calibrationOf(answer);
   if (answer.reason && answer.uncertainty === undefined) return html`<p class="note">${S.unscored(answer.reason)}</p>`;
   if (!calibration || calibration.chance === null || calibration.chance === undefined) {
@@ -116,11 +113,13 @@ function Verdict({ answer, compared }) {
   }
   const [lead, rest] = S.chance(calibration.chance, calibration.chance_lower, calibration.chance_upper, calibration.n_labels);
   const decided = calibration.decision;
+  const told = [promised ? "" : unbroken(calibration.promise ?? ""), calibration.promise && decided === "answer" ? S.acceptedNote : ""];
+  const said = told.filter(Boolean).join(" ");
   return html`<p>
       ${decided && html`<span class=${`badge ${decided === "answer" ? "accepted" : "check"}`}>${decided === "answer" ? S.accepted : S.check}</span>`}
       <strong>${lead}</strong><span class="dim">${rest}</span>
     </p>
-    ${calibration.promise && html`<p class="note">${calibration.promise}${decided === "answer" ? ` ${S.acceptedNote}` : ""}</p>`}
+    ${said && html`<p class="note">${said}</p>`}
     ${(calibration.calibrated_elsewhere ?? []).map((text) => html`<p class="note">${text}</p>`)}`;
 }
 
@@ -200,17 +199,30 @@ function useRemembered(key) {
   return [on, setOn];
 }
 
+// A doubtful stretch of an answer in words: "In doubt: “Istanbul” (60 %); also likely: “Ankara” 17 %".
+function doubtOf(answer, part) {
+  const others = (rivals(answer, part)[0] ?? []).filter((one) => !one.chosen && !one.counted && one.text.trim()).slice(0, 2);
+  return S.copiedDoubt(part.text, part.confidence, others);
+}
+
+// Why an answer is to be checked: its sentence if it came with one, else its most doubtful stretch, else its number.
+export function reasonOf(answer) {
+  if (answer.doubt) return answer.doubt;
+  const [worst] = partsOf(answer).filter(doubtful).sort((a, b) => a.confidence - b.confidence);
+  if (worst) return doubtOf(answer, worst);
+  const confidence = confidenceOf(answer);
+  return typeof confidence === "number" ? S.headline(confidence)[0] : "";
+}
+
 // The answer as plain text, with a line for each doubtful stretch.
 function withDoubts(answer, question) {
-  const lines = partsOf(answer).filter(doubtful).map((part) => {
-    const others = (rivals(answer, part)[0] ?? []).filter((one) => !one.chosen && !one.counted).slice(0, 2);
-    return S.copiedDoubt(part.text, part.confidence, others);
-  });
-  return [question, answer.text.trim(), ...lines].filter(Boolean).join("\n\n");
+  const lines = partsOf(answer).filter(doubtful).map((part) => doubtOf(answer, part));
+  return [question, answer.text.trim(), ...lines].filter(Boolean).join("\n\n").replaceAll("\u00a0", " ");
 }
 
 let panels = 0;
-export function Card({ answer, question, title, compared }) {
+// `promised`: the promise stands elsewhere on the screen.
+export function Card({ answer, question, title, compared, promised }) {
   const [open, setOpen] = useState(null);
   const [numbers, setNumbers] = useRemembered("semtoken.numbers");
   const [all, setAll] = useState(false);
@@ -239,7 +251,7 @@ export function Card({ answer, question, title, compared }) {
     ${answer.doubt && html`<p><strong dir="auto">${unbroken(answer.doubt)}</strong></p>`}
     ${answer.truncated && html`<p class="note">${S.truncated}</p>`}
     ${!compared && answer.asked_method && html`<${Asked} answer=${answer} />`}
-    <${Verdict} answer=${answer} compared=${compared} />
+    <${Verdict} ...${{ answer, compared, promised }} />
     ${!compared && !answer.asked_method && bounds && bounds[1] - bounds[0] > 0.001 && html`<p class="note">${S.bounds(...bounds)}</p>`}
     ${(Array.isArray(answer.flags) ? answer.flags : []).map((flag) => html`<p class="note">${flag.message}</p>`)}
     ${doubts > 0 && html`<p class="note">${S.leftUnmarked(doubts)}</p>`}
@@ -255,4 +267,4 @@ export function Card({ answer, question, title, compared }) {
 }
 
 export const Legend = () =>
-  html`<p class="note">${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;
+  html`<p class="note">${S.legendLead}${S.legend.map(([kind, text]) => html`<span class=${`mark ${kind}`}>${kind ? text : ""}</span>${kind ? " " : text} `)}</p>`;

@@ -7,7 +7,7 @@ import { Compare } from "./compare.js";
 import { Fields, fieldsOf } from "./fields.js";
 import { File } from "./file.js";
 import { Review } from "./review.js";
-import { asRow, chanceText, confidenceOf } from "./helpers.js";
+import { asRow, Chance, confidenceOf } from "./helpers.js";
 
 const embedded = () => {
   const element = document.getElementById("data");
@@ -37,13 +37,13 @@ function History({ items, clear }) {
   if (!items.length) return html`<p class="card">${S.noHistory}</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${S.views.history}><table>
       <caption>${S.history}</caption>
-      <thead><tr>${S.historyColumns.map((name, i) => html`<th scope="col" class=${i === 2 ? "number" : ""}>${name}</th>`)}</tr></thead>
+      <thead><tr>${S.historyColumns.map((name, i) => html`<th scope="col" class=${i === 1 ? "number" : ""}>${name}</th>`)}</tr></thead>
       <tbody>${items.map(
-        (item) => html`<tr><th scope="row" dir="auto">${item.question}</th><td dir="auto">${item.answer.text}</td>
-          <td class="number">${item.answer.chance === undefined ? S.confidence(item.answer.confidence ?? 1 - item.answer.uncertainty) : chanceText(item.answer)}</td><td>${item.model}</td></tr>`,
+        (item) => html`<tr><td><div class="dim" dir="auto">${item.question}</div><div dir="auto">${item.answer.text}</div></td>
+          <td class="number">${item.answer.chance === undefined ? S.confidence(item.answer.confidence ?? 1 - item.answer.uncertainty) : html`<${Chance} row=${item.answer} />`}</td><td>${item.model}</td></tr>`,
       )}</tbody>
     </table></div>
-    <button onClick=${clear}>${S.clear}</button>`;
+    <div class="row"><button onClick=${clear}>${S.clear}</button></div>`;
 }
 
 // ---- the whole ------------------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ export function Ask({ info, server, setServer, remember }) {
     <div role="status">${running !== null &&
     html`<article class="card"><p class="answer" dir="auto">${running.text ? html`<${Coming} ...${running} />` : S.asking}</p>${running.text && info?.disputes && html`<p class="note">${S.following}</p>`}</article>`}</div>
     ${error && html`<p role="alert" class="card">${error}</p>`}
-    ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} />`)}
+    ${answers.map((one, i) => html`<${Card} key=${answers.length - i} answer=${one.answer} question=${one.question} promised=${i > 0} />`)}
     ${answers.length === 0 && running === null && html`<p class="note">${S.askHint}</p>
       <div class="row" role="group" aria-label=${S.examplesName}>${S.examples.map((text) => html`<button onClick=${() => setQuestion(text)}>${text}</button>`)}</div>`}
     ${answers.length > 0 && html`<p class="note"><span class="click-hint">${S.clickHint}</span> ${S.sureCanBeWrong}</p>`}

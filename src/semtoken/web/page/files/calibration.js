@@ -1,20 +1,22 @@
 // The calibrator: what it promises, where its labels came from, and three plots made by hand.
 import { html } from "./preact.js";
 import { S } from "./strings.js";
+import { unbroken } from "./helpers.js";
 
 const [LEFT, TOP, SIZE] = [46, 10, 220];
 const across = (v) => LEFT + SIZE * v;
-const up = (v) => TOP + SIZE * (1 - v);
 
-function Plot({ title, note, x, y, line, band, dots, bars, diagonal, marked }) {
+// `top`: the share that the vertical axis ends at.
+function Plot({ title, note, x, y, line, band, dots, bars, diagonal, marked, top = 1 }) {
+  const up = (v) => TOP + SIZE * (1 - v / top);
   const path = (points) => points.map(([a, b], i) => `${i ? "L" : "M"}${across(a).toFixed(1)},${up(b).toFixed(1)}`).join("");
   const around = band && `${path(band.map(([a, , high]) => [a, high]))}L${path([...band].reverse().map(([a, low]) => [a, low])).slice(1)}Z`;
   return html`<figure>
     <figcaption><strong>${title}</strong></figcaption>
     <svg viewBox="0 0 300 275" role="img" aria-label=${`${title}. ${note}`}>
       ${[0, 0.25, 0.5, 0.75, 1].map(
-        (v) => html`<line x1=${across(0)} x2=${across(1)} y1=${up(v)} y2=${up(v)} class="grid" />
-          <text x=${LEFT - 6} y=${up(v) + 4} text-anchor="end">${S.percent(v)}</text>
+        (v) => html`<line x1=${across(0)} x2=${across(1)} y1=${up(top * v)} y2=${up(top * v)} class="grid" />
+          <text x=${LEFT - 6} y=${up(top * v) + 4} text-anchor="end">${S.percent(top * v)}</text>
           <text x=${across(v)} y=${TOP + SIZE + 16} text-anchor="middle">${x.percent ? S.percent(v) : v}</text>`,
       )}
       ${diagonal && html`<line x1=${across(0)} y1=${up(0)} x2=${across(1)} y2=${up(1)} class="diagonal" />`}
@@ -29,12 +31,15 @@ function Plot({ title, note, x, y, line, band, dots, bars, diagonal, marked }) {
   </figure>`;
 }
 
+// Where an axis of shares ends, so that a plot of few wrong answers is not mostly empty.
+const topOf = (points) => [0.2, 0.4, 0.6].find((top) => points.every(([, share]) => share <= top)) ?? 1;
+
 export function Calibration({ card }) {
   if (!card) return html`<p class="card">${S.noCalibrator}</p>`;
   const tested = card.tested ?? [];
   const chosen = card.threshold && tested.length ? [...tested].filter(([share]) => share <= card.threshold.accepted + 0.02).at(-1) : null;
   return html`<section class="card">
-    ${card.promise && html`<p class="promise">${card.promise}</p>`}
+    ${card.promise && html`<p class="promise">${unbroken(card.promise)}</p>`}
     <p>${S.labels(card.n_labels, card.n_correct)}</p>
     <div class="plots">
       ${card.reliability &&
@@ -42,7 +47,7 @@ export function Calibration({ card }) {
       ${card.chances &&
       html`<${Plot} title=${S.plots.chances} note=${S.plots.chancesNote} x=${{ name: S.columns.risk }} y=${S.plots.chanceUp} line=${card.chances} band=${card.chances.map(([a, , low, high]) => [a, low, high])} />`}
       ${card.expected &&
-      html`<${Plot} title=${S.plots.risk} note=${S.plots.riskNote(Boolean(chosen))} x=${{ name: S.plots.answered, percent: true }} y=${S.plots.wrongShare} line=${card.expected} dots=${tested} marked=${chosen} />`}
+      html`<${Plot} title=${S.plots.risk} note=${S.plots.riskNote(Boolean(chosen))} x=${{ name: S.plots.answered, percent: true }} y=${S.plots.wrongShare} line=${card.expected} dots=${tested} marked=${chosen} top=${topOf([...card.expected, ...tested])} />`}
     </div>
     <div class="scroll" tabindex="0" role="region" aria-label=${S.origin}><table>
       <caption>${S.origin}</caption>

@@ -13,7 +13,8 @@ function fieldRow(row, part, number) {
   const document = String(row.id ?? number + 1);
   const chance = part.chance === undefined || part.chance === null ? {} : { calibration: { chance: part.chance } };
   const missing = part.present === false;
-  const doubt = part.rival ? S.alsoLikely(part.rival, part.rival_probability) : undefined;
+  const [rival, share] = part.rival ? [part.rival, part.rival_probability] : (part.rivals?.[0] ?? []);
+  const doubt = rival ? S.alsoLikely(rival, share) : undefined;
   const shown = [S.fieldConfidence(part), fieldNotes(part)].filter(Boolean).join(" · ");
   const { text, tokens, disputes, competing } = row;
   return {
@@ -31,7 +32,7 @@ function fieldRow(row, part, number) {
     signature: [row.signature, "field"].filter(Boolean).join("|"),
     distribution: row.distribution,
     decision: part.decision,
-    doubt: S.fieldDoubt(part),
+    doubt: S.fieldDoubt({ ...part, rival, rival_probability: share }),
     label: null,
     ...chance,
     card: { text, tokens, disputes, competing, parts: missing ? [] : [part], doubt, shown, question: promptOf(row) },

@@ -1,8 +1,8 @@
 // A file of scored answers: the most doubtful first, what is doubtful beside each, keys and buttons for labels.
 import { html, useEffect, useMemo, useState } from "./preact.js";
 import { S } from "./strings.js";
-import { Card, Legend } from "./answer.js";
-import { chanceOf, chanceText, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save } from "./helpers.js";
+import { Card, Legend, reasonOf } from "./answer.js";
+import { Chance, chanceOf, Choose, PAGE_ROWS, Pages, parseLines, promptOf, riskOf, save, unbroken } from "./helpers.js";
 
 const FIRST_LOOK = 20; // so many of the most doubtful are to be checked, until the reader says otherwise
 const WIDE = "(min-width: 60rem)"; // room for what is doubtful beside the list
@@ -42,15 +42,15 @@ function Cut({ ranked, check, setCheck, calibrator }) {
       <strong>${S.accepts(accepted.length)}</strong>${chances.length === accepted.length && chances.length ? S.expectedWrong(wrong < 10 ? wrong.toFixed(1) : Math.round(wrong)) : ""}.
       ${labelled.length > 0 ? " " + S.labelledWrong(labelled.length, labelled.filter((row) => !row.label).length) : ""}
     </p>
-    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${calibrator.promise}</span></p>`}
-    ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${calibrator.promise}</p>`}
+    ${promised !== null && html`<p><button onClick=${() => setCheck(keeps)}>${S.usePromised(S.percent(promised))}</button> <span class="note">${unbroken(calibrator.promise)}</span></p>`}
+    ${calibrator && !calibrator.threshold && calibrator.promise && html`<p class="note">${unbroken(calibrator.promise)}</p>`}
     <p class="note">${S.sureWrong}</p>
   </div>`;
 }
 
-function Detail({ row, label }) {
+function Detail({ row, label, promised }) {
   return html`<div class="detail">
-    <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} />
+    <${Card} key=${row.place} answer=${row.card ?? row} title=${row.card && row.question} question=${row.card ? row.card.question : promptOf(row)} promised=${promised} />
     <div class="row thumbs" role="group" aria-label=${S.columns.label}>
       <button aria-pressed=${row.label === true} onClick=${() => label(row, true)}>${S.right} <span class="keys">(y)</span></button>
       <button aria-pressed=${row.label === false} onClick=${() => label(row, false)}>${S.wrong} <span class="keys">(n)</span></button>
@@ -58,21 +58,16 @@ function Detail({ row, label }) {
   </div>`;
 }
 
-// On a narrow screen the bounds go below the chance.
-const Chance = ({ row }) => {
-  const [chance, ...bounds] = chanceText(row).split(/(?= \()/);
-  return html`${chance}${bounds.map((one) => html`<span class="range">${one}</span>`)}`;
-};
-
 const SIGNS = { true: "✓", false: "✗" };
 
 function Row({ row, chance, why, selected, select, detail }) {
   const columns = chance ? 4 : 3;
+  const reason = why ? reasonOf(row) : "";
   return html`<tr aria-current=${selected} onClick=${select}>
       <td class="number">${row.place}</td>
       ${chance && html`<td class="number"><${Chance} row=${row} /></td>`}
-      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${why && row.doubt && html`<div class="why" dir="auto">${row.doubt}</div>`}</td>
-      <td>${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
+      <td><div class="dim clamp" dir="auto">${promptOf(row)}</div><div class="clamp" dir="auto">${row.text}</div>${reason && html`<div class="why" dir="auto">${unbroken(reason)}</div>`}</td>
+      <td class="label">${row.label === null ? "" : html`<span aria-hidden="true">${SIGNS[row.label]}</span> ${row.label ? S.right : S.wrong}`}</td>
     </tr>
     ${detail && html`<tr class="inside"><td colspan=${columns}>${detail}</td></tr>`}`;
 }
@@ -130,12 +125,12 @@ export function File({ rows, setRows, calibrator, by, first = FIRST_LOOK, counte
     const active = order.key === key;
     const direction = active ? (order.down ? "descending" : "ascending") : "none";
     return html`<th scope="col" class=${number ? "number" : ""} aria-sort=${direction}>
-      <button onClick=${() => { setOrder({ key, down: active && !order.down }); setPage(0); setCurrent(0); }}>${text}${active ? (order.down ? " ▼" : " ▲") : ""}</button>
+      <button onClick=${() => { setOrder({ key, down: active && !order.down }); setPage(0); setCurrent(0); }}>${text}${active ? (order.down ? "\u00a0▼" : "\u00a0▲") : ""}</button>
     </th>`;
   };
   const labelled = rows.filter((row) => row.label !== null).length;
   const selected = visible[current];
-  const detail = selected && html`<${Detail} ...${{ row: selected, label }} />`;
+  const detail = selected && html`<${Detail} ...${{ row: selected, label, promised: Boolean(calibrator?.promise) }} />`;
   if (!rows.length) return html`<${Choose} label=${S.drop} onFile=${open} />${problem && html`<p role="alert" class="card">${problem}</p>`}`;
   return html`${problem && html`<p role="alert" class="card">${problem}</p>`}
     <${Cut} ...${{ ranked, check, setCheck, calibrator }} />

@@ -13,6 +13,8 @@ export const shown = (value) => {
   if (value !== 1 && value > 0.999) return "> 0.999";
   return value.toFixed(3);
 };
+// A number and its percent sign stay on one line, in sentences of the server, too.
+export const unbroken = (text) => text.replaceAll(" %", "\u00a0%");
 export const level = (confidence) => (confidence < WEAK ? "weak" : confidence < SOME ? "some" : "");
 export const calibrationOf = (block) => block?.calibration ?? (block?.chance === undefined ? null : block);
 export const chanceOf = (block) => calibrationOf(block)?.chance ?? null;
@@ -80,6 +82,12 @@ export function parseLines(text) {
 }
 
 // ---- parts of every view --------------------------------------------------------------------------------------------
+
+// On a narrow screen the bounds go below the chance.
+export const Chance = ({ row }) => {
+  const [chance, ...bounds] = chanceText(row).split(/(?= \()/);
+  return html`${chance}${bounds.map((one) => html`<span class="range">${one}</span>`)}`;
+};
 
 export const Pages = ({ page, setPage, count }) => {
   const first = page * PAGE_ROWS;

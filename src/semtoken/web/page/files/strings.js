@@ -1,7 +1,8 @@
 // Every sentence that the page shows, in one place: a translation is another file like this one.
-const percent = (p) => `${Math.round(100 * p)} %`;
+// A number and its percent sign stay on one line.
+const percent = (p) => `${Math.round(100 * p)}\u00a0%`;
 // In percent with two digits that count: of long answers many are small, and they are not alike.
-const digits = (p) => (p > 0.999 && p < 1 ? "> 99.9 %" : p >= 0.99 ? `${p === 1 ? 100 : (100 * p).toFixed(1)} %` : p >= 0.1 || p === 0 ? percent(p) : p < 1e-6 ? "< 0.0001 %" : `${(100 * p).toFixed(1 - Math.floor(Math.log10(100 * p)))} %`);
+const digits = (p) => (p > 0.999 && p < 1 ? ">\u00a099.9\u00a0%" : p >= 0.99 ? `${p === 1 ? 100 : (100 * p).toFixed(1)}\u00a0%` : p >= 0.1 || p === 0 ? percent(p) : p < 1e-6 ? "<\u00a00.0001\u00a0%" : `${(100 * p).toFixed(1 - Math.floor(Math.log10(100 * p)))}\u00a0%`);
 const nats = (u) => (u === null ? "infinite" : u.toPrecision(3));
 const count = (n) => n.toLocaleString("en");
 const some = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
@@ -38,7 +39,7 @@ export const S = {
   copiedDoubt: (text, c, others) => `In doubt: “${text}” (${percent(c)})${others.length ? `; also likely: ${others.map((o) => `“${o.text.trim()}” ${percent(o.share)}`).join(", ")}` : ""}`,
   copied: "Copied",
   notCopied: "The browser did not allow it",
-  numbers: "numbers",
+  numbers: "show percentages",
   markAll: "mark every phrase",
   close: "Close",
   weak: "weak, ",
@@ -49,7 +50,7 @@ export const S = {
       : [`Right in about ${percent(c)} of the answers that score like this one`, ` (${percent(low)} to ${percent(high)}; from ${count(n)} labelled answers)`],
   headline: (c, sentence) => [`Confidence ${digits(c)}`, sentence ? `: ${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}` : "."],
   headlines: { stc: "Probability of an answer that agrees with this one (under 12 tokens).", phrase_and_mean: "Probability of the weakest phrase times that of a typical token (12 tokens or more)." },
-  number: "Number",
+  number: "Number to show",
   headlineChoice: "headline",
   asked: (title, value, bounds) => [`${title}: ${nats(value)}${bounds && nats(bounds[0]) !== nats(bounds[1]) ? ` (${nats(bounds[0])} to ${nats(bounds[1])})` : ""}`, ", higher is riskier. You asked for this number; lists are ranked by the headline."],
   uncalibrated: "This is a ranking, not a chance. To get a chance, label some answers in the File view and run semtoken calibrate.",
@@ -70,10 +71,11 @@ export const S = {
   negation: (words) => `A word reverses the meaning of this sentence: ${words.join(", ")}.`,
   everyToken: "Every token",
   tokenColumns: ["token", "own probability", "counted", "also considered"],
+  legendLead: "How sure the model was of a phrase: ",
   legend: [
-    ["weak", "under 50 %"],
-    ["some", "50 to 85 %"],
-    ["", "plain: above, or a function word"],
+    ["weak", "under 50\u00a0%"],
+    ["some", "50 to 85\u00a0%"],
+    ["", "and not marked: surer, or a function word"],
   ],
 
   fields: "Fields, the most doubtful first",
@@ -93,7 +95,7 @@ export const S = {
   badLine: (n) => `Line ${n} is not a scored answer, so the file was not opened.`,
   emptyFile: "The file holds no answers.",
   another: "Open another file",
-  rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? ` by ${by}` : ""}`,
+  rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? `, ranked by ${by === "headline" ? "the headline" : by}` : ""}`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => `Check the ${count(k)} most doubtful of ${count(n)}`,
   accepts: (k) => `The other ${count(k)} would be accepted unread`,
@@ -125,7 +127,7 @@ export const S = {
   onlyDiffering: "only where they differ",
   pairs: "Differing answers first, then the riskiest",
   standing: "place",
-  place: (share) => `riskier than ${Math.floor(100 * share)} %`,
+  place: (share) => `riskier than ${Math.floor(100 * share)}\u00a0%`,
   sameWords: "same words?",
   yes: "yes",
   no: "no",
@@ -179,7 +181,7 @@ export const S = {
 
   clear: "Clear",
   history: "What you asked in this browser. It is kept here only.",
-  historyColumns: ["question", "answer", "chance or confidence", "model"],
+  historyColumns: ["question and answer", "chance or confidence", "model"],
   confidence: (c) => `confidence ${digits(c)}`,
   noHistory: "The questions that you ask are kept in this browser only.",
 };
