@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from semtoken.support.extras import require
 
@@ -28,7 +29,7 @@ def quiet_libraries() -> None:
 @contextmanager
 def quiet_gguf() -> Iterator[None]:
     """While a GGUF file is read, no bar for its tensors where the other bars of transformers are off."""
-    reading = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")
+    reading: Any = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")
     logging_of_transformers = require("transformers.utils", extra="transformers").logging
     bar = reading.tqdm
     reading.tqdm = partial(bar, disable=not logging_of_transformers.is_progress_bar_enabled())
