@@ -40,7 +40,7 @@ def write_gguf(checkpoint: Path, target: Path) -> Path:
     writer.add_head_count(heads)
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_rope_dimension_count(config["hidden_size"] // heads)
-    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_rope_freq_base(config.get("rope_theta", 10_000.0))
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     _add_tokenizer(writer, checkpoint, config)
@@ -67,7 +67,8 @@ def _add_tokenizer(writer: Any, checkpoint: Path, config: dict[str, Any]) -> Non
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_add_bos_token(True)
     settings = json.loads((checkpoint / "tokenizer_config.json").read_text(encoding="utf-8"))
-    writer.add_chat_template(settings["chat_template"])
+    beside = checkpoint / "chat_template.jinja"
+    writer.add_chat_template(beside.read_text("utf-8") if beside.exists() else settings["chat_template"])
 
 
 def _renamed(name: str) -> str:

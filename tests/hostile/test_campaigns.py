@@ -132,7 +132,14 @@ def test_a_file_that_reads_as_something_else_is_found(tmp_path: Path) -> None:
     path.write_bytes(b"12345")
     outcome = Outcome("damage", "")
     damage.each_damage(outcome, tmp_path, [path], 1, 1, lambda: None if path.read_bytes() == b"12345" else "another")
-    assert (outcome.tried, len(outcome.failures), path.read_bytes()) == (5, 5, b"12345")
+    tried = len(list(damage.damages(b"12345", 1, "number", 1)))
+    assert (outcome.tried, len(outcome.failures), path.read_bytes()) == (tried, tried, b"12345")
+
+
+def test_what_else_is_done_to_a_file() -> None:
+    done = dict(damage.damages(b"12345", 1, "x", 1))
+    assert done["cut to 4"] == b"1234" and done["twice"] == b"1234512345"
+    assert done["nothing in its place"] == b"" and b"12345" not in done.values()
 
 
 def test_half_a_folder_of_clusters_is_found(tmp_path: Path) -> None:

@@ -190,10 +190,10 @@ def test_what_a_database_cannot_take_keeps_nothing_else_back(url: str, tmp_path:
     assert names(writer.journal) == ["entry-1", "entry-3"] and writer.figures.dropped == 1
 
 
-def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_lines_that_are_damaged_or_cut_off_are_left_out(tmp_path: Path) -> None:
     whole = json.dumps(entry(1).values()) + "\n"
     path = tmp_path / "1.jsonl"
-    path.write_text(whole + whole[: len(whole) // 2])
+    path.write_text("[" * 100_000 + "\n" + whole + whole[: len(whole) // 2])
     assert [row["id"] for row in lines_of(path)] == ["entry-1"]
 
 

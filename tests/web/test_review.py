@@ -107,6 +107,10 @@ def test_bad_requests_are_refused_with_words(start: Callable[..., str]) -> None:
         reply = said(url, body)
         assert reply.status_code == 400 and reply.json()["error"]["message"], body
     assert said(url, {"reviewer": "ann", "id": "e" * 20_000, "correct": True}).status_code == 413
+    deep = httpx.post(
+        f"{url}/semtoken/review", content=b"[" * 10_000, headers={"origin": url, "content-type": "application/json"}
+    )
+    assert deep.status_code == 400 and "not JSON" in deep.json()["error"]["message"]
     plain = httpx.post(f"{url}/semtoken/review", content=b"{}", headers={"origin": url, "content-type": "text/plain"})
     assert plain.status_code == 415
     assert asked(url, "ann", "no such").status_code == asked(url, "").status_code == 400

@@ -269,7 +269,7 @@ def _judges(wanted: Sequence[str], options: Mapping[str, Mapping[str, Any]], ids
 def _parsed(text: str) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"--judge {text!r} is no JSON: {error}.") from error
     return settings
 

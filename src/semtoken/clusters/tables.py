@@ -310,7 +310,7 @@ class Checkpoint:
         if index is not None:
             try:
                 return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ModelError(f"{index} is damaged: {error!r}. Download the checkpoint again.") from error
         names = ["model.safetensors"]
         if self.folder is not None and not (self.folder / names[0]).is_file():
@@ -371,7 +371,7 @@ class Checkpoint:
         path = self.file("config.json")
         try:
             config = json.loads(path.read_text(encoding="utf-8")) if path else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ModelError(f"{path} cannot be read: {error}") from error
         return config if isinstance(config, dict) else {}
 

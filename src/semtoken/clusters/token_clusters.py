@@ -27,7 +27,7 @@ from semtoken.clustering import cluster_table
 from semtoken.clustering.progress import Progress
 from semtoken.clusters.card import CARD_CLUSTERS, write_card
 from semtoken.clusters.tables import EmbeddingTable, read_table
-from semtoken.errors import ArtifactError, InvalidInput, VocabularyError
+from semtoken.errors import ArtifactError, InvalidInput, SemtokenError, VocabularyError
 from semtoken.files import artifacts
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
@@ -439,7 +439,9 @@ def _load_tokenizer(model_or_path: Any, revision: str | None) -> Any:
         if source.is_gguf:
             return load_tokenizer(Path(source.path))
         return transformers.AutoTokenizer.from_pretrained(source.path, revision=revision)
-    except (OSError, ValueError) as error:
+    except SemtokenError:
+        raise
+    except Exception as error:  # `tokenizers` raises no other kind for a file that it cannot use
         raise VocabularyError(
             f"No tokenizer could be loaded from '{model_or_path}': {error}. Pass the tokenizer yourself."
         ) from error

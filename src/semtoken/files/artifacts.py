@@ -204,7 +204,7 @@ def is_saved(folder: Path) -> bool:
     """Whether a folder was written by `save`, of whatever format version."""
     try:
         config = json.loads((folder / LAYOUT.config).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(config, dict) and config.get("format") == FORMAT
 

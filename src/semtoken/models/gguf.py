@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import ModelError
+from semtoken.errors import ModelError, SemtokenError
 from semtoken.models.gguf_header import check_header
 from semtoken.support.extras import require
 from semtoken.support.quiet import quiet_gguf
@@ -83,8 +83,8 @@ def load_tokenizer(path: Path) -> Any:
     ------
     ModelError
         The file cannot be what its header says.
-    OSError, ValueError
-        As transformers raises them.
+    Exception
+        Whatever transformers and tokenizers raise.
     """
     check_header(path)
     transformers = require("transformers", extra="transformers")
@@ -126,7 +126,9 @@ def convert(path: Path, folder: Path) -> None:
         tokenizer = load_tokenizer(path)
         with quiet_gguf():
             model = load(str(path.parent), gguf_file=path.name, dtype=torch.float32)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except SemtokenError:
+        raise
+    except Exception as error:
         raise ModelError(f"{path} cannot be converted: {' '.join(str(error).split())}") from error
     # The weights are plain float32 by now, but transformers still calls the model quantised and would refuse to save.
     model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None

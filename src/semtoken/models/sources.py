@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import ModelError
+from semtoken.files.safe_files import is_sealed, parse_json
 from semtoken.models.catalogue import CATALOGUE
 from semtoken.support.cache_folder import cache_root
 
 FACTS = "semtoken.json"
 """File of a fetched model that says where it came from."""
+FILES = "files"
+"""In it: the SHA-256 of each other file."""
+BLOCK = 1 << 20
 GGUF_SUFFIX = ".gguf"
 GGUF_NAME = "model.gguf"
 """File that a fetched model was made from, kept beside it for llama.cpp."""
@@ -75,7 +81,8 @@ def resolve(model: str | Path) -> ModelSource:
     Raises
     ------
     ModelError
-        A catalogue model that was not fetched yet, or a GGUF file that is not there.
+        A catalogue model that was not fetched yet, or whose files are not those that were fetched, or a GGUF file that
+        is not there.
     """
     name = str(model)
     if name == ALMANAC:
@@ -91,6 +98,11 @@ def resolve(model: str | Path) -> ModelSource:
             f"The model '{name}' ({entry.title}) is not on this machine yet. Fetch it with `semtoken fetch {name}`: "
             f"a download of {entry.size / 1e6:.0f} MB, which takes {entry.disk / 1e9:.1f} GB in your cache."
         )
+    if damaged := damaged_files(folder):
+        raise ModelError(
+            f"The model '{name}' was changed since it was fetched: {', '.join(damaged)} in {folder}. Fetch it again "
+            f"with `semtoken fetch {name}`, or give the folder itself if you changed it."
+        )
     return ModelSource(name, str(folder), entry.clusters, entry.chat)
 
 
@@ -102,9 +114,48 @@ def _gguf(name: str, path: Path) -> ModelSource:
 
 def quantization_of(folder: Path) -> str | None:
     """How the weights of a fetched model were stored before they were converted; None for any other folder."""
-    try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    found = facts.get("quantization") if isinstance(facts, dict) else None
+    found = _facts(folder).get("quantization")
     return found if isinstance(found, str) else None
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """Names of the files of a fetched model that are not as they were fetched.
+
+    Each file is read once in a process, and again after it was written. A folder whose facts name no checksums counts
+    as whole.
+    """
+    facts = _facts(folder)
+    if not facts and (folder / FACTS).is_file():
+        return [FACTS]
+    files = facts.get(FILES)
+    if not isinstance(files, Mapping):
+        return []
+    if not is_sealed(facts):
+        return [FACTS]
+    return [name for name, expected in files.items() if checksum(folder / name) != expected]
+
+
+def checksum(path: Path) -> str | None:
+    """SHA-256 of a file; None if it cannot be read."""
+    try:
+        found = path.stat()
+        return _checksum(path, (found.st_size, found.st_mtime_ns, found.st_ino))
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: Path, state: tuple[int, int, int]) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _facts(folder: Path) -> Mapping[str, Any]:
+    try:
+        found = parse_json((folder / FACTS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

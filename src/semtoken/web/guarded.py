@@ -55,7 +55,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise ApiError(413, f"The request is larger than {LONGEST_BODY:,} bytes.")
     try:
         found = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ApiError(400, "The body of the request is not JSON.") from error
     if not isinstance(found, dict):
         raise ApiError(400, "The body of the request must be a JSON object.")

@@ -8,10 +8,8 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from semtoken.backends.transformers.model import TransformersBackend, check_model
-from semtoken.errors import InvalidInput, ModelError
+from semtoken.errors import InvalidInput, ModelError, SemtokenError
 from semtoken.models.gguf import load_tokenizer
 from semtoken.support.extras import require
 from semtoken.support.quiet import quiet_gguf
@@ -86,8 +84,10 @@ def load_transformers(
             model, loaded = AutoModelForCausalLM.from_pretrained(
                 model_or_path, dtype=dtype, output_loading_info=True, **source, **options
             )
-    except (OSError, ValueError, ImportError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
+    except SemtokenError:
+        raise
+    except Exception as error:  # of a damaged file, transformers, tokenizers and torch raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {reason}") from error
     _check_head(model_or_path, model, loaded["missing_keys"])
     if "device_map" not in options and getattr(model, "hf_device_map", None) is None:
@@ -129,7 +129,7 @@ def check_options(model_or_path: str, options: dict[str, Any], source: dict[str,
         return
     try:
         config = AutoConfig.from_pretrained(model_or_path, **source)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise ModelError(f"The model {model_or_path!r} cannot be loaded: {' '.join(str(error).split())}") from error
     for name in sorted(unknown):
         if not hasattr(config, name):

