@@ -147,6 +147,9 @@ def test_settings_that_changed_are_not_read(run: Path) -> None:
     result = command(run)
     assert result.exit_code == 1
     assert "settings.json is damaged: its content does not match its checksum" in " ".join(result.stderr.split())
+    path.write_text("{}")
+    with pytest.raises(InvalidInput, match=r"settings\.json is damaged: it holds no settings of a run"):
+        collect(run)
 
 
 @pytest.mark.parametrize("place", [0.01, 0.3, 0.6, 0.9, 0.999])

@@ -56,6 +56,8 @@ def collect(path: str | Path) -> RunResults:
         return read_answers(run)
     plan = _plan(run)
     settings = read_json(run / SETTINGS)
+    if not isinstance(settings.get("primary_judge"), str):
+        raise InvalidInput(f"{run / SETTINGS} is damaged: it holds no settings of a run.")
     missing = _load_outside(settings)
     manifest, lost = _manifest(run)
     readers = [_Reader(run, cell) for cell in plan.cells]

@@ -70,6 +70,7 @@ def write_shard(
     """
     parquet = require("pyarrow.parquet", extra="bench")
     facts = {"key": key, "shard": number, "columns": columns.column_names, "seconds": dict(seconds)}
+    facts["types"] = _types(columns.schema)
     if usage:
         facts["usage"] = dict(usage)
     table = columns.replace_schema_metadata({METADATA_KEY: safe_files.dump_json(safe_files.seal(facts))})
@@ -110,14 +111,22 @@ def _read(
     try:
         with path.open("rb") as file, parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             facts = safe_files.parse_json((opened.schema_arrow.metadata or {})[METADATA_KEY])
-            if not (safe_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != opened.schema_arrow.names:
+            schema = opened.schema_arrow
+            if not (safe_files.is_sealed(facts) or _is_former(facts)) or facts["columns"] != schema.names:
                 return None  # what is written of a file and the names in it lie outside the pages
+            if facts.get("types", found := _types(schema)) != found:
+                return None
             table = opened.read(None if names is None else list(names))
             table.validate(full=True)  # texts that are no UTF-8, lists that run over
     except (OSError, KeyError, TypeError, ValueError, AttributeError, pyarrow.ArrowException):
         return None  # cut off, overwritten, or of another program: as good as missing
     described = isinstance(facts, dict) and (facts.get("key"), facts.get("shard")) == (key, number)
     return (table, facts) if described and table.num_rows == rows and "seconds" in facts else None
+
+
+def _types(schema: Any) -> list[str]:
+    """The type of each column, as it reads in a file: Parquet gives the items of a list a name of its own."""
+    return [str(column.type).replace("<element:", "<item:") for column in schema]
 
 
 def _is_former(facts: Any) -> bool:
