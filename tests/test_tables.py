@@ -18,6 +18,7 @@ from semtoken.errors import InvalidInput, ModelError, VocabularyError
 from tests import tiny
 
 torch = pytest.importorskip("torch")
+gguf = pytest.importorskip("gguf")
 
 
 def unit(matrix: Any) -> np.ndarray[Any, Any]:
@@ -90,6 +91,35 @@ def test_tied_embeddings(tmp_path: Path) -> None:
         np.testing.assert_allclose(token_table(source), expected(model, "input"), atol=1e-6)
         assert read_table(source).tied and not read_table(source, "input").tied
     assert read_table(model).content_hash == read_table(tmp_path).content_hash
+
+
+def twice_quantised(odd_rows: int = 0) -> Any:
+    """A model whose output head is its input matrix as Q4_0 keeps it, but for some rows of its own."""
+    model = tiny.llama(40, tied=False, hidden=64)
+    source, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    kind = gguf.GGMLQuantizationType.Q4_0
+    again = gguf.quants.dequantize(gguf.quants.quantize(source.detach().numpy(), kind), kind)
+    with torch.no_grad():
+        head[odd_rows:] = torch.from_numpy(again)[odd_rows:]
+    return model
+
+
+def test_one_matrix_that_was_quantised_twice_stands_in_the_table_once() -> None:
+    model = twice_quantised()
+    table = read_table(model)
+    source = model.get_input_embeddings().weight.detach().double()
+    head = model.get_output_embeddings().weight.detach().double()
+    cosines = torch.nn.functional.cosine_similarity(source, head)[source.norm(dim=1) > 0]  # the padding's row is 0
+    assert 0.98 < table.least_cosine == pytest.approx(float(cosines.min()), abs=1e-9)  # type: ignore[operator]
+    assert table.tied and len(table.parts) == 1
+    np.testing.assert_allclose(token_table(model), expected(model, "output"), atol=1e-6)
+    assert read_table(model, "input").least_cosine is None
+
+
+@pytest.mark.parametrize("odd_rows", [1, 40])
+def test_matrices_with_a_row_of_its_own_are_two(odd_rows: int) -> None:
+    table = read_table(twice_quantised(odd_rows))
+    assert not table.tied and len(table.parts) == 2 and table.least_cosine is None
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])

@@ -153,6 +153,11 @@ def parse_bytes(text: str) -> int:
 
 def _report(clusters: TokenClusters) -> None:
     """What came out, and what it took."""
+    if least := clusters.provenance.get("least_cosine"):
+        out.print(
+            "Input and output embeddings are one matrix that was quantised twice (the cosine of every row is at least "
+            f"{least:.3f}), so the output's copy was clustered, at half the cost."
+        )
     out.print(f"{clusters.n_clusters:,} clusters of {clusters.vocabulary.size:,} tokens", style="bold")
     report: Mapping[str, Any] = clusters.provenance.get("clustering", {})
     cuts = [cut for cut in report.get("cuts", ()) if cut["n_clusters"] == clusters.n_clusters]

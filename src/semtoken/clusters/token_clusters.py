@@ -406,6 +406,7 @@ def cluster_vocabulary(
         **origin,
         "content_hash": table.content_hash,
         "tied": table.tied,
+        **({} if table.least_cosine is None else {"least_cosine": round(table.least_cosine, 6)}),
         **settings.facts(),
         "semtoken": version("semtoken"),
         "numpy": np.__version__,
