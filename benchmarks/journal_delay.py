@@ -1,14 +1,15 @@
 """What a journal adds to the delay of a reply: `semtoken proxy` with and without one, in turn, many clients at once.
 
-    python benchmarks/journal_delay.py                             # 200 clients, 100 replies a second in all
-    python benchmarks/journal_delay.py --rate 0 --rounds 5         # as fast as they come: the proxy is always busy
-    python benchmarks/journal_delay.py --server                    # the journal in PostgreSQL, started for the while
+    python benchmarks/journal_delay.py                             # 200 clients, 100 replies a second in all; a minute
+    python benchmarks/journal_delay.py --rate 40 --seconds 120     # with more room to spare
+    python benchmarks/journal_delay.py --rate 0                    # as fast as they come: the proxies are always busy
 
-Upstream, both proxies and the clients are processes of their own on this machine. The upstream gives a prepared reply
-of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round, and then the other, so that other
-work on the machine slows both alike; which one begins changes from pair to pair. Each client asks at random times of a
-round, whose length follows from the rate: four seconds with 200 clients that ask twice. Delays are those of whole
-replies. The interval resamples pairs of rounds. The whole takes two minutes.
+Three proxies stand before one upstream: without a journal, with one in SQLite and with one in PostgreSQL, if its server
+is installed (Debian's package). Upstream, proxies and the clients are processes of their own on this machine. The
+upstream gives a prepared reply of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round,
+and then the next, so that other work on the machine slows all alike; which one begins changes from round to round. Each
+client asks once, at a random time of a round, whose length follows from the rate: two seconds with 200 clients. Delays
+are those of whole replies. Intervals resample rounds.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -34,11 +35,14 @@ import numpy as np
 import typer
 import uvicorn
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress
 from rich.table import Table
 
 from proxy import free_port, prepared_chunks, process, processor_seconds
 from semtoken.almanac import almanac_clusters_path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.journal.databases import can_run_postgres, postgres
 
 console = Console(width=110)
 PATH = "/v1/chat/completions"
@@ -88,89 +92,103 @@ def proxy(upstream_port: int, *options: str) -> Iterator[tuple[str, int]]:
         raise SystemExit("the proxy does not start")
 
 
-async def one_round(url: str, clients: int, replies: int, rate: float, seed: int) -> list[float]:
-    """Seconds of each reply; every client asks `replies` times, at random times of the round if there is a rate."""
-    length = clients * replies / rate if rate else 0.0
-    times = np.sort(np.random.default_rng(seed).uniform(0, length, (clients, replies)))
-    start = time.perf_counter()
-    scored: list[bool] = []
+class Clients:
+    """Clients of one proxy, who keep their connections."""
 
-    async def one_client(number: int) -> list[float]:
-        found = []
-        for i in range(replies):
-            await asyncio.sleep(start + times[number, i] - time.perf_counter())
-            question = {"role": "user", "content": f"Question {number} of {seed}.{i}?"}
-            begun = time.perf_counter()
-            async with session.post(url + PATH, json={"model": "m", "messages": [question]}) as answer:
-                body = await answer.read()
-            found.append(time.perf_counter() - begun)
-            assert answer.status == 200, body[:200]
-            scored.append(b'"semtoken"' in body and b'"uncertainty"' in body)
-        return found
+    def __init__(self, url: str, number: int) -> None:
+        self._url, self._number = url, number
+        timeout = aiohttp.ClientTimeout(total=120)
+        self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
-    timeout = aiohttp.ClientTimeout(total=120)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
-        several = await asyncio.gather(*(one_client(number) for number in range(clients)))
-    if not all(scored):
-        console.print(f"{scored.count(False)} of {len(scored)} replies of a round came without a score.")
-    return [seconds for one in several for seconds in one]
+    async def ask(self, rate: float, seed: int) -> list[float]:
+        """Seconds of each reply; every client asks once, at a random time of the round if there is a rate."""
+        length = self._number / rate if rate else 0.0
+        times = np.sort(np.random.default_rng(seed).uniform(0, length, self._number))
+        start = time.perf_counter()
+        return await asyncio.gather(*(self._one(start + at, f"Question {i} of {seed}?") for i, at in enumerate(times)))
+
+    async def _one(self, at: float, question: str) -> float:
+        asked = {"model": "m", "messages": [{"role": "user", "content": question}]}
+        await asyncio.sleep(at - time.perf_counter())
+        begun = time.perf_counter()
+        async with self.session.post(self._url + PATH, json=asked) as answer:
+            body = await answer.read()
+        taken = time.perf_counter() - begun
+        assert answer.status == 200 and b'"uncertainty"' in body, body[:200]
+        return taken
+
+
+Delays = dict[str, list[list[float]]]
+"""Seconds of the replies of each round, by the kind of proxy."""
+
+
+async def measure(
+    proxies: dict[str, tuple[str, int]], clients: int, rate: float, seconds: float
+) -> tuple[Delays, dict[str, float]]:
+    """Rounds of all kinds in turn until the time is over, two of each at least; and processor seconds of a reply."""
+    found: Delays = {name: [] for name in proxies}
+    asking = {name: Clients(url, clients) for name, (url, _) in proxies.items()}
+    for one in asking.values():
+        await one.ask(rate, 0)  # opens the connections and warms the proxy up
+    before = {name: processor_seconds(pid) for name, (_, pid) in proxies.items()}
+    end = time.perf_counter() + seconds
+    names = list(proxies)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("Rounds", total=seconds)
+        while time.perf_counter() < end or len(found[names[-1]]) < 2:
+            number = len(found[names[0]]) + 1
+            for name in names if number % 2 else names[::-1]:
+                found[name].append(await asking[name].ask(rate, number))
+            progress.update(task, completed=seconds - (end - time.perf_counter()))
+    for one in asking.values():
+        await one.session.close()
+    more = {name: processor_seconds(pid) - before[name] for name, (_, pid) in proxies.items()}
+    return found, {name: more[name] / (len(rounds) * clients) for name, rounds in found.items()}
 
 
 def compare(
     clients: Annotated[int, typer.Option(help="Clients at one time.")] = 200,
     rate: Annotated[float, typer.Option(help="Replies a second, all together; 0: as fast as they come.")] = 100.0,
-    rounds: Annotated[int, typer.Option(help="Pairs of rounds.")] = 12,
-    replies: Annotated[int, typer.Option(help="Replies for each client in a round.")] = 2,
-    server: Annotated[bool, typer.Option(help="The journal in PostgreSQL (Debian's package).")] = False,
+    seconds: Annotated[float, typer.Option(help="How long to measure; starting takes some more.")] = 45.0,
     texts: Annotated[bool, typer.Option(help="Keep texts.")] = True,
     output: Annotated[Path | None, typer.Option(help="A CSV file for the table.")] = None,
 ) -> None:
     """Measure and print quantiles with and without a journal, and their difference."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
-        url = f"{folder}/journal.db"
-        if server:
-            sys.path.insert(0, str(Path(__file__).parents[1]))
-            from tests.journal.databases import postgres
-
-            url = stack.enter_context(postgres(lasting=True)).database()
+        journals: dict[str, str | None] = {"none": None, "SQLite": f"{folder}/journal.db"}
+        if can_run_postgres():
+            journals["PostgreSQL"] = stack.enter_context(postgres(lasting=True)).database()
+        else:
+            console.print("PostgreSQL is not measured: its server is not installed (apt-get install postgresql).")
         port = free_port()
         stack.enter_context(process(sys.executable, __file__, "upstream", str(port), "20"))
-        keep = ("--journal", url, "--journal-spool", f"{folder}/spool", *(["--journal-texts"] if texts else []))
-        kinds = {
-            "without": stack.enter_context(proxy(port)),
-            "with": stack.enter_context(proxy(port, *keep)),
-        }
-        for address, _ in kinds.values():
-            asyncio.run(one_round(address, 1, 20, 0.0, 0))  # warm
-        before = {name: processor_seconds(pid) for name, (_, pid) in kinds.items()}
-        found: dict[str, list[list[float]]] = {"without": [], "with": []}
-        for number in track(range(rounds), "Pairs of rounds", console=console, transient=True):
-            for name in ("without", "with") if number % 2 else ("with", "without"):
-                found[name].append(asyncio.run(one_round(kinds[name][0], clients, replies, rate, number)))
-        answered = rounds * clients * replies
-        spent = {name: 1e3 * (processor_seconds(pid) - before[name]) / answered for name, (_, pid) in kinds.items()}
-        asked = f"{rate:g} replies a second" if rate else "as fast as they come"
-        database = "PostgreSQL" if server else "SQLite"
-        show(found, spent, output, f"{database}, {clients} clients, {asked}, {answered:,} replies of each")
+        proxies = {}
+        for name, url in journals.items():
+            keep = [] if url is None else ["--journal", url, "--journal-spool", f"{folder}/{name}"]
+            keep += ["--journal-texts"] if url is not None and texts else []
+            proxies[name] = stack.enter_context(proxy(port, *keep))
+        found, spent = asyncio.run(measure(proxies, clients, rate, seconds))
+        how = f"{rate:g} replies a second" if rate else "as fast as they come"
+        show(found, spent, output, f"{clients} clients, {how}, {len(found['none'])} rounds of each kind")
 
 
-def show(found: dict[str, list[list[float]]], spent: dict[str, float], output: Path | None, title: str) -> None:
-    """Print the table, and write it."""
-    without, kept = (np.array(found[name]) * 1e3 for name in ("without", "with"))  # [rounds, replies], ms
-    rows = [("quantile", "without, ms", "with, ms", "difference, ms", "95 % interval")]
-    generator = np.random.default_rng(0)
-    draws = generator.integers(0, len(without), (1000, len(without)))
-    for q in QUANTILES:
-        low, high = (float(np.quantile(one, q)) for one in (without, kept))
-        resampled = [np.quantile(kept[d], q) - np.quantile(without[d], q) for d in draws]
-        ends = np.quantile(resampled, (0.025, 0.975))
-        rows.append(
-            (f"p{100 * q:.0f}", f"{low:.2f}", f"{high:.2f}", f"{high - low:+.2f}", f"{ends[0]:+.2f} to {ends[1]:+.2f}")
-        )
-    more = spent["with"] - spent["without"]
-    rows.append(("processor", f"{spent['without']:.2f}", f"{spent['with']:.2f}", f"{more:+.2f}", "a reply"))
-    table = Table(*rows[0], title=f"{title}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+def show(found: Delays, spent: dict[str, float], output: Path | None, title: str) -> None:
+    """Print the table, and write it; milliseconds."""
+    rows = [("quantile", "without", "journal", "with", "difference", "95 % interval")]
+    without = np.array(found["none"]) * 1e3  # [rounds, replies]
+    spent = {name: 1e3 * seconds for name, seconds in spent.items()}
+    draws = np.random.default_rng(0).integers(0, len(without), (1000, len(without)))
+    for name in list(found)[1:]:
+        kept = np.array(found[name]) * 1e3
+        for q in QUANTILES:
+            low, high = (float(np.quantile(one, q)) for one in (without, kept))
+            ends = np.quantile([np.quantile(kept[d], q) - np.quantile(without[d], q) for d in draws], (0.025, 0.975))
+            interval = f"{ends[0]:+.2f} to {ends[1]:+.2f}"
+            rows.append((f"p{100 * q:.0f}", f"{low:.2f}", name, f"{high:.2f}", f"{high - low:+.2f}", interval))
+        more = spent[name] - spent["none"]
+        rows.append(("processor", f"{spent['none']:.2f}", name, f"{spent[name]:.2f}", f"{more:+.2f}", "a reply"))
+    table = Table(*rows[0], title=f"{title}, ms; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for row in rows[1:]:
         table.add_row(*row)
     console.print(table)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -208,3 +210,52 @@ def test_a_spool_in_use_is_left_alone(tmp_path: Path) -> None:
     assert writer.flush(60)
     writer.close()
     assert len(names(journal)) == 5
+
+
+def test_another_process_goes_on_where_the_one_that_wrote_is_killed(url: str, tmp_path: Path) -> None:
+    writer = started(Journal.open(url), tmp_path, apart=True)
+    put(writer, range(50))
+    assert writer.put(entry(50, source="x" * 30, at=None))  # refused by every database
+    assert writer.flush(60)
+    written_by = writing_process(os.getpid())
+    os.kill(written_by, signal.SIGKILL)
+    put(writer, range(51, 60))
+    assert writer.flush(60), writer.figures
+    assert writing_process(os.getpid()) != written_by
+    assert writer.figures.problem is None and writer.figures.dropped == 1 and writer.figures.written == 59
+    writer.close()
+    assert names(writer.journal) == [f"entry-{i}" for i in range(60) if i != 50]
+
+
+def test_the_process_that_writes_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    path, spool = str(tmp_path / "journal.db"), str(tmp_path / "spool")
+    code = WRITES_UNTIL_KILLED.replace("Path(sys.argv[2]))", "Path(sys.argv[2]), apart=True)")
+    process = subprocess.Popen([sys.executable, "-c", code, path, spool, "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "0\n"
+    journal = Journal.open(path)
+    while not names(journal):
+        time.sleep(0.05)
+    child = writing_process(process.pid)
+    os.kill(child, signal.SIGTERM)  # as service managers send it to all processes at once; it has more to write
+    process.kill()
+    acknowledged = 1 + len([line for line in process.stdout.read().splitlines() if line.isdigit()])
+    process.wait()
+    end = time.monotonic() + 60
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    adopt_left_behind(journal, Path(spool))
+    assert len(names(journal)) in (acknowledged, acknowledged + 1)
+
+
+def writing_process(of: int) -> int:
+    """The process that writes for another one, once it is there."""
+    end = time.monotonic() + 60
+    while True:
+        for task in Path(f"/proc/{of}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                if b"semtoken.journal.apart" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+        assert time.monotonic() < end
+        time.sleep(0.05)

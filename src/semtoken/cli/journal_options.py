@@ -145,7 +145,7 @@ class JournalChoice:
         from semtoken.web.watching import PromiseWatch
 
         journal, recording = found
-        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool), PromiseWatch(journal))
+        return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))
 
 
 class AnswerKeeper:

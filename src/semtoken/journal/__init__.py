@@ -5,7 +5,8 @@ texts.py        whether texts are kept, and what of them is withheld
 tables.py       the tables; migrations/ brings a database to their newest form, and database.py opens it
 store.py        `Journal`: open, add, read, delete, size, by URL
 spool.py        files that hold entries until the database has them
-writer.py       `JournalWriter`: takes entries without delay, and brings them into the database
+writer.py       `JournalWriter`: takes entries without delay, and brings them into the database (writing.py: a file of
+                the spool; apart.py: in a process of its own)
 records.py      entries under the names that files of scored answers have; export.py all of them
 labels.py       people's labels: the queue of each, undo, agreement
 betting.py      tests of a promise that may be looked at at any time (pure functions)

@@ -127,7 +127,16 @@ class JournalEntry:
         """Plain values, without NaN and infinities."""
         return {name: _plain(getattr(self, name)) for name in COLUMNS}
 
+    def line(self) -> bytes:
+        """The same as a line of JSON."""
+        try:
+            return (_ENCODER.encode(vars(self)) + "\n").encode()  # most entries are as plain as they stand
+        except (ValueError, TypeError):
+            return (_ENCODER.encode(self.values()) + "\n").encode()
 
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=str)
 COLUMNS = tuple(one.name for one in fields(JournalEntry))
 
 
@@ -181,13 +190,14 @@ class Recording:
         uncertainty = result.uncertainty_bounds
         headline = result.headline
         confidence = headline.confidence_bounds or (headline.confidence, headline.confidence)
+        answer = self.texts.kept(result.text)
         return self._made(
             identifier,
             prompt,
             person,
             model,
             question,
-            result.text,
+            answer,
             {
                 "log_score": result.log_score,
                 "log_score_low": low,
@@ -209,7 +219,7 @@ class Recording:
                 "n_tokens": result.n_tokens,
                 "truncated": result.truncated,
                 "flags": _codes(result, block),
-                "doubts": self._doubts(result),
+                "doubts": _doubts(result, with_texts=answer is not None and answer == storable(result.text)),
                 "chance": block.get("chance"),
                 "chance_low": block.get("chance_lower"),
                 "chance_high": block.get("chance_upper"),
@@ -256,7 +266,7 @@ class Recording:
             None,
             None,
             question,
-            answer.question.options[answer.best].name,
+            self.texts.kept(answer.question.options[answer.best].name),
             {
                 "log_score": _log(p),
                 "log_score_low": _log(low),
@@ -314,33 +324,33 @@ class Recording:
             "prompt": None if prompt is None else fingerprint_of_prompt(prompt, self.salt),
             "person": _name(person),
             "question": self.texts.kept(question),
-            "answer": self.texts.kept(answer),
+            "answer": answer,
         }
         return JournalEntry(**{**values, **found})
 
-    def _doubts(self, result: ScoredResponse) -> tuple[Mapping[str, Any], ...]:
-        """The tokens that the model was least sure of, in the order of the answer.
 
-        Their texts are kept if nothing of the answer is withheld: a rule that finds a card number does not find it
-        where each of its digits stands alone.
-        """
-        whole = self.texts.kept(result.text) == storable(result.text)
-        weak = [
-            (mark.log_agreeing_probability, mark.start, mark.end)
-            for mark in result.marks
-            if mark.end > mark.start and mark.log_agreeing_probability < LOG_DOUBTFUL
-        ]
-        chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
-        found = []
-        for log, start, end in sorted(chosen, key=lambda one: one[1]):
-            place = {"start": start, "end": end, "confidence": math.exp(log)}
-            found.append({**place, "text": storable(result.text[start:end])} if whole else place)
-        return tuple(found)
+def _doubts(result: ScoredResponse, *, with_texts: bool) -> tuple[Mapping[str, Any], ...]:
+    """The tokens that the model was least sure of, in the order of the answer.
+
+    Their texts are kept if nothing of the answer is withheld: a rule that finds a card number does not find it where
+    each of its digits stands alone.
+    """
+    weak = [
+        (mark.log_agreeing_probability, mark.start, mark.end)
+        for mark in result.marks
+        if mark.log_agreeing_probability < LOG_DOUBTFUL and mark.end > mark.start
+    ]
+    chosen = sorted(weak, key=lambda one: one[0])[:MOST_DOUBTS]
+    found = []
+    for log, start, end in sorted(chosen, key=lambda one: one[1]):
+        place = {"start": start, "end": end, "confidence": math.exp(log)}
+        found.append({**place, "text": storable(result.text[start:end])} if with_texts else place)
+    return tuple(found)
 
 
 def fingerprint_of_prompt(prompt: Any, salt: bytes) -> str:
     """Sixteen hex digits that stand for a prompt in one journal."""
-    told = json.dumps(prompt, sort_keys=True, ensure_ascii=True, default=str).encode()
+    told = _CANONICAL.encode(prompt).encode()
     return hashlib.blake2b(told, digest_size=8, key=salt).hexdigest()
 
 

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Any
 
 from platformdirs import user_state_path
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
+from semtoken.journal.apart import WriterProcess
 from semtoken.journal.database import cause
 from semtoken.journal.entries import JournalEntry
-from semtoken.journal.spool import Spool, left_behind, lines_of
+from semtoken.journal.spool import Spool, left_behind
 from semtoken.journal.store import Journal
+from semtoken.journal.writing import write_file
 
 logger = logging.getLogger("semtoken.journal")
 
 MEBIBYTE = 2**20
 MOST_WAITING = 256 * MEBIBYTE
-TOGETHER = 2_000
-"""Entries of one transaction."""
-PAUSE = 0.2
+PAUSE = 0.5
 """Seconds between two looks for new entries."""
 LONGEST_PAUSE = 5.0
 """Seconds between two attempts while the database is away."""
@@ -63,10 +60,20 @@ class JournalWriter:
         For the spool. Default: beside an SQLite file, in the user's state folder for PostgreSQL.
     most_waiting
         Bytes that may wait for the database; what comes beyond is dropped and counted.
+    apart
+        Write in a process of its own: a thread that writes would keep those that answer requests waiting.
     """
 
-    def __init__(self, journal: Journal, folder: Path | None = None, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        folder: Path | None = None,
+        most_waiting: int = MOST_WAITING,
+        *,
+        apart: bool = False,
+    ) -> None:
         self.journal = journal
+        self._process = WriterProcess(journal) if apart else None
         self._folder = folder or spool_folder(journal)
         self._most_waiting = most_waiting
         self._spool: Spool | None = None
@@ -86,8 +93,7 @@ class JournalWriter:
     def put(self, entry: JournalEntry) -> bool:
         """Take an entry; False if it was dropped. Never waits for the database, and never raises."""
         try:
-            line = json.dumps(entry.values(), separators=(",", ":")).encode() + b"\n"
-            refused = "closed" if self._spool is None else self._spool.append(line)
+            refused = "closed" if self._spool is None else self._spool.append(entry.line())
         except Exception:
             logger.exception("An entry could not be kept")
             refused = "failed"
@@ -129,11 +135,18 @@ class JournalWriter:
             self._dropped += n
         self.on_change("dropped", n)
 
+    def _write(self, file: Path) -> int:
+        if self._process is not None:
+            return self._process.write(file, self._refused)
+        return write_file(self.journal, file, self._refused)
+
     def _run(self) -> None:
         pause = PAUSE
         while True:
             stopping = self._stop.is_set()
             try:
+                if self._process is not None:
+                    self._process.start()
                 self._adopt()
                 self._drain(stopping)
                 pause, self._problem = PAUSE, None
@@ -143,20 +156,22 @@ class JournalWriter:
                     logger.warning("The journal cannot be written, entries wait: %s", told)
                 pause, self._problem = min(2 * pause, LONGEST_PAUSE), told
             if stopping:
-                return
+                break
             self._stop.wait(pause)
+        if self._process is not None:
+            self._process.close()
 
     def _adopt(self) -> None:
         if self._adopted:
             return
-        self._written_now(adopt_left_behind(self.journal, self._folder, self._refused))
+        self._written_now(adopt_left_behind(self.journal, self._folder, self._write))
         self._adopted = True
 
     def _drain(self, stopping: bool) -> None:
         assert self._spool is not None
         begun = monotonic()
         for file in self._spool.take():
-            n = write_file(self.journal, file, self._refused)
+            n = self._write(file)
             self._spool.done(file)
             self._written_now(n)
             if stopping and monotonic() - begun > GRACE:
@@ -179,10 +194,17 @@ def spool_folder(journal: Journal) -> Path:
     return user_state_path("semtoken") / "journal" / name
 
 
-def adopt_left_behind(
-    journal: Journal, folder: Path | None = None, refused: Callable[[str], None] = lambda why: None
-) -> int:
+def adopt_left_behind(journal: Journal, folder: Path | None = None, write: Callable[[Path], int] | None = None) -> int:
     """Write the entries of processes that ended before they could; how many there were.
+
+    Parameters
+    ----------
+    journal
+        Where they go.
+    folder
+        Of the spools.
+    write
+        Writes a file; how many entries it had. Default: in this thread, and those that are refused are left out.
 
     Raises
     ------
@@ -194,43 +216,6 @@ def adopt_left_behind(
         return 0
     with left_behind(folder) as files:
         for file in files:
-            n += write_file(journal, file, refused)
+            n += write_file(journal, file, lambda why: None) if write is None else write(file)
             file.unlink()
     return n
-
-
-def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
-    """Write the entries of a file of a spool, each once; how many there were.
-
-    Raises
-    ------
-    SQLAlchemyError
-        The database is away or full. Those that were written are left out at the next attempt.
-    """
-    n = 0
-    for rows in _together(lines_of(file)):
-        try:
-            journal.add(rows)
-            n += len(rows)
-        except (OperationalError, InterfaceError):
-            raise
-        except (DBAPIError, SQLAlchemyError, ValueError, TypeError):  # one of them is not to its taste
-            for row in rows:
-                n += _written_alone(journal, row, refused)
-    return n
-
-
-def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[str], None]) -> int:
-    try:
-        journal.add([row])
-    except (OperationalError, InterfaceError):
-        raise
-    except (SQLAlchemyError, ValueError, TypeError) as error:
-        refused(cause(error))
-        return 0
-    return 1
-
-
-def _together(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while some := list(islice(rows, TOGETHER)):
-        yield some

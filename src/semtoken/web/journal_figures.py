@@ -32,6 +32,7 @@ class JournalFigures:
             ["outcome"],
             registry=registry,
         )
+        self._counted = {outcome: self.entries.labels(outcome) for outcome in OUTCOMES}
         self.waiting = Gauge(
             "semtoken_journal_waiting_bytes",
             "Entries that the database does not have yet.",
@@ -83,10 +84,10 @@ class JournalFigures:
 
     def begin(self) -> None:
         """Show zeros for what has not happened."""
-        for outcome in OUTCOMES:
-            self.entries.labels(outcome).inc(0)
+        for counter in self._counted.values():
+            counter.inc(0)
 
     def count(self, outcome: str, n: int, waiting: int) -> None:
         """Count entries; `waiting` bytes are not in the database."""
-        self.entries.labels(outcome).inc(n)
+        self._counted[outcome].inc(n)
         self.waiting.set(waiting)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -76,21 +75,6 @@ class AnswerRecorder:
         self.writer.put(entry)
 
 
-TURN = 0.0005
-"""Seconds after which a thread lets another one go on. Python's 5 ms are what a reply might wait for the journal's."""
-
-
-@contextmanager
-def short_turns() -> Iterator[None]:
-    """Threads of this process take shorter turns: one that writes entries keeps one that replies waiting for less."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, TURN))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 @contextmanager
 def recording(
     recorder: AnswerRecorder | None, calibrators: CalibratorSlot[Applied], figures: JournalFigures
@@ -118,8 +102,7 @@ def recording(
     recorder.uses(calibrators.current)
     recorder.watch.start()
     try:
-        with short_turns():
-            yield
+        yield
     finally:
         recorder.watch.stop()
         writer.close()
