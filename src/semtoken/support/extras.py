@@ -66,7 +66,7 @@ def all_that_is_missing(command: str | None, told: str) -> str:
     """What installs all that a command lacks, to put behind a message; nothing if the message says it already."""
     lacking = [extra for extra in OF_COMMANDS.get(command or "", ()) if not all(map(_is_there, EXTRAS[extra]))]
     line = install_line(",".join(lacking))
-    return f" All that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""
+    return f"\nAll that `semtoken {command}` needs here: {line}" if lacking and line not in told else ""
 
 
 def _is_there(module: str) -> bool:
