@@ -30,7 +30,7 @@ def run(
     texts: Annotated[int, typer.Option(help="outputs: texts, each through five outputs.")] = 100,
     parts: Annotated[int, typer.Option(help="texts: pairs of a short and a long text, through every finder.")] = 4,
     every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 499,
-    kills: Annotated[int, typer.Option(help="kills: of each of six commands.")] = 3,
+    kills: Annotated[int, typer.Option(help="kills: of each of eight commands.")] = 3,
     requests: Annotated[int, typer.Option(help="traffic: requests through the proxy.")] = 1000,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,16 @@ from tests.calibration.worlds import WORLDS
 from tests.decisions.models import tiny as tiny_backend
 from tests.hostile.commands import bench_settings, run_command
 from tests.hostile.damage import numbers_of
+from tests.hostile.damaged_models import packaged
+from tests.hostile.fetching import (
+    ModelStays,
+    cache_at,
+    decision_calibrator_or_none,
+    fetch_command,
+    labelled_decisions,
+    same_decision_calibrators,
+    same_models,
+)
 from tests.hostile.outcomes import Outcome, case_random
 from tests.hostile.targets import REPLY
 
@@ -40,16 +51,24 @@ class Killed:
     """What is wrong with a place after a kill."""
     suffix: str = ""
     """Of the places."""
+    around: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext()
+    """What the command that writes to a place runs in."""
+
+    def run(self, place: Path, kill_after: float | None = None, *, log: Path) -> bool:
+        """Run it; whether it came to its end before it was killed."""
+        with self.around(place):
+            return run_command(self.arguments(place), kill_after, log=log)
 
 
 def attack(seed: int, kills: int, folder: Path) -> list[Outcome]:
     """Kill each command so many times."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [_kill(command, seed, kills, folder / command.name) for command in commands(folder)]
+    with packaged(folder):
+        return [_kill(command, seed, kills, folder / command.name) for command in commands(folder)]
 
 
 def commands(folder: Path) -> list[Killed]:
-    """`bench run`, `score`, `cluster` and `decide run` on a tiny model; `calibrate` and `check` on files."""
+    """Commands that read a tiny model, labelled answers, saved replies or packages of a model."""
     settings = bench_settings(folder / "settings")
     model = str(folder / "settings" / "tiny")
     vocabulary = Vocabulary.from_tokenizer(tiny.byte_level_bpe())
@@ -70,6 +89,7 @@ def commands(folder: Path) -> list[Killed]:
         Killed("cluster", lambda place: ["cluster", model, "-k", "60", "-o", str(place)], same_clusters, loads_or_none),
         *of_labels(folder),
         of_decisions(folder),
+        Killed("fetch", fetch_command, same_models, ModelStays(), around=cache_at),
     ]
 
 
@@ -83,7 +103,7 @@ def of_labels(folder: Path) -> list[Killed]:
         for i, (score, right) in enumerate(zip(scores, correct, strict=True))
     ]
     labelled.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    replies = folder / "replies.jsonl"
+    decided, replies = labelled_decisions(folder / "decided.jsonl"), folder / "replies.jsonl"
     replies.write_text("".join(json.dumps({"id": str(i), "reply": REPLY}) + "\n" for i in range(200)))
     return [
         Killed(
@@ -93,6 +113,12 @@ def of_labels(folder: Path) -> list[Killed]:
             calibrator_or_none,
         ),
         Killed("check", lambda place: ["check", str(replies), "-o", str(place)], same_bytes, suffix=".csv"),
+        Killed(
+            "decide fit",
+            lambda place: ["decide", "fit", str(decided), "-o", str(place), "--alpha", "0.3"],
+            same_decision_calibrators,
+            decision_calibrator_or_none,
+        ),
     ]
 
 
@@ -158,10 +184,10 @@ def _kill(command: Killed, seed: int, kills: int, folder: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     undisturbed, log = folder / f"undisturbed{command.suffix}", folder / "log"
-    run_command(command.arguments(undisturbed), log=log)  # the first run also makes what is kept in caches
+    command.run(undisturbed, log=log)  # the first run also makes what is kept in caches
     shutil.rmtree(undisturbed) if undisturbed.is_dir() else undisturbed.unlink()
     start = time.monotonic()
-    run_command(command.arguments(undisturbed), log=log)
+    command.run(undisturbed, log=log)
     seconds = time.monotonic() - start
     number = too_late = 0
     while number < kills:
@@ -170,14 +196,14 @@ def _kill(command: Killed, seed: int, kills: int, folder: Path) -> Outcome:
         first = number
         for _ in range(IN_A_ROW):
             wait = case_random(seed, f"kill {command.name}", number + too_late).random() * seconds
-            if run_command(command.arguments(place), wait, log=log):
+            if command.run(place, wait, log=log):
                 too_late += 1
                 break
             number += 1
             fault = fault or command.halfway(place)
         if fault is None:
             try:
-                run_command(command.arguments(place), log=log)
+                command.run(place, log=log)
                 fault = None if command.same(place, undisturbed) else "other results than undisturbed"
             except (AssertionError, SemtokenError) as error:
                 fault = str(error)
