@@ -15,7 +15,7 @@ import typer
 from tests.hostile.campaigns import Sizes, outcomes_of
 from tests.hostile.outcomes import Outcome, table
 
-SHORT = ("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic")
+SHORT = ("functions", "intervals", "outputs", "texts", "damage", "kills", "traffic", "serving", "parents")
 ALL = (*SHORT, "properties")
 
 
@@ -32,6 +32,10 @@ def run(
     every: Annotated[int, typer.Option(help="damage: change one byte in so many; 1: every one.")] = 499,
     kills: Annotated[int, typer.Option(help="kills: of each of eight commands.")] = 3,
     requests: Annotated[int, typer.Option(help="traffic: requests through the proxy.")] = 1000,
+    asked: Annotated[
+        int, typer.Option(help="serving: requests to `serve`, each of them alone and among others.")
+    ] = 100,
+    parents: Annotated[int, typer.Option(help="parents: first processes of servers that are killed.")] = 2,
 ) -> None:
     """Attack semtoken, print what was tried and what survived, and exit with 1 unless all of it did."""
     chosen = campaigns or list(SHORT)
@@ -41,7 +45,7 @@ def run(
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     print(f"seed {seed}", flush=True)
     outcomes: list[Outcome] = []
-    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests)
+    sizes = Sizes(calls, first, answers, texts, parts, every, kills, requests, asked, parents)
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
             # In a process of its own: some copy theirs (os.fork), and a copy of one that has used threads hangs.

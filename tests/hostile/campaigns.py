@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.hostile import damage, functions, intervals, kills, outputs, properties, texts, traffic
+from tests.hostile import damage, functions, intervals, kills, outputs, parents, properties, serving, texts, traffic
 from tests.hostile.outcomes import Outcome
 
 
@@ -23,6 +23,8 @@ class Sizes:
     every: int
     kills: int
     requests: int
+    asked: int
+    parents: int
 
 
 def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome]:
@@ -36,6 +38,8 @@ def outcomes_of(name: str, seed: int, sizes: Sizes, place: Path) -> list[Outcome
         "damage": lambda: damage.attack(seed, sizes.every, place / "damage"),
         "kills": lambda: kills.attack(seed, sizes.kills, place / "kills"),
         "traffic": lambda: [traffic.attack(seed, sizes.requests)],
+        "serving": lambda: [serving.attack(seed, sizes.asked)],
+        "parents": lambda: [parents.attack(seed, sizes.parents)],
         "properties": lambda: [properties.attack(seed)],
     }
     return attacks[name]()

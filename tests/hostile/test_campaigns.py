@@ -14,7 +14,7 @@ import pytest
 
 from semtoken.errors import InvalidInput
 from semtoken.support.arrays import real_numbers
-from tests.hostile import damage, functions, kills, outputs, texts, traffic
+from tests.hostile import damage, fetching, functions, kills, outputs, serving, texts, traffic
 from tests.hostile.functions import Target
 from tests.hostile.outcomes import Outcome, case_random, table
 
@@ -166,6 +166,61 @@ def test_another_clients_bytes_are_found() -> None:
     assert traffic.judge(plan, of["stream"], 200, b"".join(plan.events(of["stream"])), True)
     numbered = b'data: {"semtoken": {"uncertainty": 0.1, "final": true}}\n'
     assert traffic.judge(plan, of["damaged"], 200, numbered, True)
+
+
+def test_a_text_in_an_event_is_found() -> None:
+    plan = traffic.Plan(5)
+    told = {"gen_ai.response.id": "chat-3", "semtoken.uncertainty": 0.5, "semtoken.flags": ["masked", "top_k"]}
+    assert traffic.event_fault(plan, {"attributes": told}) is None
+    said = traffic.text_of(plan.items(3))
+    assert "quotes" in str(traffic.event_fault(plan, {"attributes": told | {"semtoken.model": said}}))
+    assert "holds" in str(traffic.event_fault(plan, {"attributes": told | {"semtoken.reason": "It is so."}}))
+    shown = '{"attributes": {"a": 1}}\n{"attributes": {"a": 2}}\n'
+    assert [event["attributes"]["a"] for event in traffic.events_of(shown)] == [1, 2]
+
+
+def answered(text: str, number: float, *best: float) -> serving.Answered:
+    items = [{"token": letter, "logprob": best[0], "best": [*best]} for letter in text]
+    return serving.Answered(200, [text], [number], [items])
+
+
+def test_another_answer_among_others_is_found() -> None:
+    asked = serving.Asked("/v1/completions", {}, None)
+    alone = answered("abc", 0.5, -0.1, -3.0)
+    assert serving.judge(asked, alone, answered("abc", 0.500001, -0.1, -3.0)) == (None, "")
+    for other in (
+        answered("abd", 0.5, -0.1, -3.0),
+        answered("abc", 0.501, -0.1, -3.0),
+        answered("ab", 0.5, -0.1, -3.0),
+    ):
+        assert serving.judge(asked, alone, other)[0] is not None
+    assert "503" in str(serving.judge(asked, alone, serving.Answered(503))[0])
+    tied = answered("abc", 0.5, -0.7, -0.70001)
+    assert serving.judge(asked, tied, answered("abd", 0.6, -0.7, -0.70001)) == (None, "tie")
+    drawing = serving.Asked("/v1/completions", {"temperature": 1.0}, None)
+    assert serving.judge(drawing, alone, answered("abd", 0.6, -0.1, -3.0)) == (None, "draw")
+
+
+def test_requests_come_again_and_are_mixed() -> None:
+    plan = serving.Plan(1)
+    asked = [plan.asked(number) for number in range(200)]
+    prompts = [str(one.body.get("prompt") or one.body["messages"]) for one in asked]
+    assert len(set(prompts)) < 180 and max(map(len, prompts)) > 10 * min(map(len, prompts))
+    assert any(one.leaves_after for one in asked) and any(one.draws for one in asked)
+    assert asked[7] == plan.asked(7)
+
+
+def test_a_model_that_goes_away_is_found(tmp_path: Path) -> None:
+    stays = fetching.ModelStays()
+    assert stays(tmp_path) is None
+    folder = tmp_path / "models" / "tiny"
+    folder.mkdir(parents=True)
+    assert stays(tmp_path) == "a model that is not complete has its name"
+    (folder / "semtoken.json").write_text("{")
+    assert stays(tmp_path) == "damaged: semtoken.json"
+    (folder / "semtoken.json").unlink()
+    folder.rmdir()
+    assert stays(tmp_path) == "the model that was there is gone"
 
 
 def test_a_finder_whose_work_grows_too_fast_is_found() -> None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -31,12 +31,15 @@ SEMTOKEN = (sys.executable, "-c", "from semtoken.cli import main; main()")
 
 @contextmanager
 def proxy_process(
-    upstream: str, *options: str, files: int | None = None
+    upstream: str, *options: str, files: int | None = None, stdout: IO[str] | None = None
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """`semtoken proxy` in a process of its own, which may open so many files: its address, the process."""
+    """`semtoken proxy` in a process of its own, which may open so many files: its address, the process.
+
+    Its output goes to `stdout`, by default to that of this process.
+    """
     command = [*SEMTOKEN, "proxy", "--upstream", upstream, "--clusters", str(almanac_clusters_path()), "--port", "0"]
     may_open = [] if files is None else ["prlimit", f"--nofile={files}:{files}"]
-    process = subprocess.Popen([*may_open, *command, *options], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*may_open, *command, *options], stdout=stdout, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         found = re.search(r"http://[\d.:]+", process.stderr.readline())
