@@ -174,10 +174,7 @@ CASES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"similarity": str(almanac_clusters_path())}, ("similarity", "token_relevance", "sample_token_relevance")),
     ({"p_true_spelling": "both"}, ("p_true",)),
     ({"preset": "default"}, ("stc", "stc_no_clustering", "stc_no_prefix")),
-    (
-        {"models": [{"name": "almanac", "clusters": {"n_clusters": 64}}]},
-        ("stc", "words", "stc_no_prefix", "stc_no_clustering"),
-    ),
+    ({"models": [{"name": "almanac", "clusters": {"n_clusters": 64}}]}, ("stc", "stc_no_prefix")),
     ({"models": [{"name": "almanac", "dtype": "bfloat16"}]}, ("greedy", "samples")),
     ({"judges": [{"kind": "exact"}, {"kind": "rouge"}]}, ("judge:rouge",)),
     ({"sensitivity": {"metric": ["euclidean"]}}, ("stc:metric=euclidean",)),

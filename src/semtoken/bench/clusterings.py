@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.bench.manifest import digest
-from semtoken.bench.settings import ClusteringSettings, ModelSettings, SensitivitySettings
+from semtoken.bench.settings import ClusteringSettings, ModelSettings, RunSettings
 from semtoken.clustering.progress import Progress
 from semtoken.clusters import ClusterSettings, TokenClusters, neutral_hash, vocabulary_of
 from semtoken.clusters.cache import clusters_for_model, default_settings
 from semtoken.errors import ArtifactError
 from semtoken.files.artifacts import is_saved
 from semtoken.models.sources import resolve
+from semtoken.scoring.rules import ScoringRules
 
 MAIN = "main"
 
@@ -45,24 +46,28 @@ class PlannedClustering:
 
 
 def planned_clusterings(
-    model: ModelSettings, identity: Mapping[str, Any], sensitivity: SensitivitySettings
+    model: ModelSettings, identity: Mapping[str, Any], settings: RunSettings
 ) -> tuple[PlannedClustering, ...]:
     """The main clustering of a model and, one setting changed at a time, those of the study.
 
-    A variant that changes nothing has the identity of the main one, and so its numbers.
+    A variant that changes nothing has the identity of the main one, and so its numbers. Under rules that count no
+    clusters there are none, unless the settings name a folder of clusters: then scores have its vocabulary.
 
     Raises
     ------
     ArtifactError
         The clusters that the model's settings name cannot be read.
     """
-    given = model.clusters or resolve(model.name).clusters
-    if isinstance(given, (str, Path)):
-        main = _given(str(given))
+    if isinstance(model.clusters, str):
+        main = _given(model.clusters)
+    elif not ScoringRules(settings.preset, settings.function_words).clustering:
+        return ()
+    elif model.clusters is None and (shipped := resolve(model.name).clusters):
+        main = _given(str(shipped))
     else:
-        main = _made(MAIN, identity, (given or ClusteringSettings()).model_dump())
+        main = _made(MAIN, identity, (model.clusters or ClusteringSettings()).model_dump())
     variants = []
-    for setting, value in sensitivity.variants():
+    for setting, value in settings.sensitivity.variants():
         name = f"{setting}={value}"
         if main.settings.get(setting) == value:
             variants.append(replace(main, name=name))

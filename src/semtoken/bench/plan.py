@@ -135,14 +135,14 @@ def make_plan(settings: RunSettings, datasets: Sequence[Dataset]) -> Plan:
     for model in settings.models:
         try:
             identity = {**model_identity(model.source, model.revision), "dtype": model.dtype}
-            clusterings = planned_clusterings(model, identity, settings.sensitivity)
+            clusterings = planned_clusterings(model, identity, settings)
             backend = {} if model.backend == "transformers" else {"backend": model.backend}
         except SemtokenError as error:
             problems[model.label] = str(error)
             continue
         for dataset in datasets:
             steps = _Steps(settings, dataset, {"model": identity | backend} | helpers)
-            cells.append(_cell(settings, model, dataset, clusterings, steps.all(model.label, clusterings)))
+            cells.append(_cell(settings, model, dataset, clusterings, steps.all(model, clusterings)))
     return Plan(tuple(cells), problems)
 
 
@@ -183,13 +183,13 @@ class _Steps:
     identities: Mapping[str, Mapping[str, Any]]
     """What identifies the model that answers ("model"), and those that methods need of "nli" and "similarity"."""
 
-    def all(self, model: str, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
+    def all(self, model: ModelSettings, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
         """Those that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
         wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}
         greedy = steps["greedy"]
-        for step in (*self._clustered(greedy, clusterings), *self._watched(greedy), *self._others(steps)):
+        for step in (*self._clustered(greedy, model, clusterings), *self._watched(greedy), *self._others(steps)):
             if step.name in wanted or step.subject:
                 steps[step.name] = step
         for name in self.settings.methods:
@@ -197,7 +197,7 @@ class _Steps:
             steps[f"score:{name}"] = self._step(f"score:{name}", "scores", {"method": name} | _source(name), inputs)
         for choice in self.settings.judges:
             ids = [question.id for question in self.dataset.questions]
-            judge = judge_from(choice, model=model, dataset=self.dataset.label, ids=ids)
+            judge = judge_from(choice, model=model.label, dataset=self.dataset.label, ids=ids)
             facts = {"judge": dict(judge.settings), "questions": self.dataset.content_hash}
             name = f"judge:{judge_name(choice)}"
             steps[name] = self._step(name, name, facts, [steps["greedy"]])
@@ -236,20 +236,27 @@ class _Steps:
         """Statistics of the answering model. Each has a key of its own, so that an old run gains one by running on."""
         return [self._step(step.name, "watched", {"statistic": step.name}, [greedy]) for step in watch_steps()]
 
-    def _clustered(self, greedy: PlannedStep, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
+    def _clustered(
+        self, greedy: PlannedStep, model: ModelSettings, clusterings: Sequence[PlannedClustering]
+    ) -> list[PlannedStep]:
+        """Scores by clusters and rules. Where no clusters count, only those that were named for a model matter: their
+        vocabulary is then that of the scores.
+        """
         rules = self._rules
-        main, *variants = clusterings
+        main, variants = (clusterings[0] if clusterings else None), clusterings[1:]
+        words = main.identity.get("neutral") if main is not None and isinstance(model.clusters, str) else None
+        counts = ScoringRules(**rules).clustering
         steps = []
         for step in STC_STEPS:
             changed = step.rules or {}
-            clusters = main.key if changed.get("clustering", True) else main.identity.get("neutral")
-            facts = {**rules, **changed, "clusters": clusters}
+            counted = changed.get("clustering", counts)
+            facts = {**rules, **changed, "clusters": main.key if main is not None and counted else words}
             if not step.fills[0].endswith("_log_score"):  # the rules alone tell the scores apart
                 facts["fills"] = list(step.fills)
             steps.append(self._step(step.name, "stc", facts, [greedy]))
         for variant in variants:
             steps.append(self._step(f"stc:{variant.name}", "stc", {**rules, "clusters": variant.key}, [greedy]))
-        if controls := self.settings.controls:
+        if (controls := self.settings.controls) and main is not None:
             for name in artifact_names(controls.repeats):
                 steps.append(self._step(name, "stc", self._control_facts(name, main, controls), [greedy]))
         return steps
@@ -299,7 +306,7 @@ def method_inputs(name: str) -> list[str]:
 
 
 def clustering_of(cell: CellPlan, step: str) -> PlannedClustering:
-    """The clustering of a step of STC scores, given by its name."""
+    """The clustering of a step of STC scores, given by its name, in a cell that has clusterings."""
     kind, _, subject = step.partition(":")
     wanted = subject if kind == "stc" and subject else MAIN
     return next(one for one in cell.clusterings if one.name == wanted)

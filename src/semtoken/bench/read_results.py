@@ -251,12 +251,14 @@ class _Reader:
         step = self.plan.steps.get("stc")
         if step is None:
             return None
+        rules = ScoringRules(step.facts["preset"], step.facts["function_words"])
+        if not rules.clustering:
+            return rules.signature
         try:
             clusters = load_clustering(self.run, self.plan.clusterings[0])
         except ArtifactError:
             return None
-        rules = ScoringRules(step.facts["preset"], step.facts["function_words"])
-        return f"{clusters.signature}|{rules.signature}" if rules.clustering else rules.signature
+        return f"{clusters.signature}|{rules.signature}"
 
     def _texts(self) -> tuple[tuple[str, str], ...]:
         """Questions and greedy answers."""

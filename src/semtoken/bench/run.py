@@ -231,11 +231,11 @@ class _Session:
 
     def _possible(self, work: CellWork) -> tuple[PlannedStep, ...]:
         """The steps of a work whose inputs are there, clusterings too, which are made now if need be."""
-        main, *_ = work.cell.clusterings
-        if work.name == "stc" and not self._has(main, work.cell):  # nothing else reads clusters
+        clusterings = work.cell.clusterings if work.name == "stc" else ()  # nothing else reads clusters
+        if clusterings and not self._has(clusterings[0], work.cell):
             return ()
         steps = [step for step in work.steps if self._can(step.key, step.inputs, work.cell)]
-        if work.name == "stc":
+        if clusterings:
             steps = [step for step in steps if self._has(clustering_of(work.cell, step.name), work.cell)]
         return tuple(steps)
 

@@ -265,6 +265,8 @@ class RunSettings(Strict):
     def _with_what_others_read(self) -> RunSettings:
         if self.controls is not None and self.preset != "paper":
             raise ValueError("controls take the paper's score apart: they need the preset 'paper'")
+        if self.sensitivity.variants() and self.preset != "paper":
+            raise ValueError("sensitivity tries other clusterings: it needs the preset 'paper'")
         wanted = set(self.methods)
         wanted |= set() if self.controls is None else {"stc", "sequence_probability"}
         wanted |= {HEADLINE} if self.states else set()

@@ -17,6 +17,7 @@ from semtoken.clusters.token_clusters import (
     TokenClusters,
     cluster_vocabulary,
     neutral_hash,
+    saved_vocabulary,
     vocabulary_of,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "TokenClusters",
     "cluster_vocabulary",
     "neutral_hash",
+    "saved_vocabulary",
     "vocabulary_of",
 ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from difflib import get_close_matches
@@ -182,22 +183,8 @@ class TokenClusters:
         named = isinstance(directory_or_hub_id, str) and directory_or_hub_id == ALMANAC
         source = almanac_clusters_path() if named else directory_or_hub_id
         saved = artifacts.load(source, revision=revision)
-        try:
-            clusters = cls(
-                saved.arrays["labels"],
-                unpack_vocabulary(saved.arrays, saved.config["vocabulary"]),
-                saved.config["provenance"],
-            )
-            expected = saved.config["vocabulary"]["fingerprint"]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
-        if clusters.vocabulary.fingerprint != expected:
-            raise ArtifactError(
-                f"{saved.path} is inconsistent: {artifacts.LAYOUT.config} names a vocabulary with fingerprint "
-                f"{str(expected)[:12]}, the stored tokens have {clusters.vocabulary.fingerprint[:12]}. "
-                "Copy or download the folder again, or make the clusters again."
-            )
+        with _reading(saved):
+            clusters = cls(saved.arrays["labels"], _vocabulary_in(saved), saved.config["provenance"])
         if tokenizer is not None:
             clusters.check(tokenizer)
         return clusters
@@ -380,6 +367,44 @@ class TokenClusters:
             sizes=self.sizes,
             largest=[[texts[i] for i in self._group_ids(int(group))] for group in largest],
         )
+
+
+def saved_vocabulary(directory: str | Path) -> Vocabulary:
+    """The vocabulary of a folder that holds clusters, which are not read.
+
+    Raises
+    ------
+    ArtifactError
+        Missing, damaged, incomplete, or of a format that this release does not read.
+    """
+    saved = artifacts.load(directory)
+    with _reading(saved):
+        return _vocabulary_in(saved)
+
+
+@contextmanager
+def _reading(saved: artifacts.Saved) -> Iterator[None]:
+    """Say of what is not as it should be in which folder it is."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
+
+
+def _vocabulary_in(saved: artifacts.Saved) -> Vocabulary:
+    """The tokens that clusters were saved with, held against the fingerprint in their config."""
+    vocabulary = unpack_vocabulary(saved.arrays, saved.config["vocabulary"])
+    expected = saved.config["vocabulary"]["fingerprint"]
+    if vocabulary.fingerprint != expected:
+        raise ArtifactError(
+            f"{saved.path} is inconsistent: {artifacts.LAYOUT.config} names a vocabulary with fingerprint "
+            f"{str(expected)[:12]}, the stored tokens have {vocabulary.fingerprint[:12]}. "
+            "Copy or download the folder again, or make the clusters again."
+        )
+    return vocabulary
 
 
 def cluster_vocabulary(

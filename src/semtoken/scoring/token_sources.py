@@ -97,11 +97,11 @@ def _named_clusters(name: str | Path, revision: str | None) -> TokenClusters:
 
 def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
     """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
-    from semtoken.clusters import TokenClusters, vocabulary_of
+    from semtoken.clusters import saved_vocabulary, vocabulary_of
 
     found, path = _shipped(name), Path(name).expanduser()
     if found is not None or artifacts.is_saved(path):
-        return TokenClusters.from_pretrained(found or name).vocabulary
+        return saved_vocabulary(found or path)
     alone = path if path.is_file() else path / "tokenizer.json"
     if alone.suffix == ".json" and alone.is_file() and not (path / "config.json").is_file():
         return Vocabulary.from_tokenizer(_tokenizer_in(alone))

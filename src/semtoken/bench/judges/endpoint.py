@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from semtoken.clusters import cache as cluster_cache
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.support.cache_folder import cache_root
 from semtoken.support.extras import require
 
 OPENAI = "https://api.openai.com/v1"
@@ -87,7 +87,7 @@ class Endpoint:
     @property
     def folder(self) -> Path:
         """Where replies are kept."""
-        return self.cache or cluster_cache.directory().with_name("verdicts")
+        return self.cache or cache_root() / "verdicts"
 
     def ask(self, requests: Sequence[Mapping[str, Any]], on_reply: Callable[[int], None]) -> Replies:
         """A reply to every request, from disk or from the endpoint.

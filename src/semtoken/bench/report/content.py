@@ -165,13 +165,14 @@ def build_report(
         "tests": write_csv.tests_csv(tests),
         "cells": write_csv.cells_csv(cells),
         "judges": write_csv.judges_csv(cells),
-        "clusterings": write_csv.clusterings_csv(results.clusterings),
-        "clusters": write_csv.examples_csv(results.clusterings),
         "chances": write_csv.rows_csv(chance_rows(chances)),
         "reliability": write_csv.rows_csv(reliability_rows(chances)),
         "risk_coverage": write_csv.rows_csv(curve_rows(chances)),
         "extreme_answers": write_csv.rows_csv(map(asdict, shown)),
     }
+    if results.clusterings:
+        csv["clusterings"] = write_csv.clusterings_csv(results.clusterings)
+        csv["clusters"] = write_csv.examples_csv(results.clusterings)
     csv = {name: content for name, content in csv.items() if content}
     sections = [*_sections(results, cells, used, drawn)]
     decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]

@@ -21,7 +21,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
-from semtoken.scoring.scorer import Scorer, prefix_index
+from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings
 from semtoken.statistics.clustered import NORMALIZERS
 from semtoken.statistics.steps import STEP, watch_steps
@@ -158,6 +158,9 @@ class _Scorers:
             counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
             clusters = control_clusters(self._main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
             rules |= control_of(name)[0].rules
+        elif not cell.clusterings:  # the rules of the run count none
+            rules |= dict(STEP[name].rules or {})
+            return scorer_for(_backend(self._context).backend.vocabulary, ScoringRules(**rules))
         elif name in STEP:
             clusters, rules = self._main, rules | dict(STEP[name].rules or {})
         else:
