@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ def test_it_refuses_before_it_begins(arguments: list[str], words: str) -> None:
     done = command(*arguments)
     assert done.exit_code == 1
     assert words in done.output
+
+
+def test_a_cross_encoder_that_cannot_be_loaded_is_told_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    monkeypatch.setattr("semtoken.cli.compare.run_in_memory", None)  # nothing is begun
+    done = command("--methods", "perplexity,token_sar")
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit)
+    assert "pip install 'semtoken[similarity]'" in done.output and "--methods perplexity\n" in done.output
 
 
 def test_baselines_cluster_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
 from semtoken.cli.console import out, tell
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import MaxNewTokensOption, ScoresOption
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
 from semtoken.support.quiet import quiet_libraries
 
@@ -142,12 +142,32 @@ def compare(
         "similarity": similarity,
     }
     settings = check_settings({name: value for name, value in content.items() if value is not None}, "The options")
+    _require_similarity(settings)
     made = run_in_memory(settings, _calibrator(calibrator, settings), scores)
     _show(made)
     for path, text in ((csv, made.csv["figures"]), (markdown, _markdown(made)), (json, _json(made))):
         if path is not None:
             path.write_text(text, encoding="utf-8")
             tell(f"Wrote {path}")
+
+
+def _require_similarity(settings: RunSettings) -> None:
+    """Refuse at once, and not after the answers are made, methods whose cross-encoder cannot be loaded here."""
+    from semtoken.methods import METHODS
+    from semtoken.statistics.steps import STEP, steps_for
+    from semtoken.support.extras import require_installed
+
+    needing = [
+        name for name in settings.methods if any(STEP[s].asks == "similarity" for s in steps_for(METHODS[name].needs))
+    ]
+    if needing:
+        try:
+            require_installed("sentence_transformers", extra="similarity")
+        except MissingExtra as error:
+            others = ",".join(
+                name for name in settings.methods if name not in needing and name not in ("headline", "stc")
+            )
+            raise MissingExtra(f"{error}\nOr leave out the methods that read it: --methods {others}") from error
 
 
 def _calibrator(directory: Path | None, settings: RunSettings) -> Calibrator | None:

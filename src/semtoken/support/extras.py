@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from types import ModuleType
@@ -21,7 +22,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         *("aiohttp", "anyio", "fastapi", "httptools", "httpx", "msgspec", "prometheus_client", "pydantic"),
         *("pydantic_core", "uvicorn", "yarl"),
     ),
-    "bench": ("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "tomli", "yaml"),
+    "bench": (
+        *("aiolimiter", "datasets", "diskcache", "openai", "rouge_score", "tabulate", "yaml"),
+        *(() if sys.version_info >= (3, 11) else ("tomli",)),
+    ),
     "journal": ("alembic", "sqlalchemy"),
     "postgresql": ("psycopg",),
     "ray": ("ray",),
@@ -60,6 +64,20 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
 def installed_first(extra: str) -> str:
     """What to put before a command that needs an extra: nothing where it is installed, else how to install it."""
     return "" if all(map(_is_there, EXTRAS[extra])) else f"{install_line(extra)}, then "
+
+
+def require_installed(module: str, *, extra: str) -> None:
+    """As `require`, without importing it: for what is needed only after hours.
+
+    Raises
+    ------
+    MissingExtra
+        The module is not installed.
+    """
+    if not _is_there(module):
+        raise MissingExtra(
+            f"This needs the package '{module}', which is not installed. Install it with: {install_line(extra)}"
+        )
 
 
 def all_that_is_missing(command: str | None, told: str) -> str:
