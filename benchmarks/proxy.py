@@ -2,6 +2,8 @@
 
     python benchmarks/proxy.py                                  # 1, 50 and 200 clients, 40 tokens a stream
     python benchmarks/proxy.py --clients 400 --tokens 100 --gap 0.02
+    python benchmarks/proxy.py delays                           # what it adds to the delay of 200 slow streams
+    python benchmarks/proxy.py workers                          # tokens a second with 1, 2 and 4 processes
     python benchmarks/proxy.py payloads                         # scoring of replies and streams in this process
     python benchmarks/proxy.py relay                            # the proxy's part of a stream in this process, profiled
 
@@ -130,12 +132,12 @@ class Streamed:
     """Seconds of each stream."""
 
 
-async def stream_once(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> tuple[float, float]:
+async def stream_once(client: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> tuple[float, float]:
     """Time of the first event and of the whole stream."""
     start, first, end = time.perf_counter(), 0.0, b""
-    async with client.stream("POST", url, json=body) as answer:
+    async with client.post(url, json=body) as answer:
         answer.raise_for_status()
-        async for piece in answer.aiter_raw():
+        async for piece in answer.content.iter_any():
             first = first or time.perf_counter() - start
             end = (end + piece)[-16:]
     assert end.endswith(b"data: [DONE]\n\n"), "a stream is not complete"
@@ -146,15 +148,21 @@ async def measure(url: str, clients: int, rounds: int, more: dict[str, Any]) -> 
     """So many clients, each asking `rounds` times; `more` goes into each request."""
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, **more}
 
-    async def one_client(client: httpx.AsyncClient) -> list[tuple[float, float]]:
+    async def one_client(client: aiohttp.ClientSession) -> list[tuple[float, float]]:
         return [await stream_once(client, url, body) for _ in range(rounds)]
 
-    async with httpx.AsyncClient(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+    async with many_connections() as client:
         await stream_once(client, url, body)
         start = time.perf_counter()
         times = [t for some in await asyncio.gather(*(one_client(client) for _ in range(clients))) for t in some]
         seconds = time.perf_counter() - start
     return Streamed(seconds, [first for first, _ in times], [whole for _, whole in times])
+
+
+def many_connections() -> aiohttp.ClientSession:
+    """A client for any number of requests at one time."""
+    connector = aiohttp.TCPConnector(limit=0)
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120))
 
 
 @contextmanager
@@ -189,7 +197,7 @@ def start(stack: ExitStack, command: str, *arguments: object) -> tuple[str, int]
     raise RuntimeError(f"the process {command!r} does not start")
 
 
-def start_proxy(stack: ExitStack, url: str) -> tuple[str, int]:
+def start_proxy(stack: ExitStack, url: str, workers: int = 1) -> tuple[str, int]:
     """The proxy's address and process."""
     command = (
         "-c",
@@ -200,7 +208,7 @@ def start_proxy(stack: ExitStack, url: str) -> tuple[str, int]:
         "--clusters",
         str(almanac_clusters_path()),
     )
-    proxy = stack.enter_context(process(sys.executable, *command, "--port", "0"))
+    proxy = stack.enter_context(process(sys.executable, *command, "--port", "0", "--workers", str(workers)))
     assert proxy.stderr is not None
     found = re.search(r"http://[\d.]+:\d+", proxy.stderr.readline())
     assert found is not None
@@ -211,6 +219,14 @@ def processor_seconds(pid: int) -> float:
     """Processor time that a process has used (Linux)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds_of_all(pid: int) -> float:
+    """That of a process and of those that it has started."""
+    children = [
+        each for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
+    ]
+    return processor_seconds(pid) + sum(processor_seconds_of_all(int(child)) for child in children)
 
 
 Kinds = dict[str, tuple[str, dict[str, Any], int | None]]
@@ -303,6 +319,76 @@ def compare(
                 )
         console.print(f"{tokens} tokens a stream, gap {gap} s, 20 log-probabilities a token")
         console.print(table)
+
+
+async def lateness(url: str, clients: int, tokens: int, gap: float, more: dict[str, Any], seed: int) -> list[float]:
+    """Seconds by which the end of each stream came after its upstream's; the streams begin at random times."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True, **more}
+    begins = np.random.default_rng(seed).uniform(0, tokens * gap, clients)
+
+    async def one_client(client: aiohttp.ClientSession, begin: float) -> float:
+        await asyncio.sleep(begin)
+        _, whole = await stream_once(client, url, body)
+        return whole - (tokens + 1) * gap  # the upstream waits after each token, and after the chunk that ends them
+
+    async with many_connections() as client:
+        return await asyncio.gather(*(one_client(client, begin) for begin in begins.tolist()))
+
+
+@app.command()
+def delays(
+    clients: Annotated[int, typer.Option(help="Streams at one time.")] = 200,
+    tokens: Annotated[int, typer.Option(help="Tokens a stream.")] = 20,
+    gap: Annotated[float, typer.Option(help="Seconds between the tokens of a stream.")] = 0.2,
+    repeats: Annotated[int, typer.Option(help="Rounds of all kinds of streams.")] = 4,
+) -> None:
+    """By how much the ends of slow streams come later through a proxy than they were due.
+
+    The proxy hands a token on when the next one comes, or after a quarter of a second, so that the last one can carry
+    the score; the end of a stream waits for nothing.
+    """
+    found: dict[str, list[float]] = {}
+    with kinds_of_streams(tokens, gap) as kinds:
+        for seed in range(repeats):
+            for name in ("bare proxy", "scored", "scored, values so far"):
+                url, more, _ = kinds[name]
+                found.setdefault(name, []).extend(asyncio.run(lateness(url, clients, tokens, gap, more, seed)))
+    table = Table("ends of streams, ms late", "p50", "p90", "p99", "p99 beyond the bare proxy")
+    quantiles = {name: 1000 * np.quantile(late, (0.5, 0.9, 0.99)) for name, late in found.items()}
+    for name, several in quantiles.items():
+        beyond = several[2] - quantiles["bare proxy"][2]
+        table.add_row(name, *(f"{one:.1f}" for one in several), f"{beyond:+.1f}")
+    console.print(f"{clients} streams at one time, {clients / gap:,.0f} tokens a second, load {os.getloadavg()[0]:.1f}")
+    console.print(table)
+
+
+@app.command()
+def workers(
+    clients: Annotated[int, typer.Option(help="Clients at one time.")] = 200,
+    tokens: Annotated[int, typer.Option(help="Tokens a stream.")] = 40,
+    repeats: Annotated[int, typer.Option(help="Rounds; the least time of each kind counts.")] = 3,
+) -> None:
+    """Tokens a second, as fast as they come, of a bare proxy and of this one with 1, 2 and 4 processes."""
+    chat = "/v1/chat/completions"
+    with ExitStack() as stack:
+        direct, _ = start(stack, "upstream", tokens, 0.0)
+        kinds = {"bare proxy": start(stack, "bare", direct)}
+        kinds |= {f"scored, {n} worker{'s' * (n > 1)}": start_proxy(stack, direct, n) for n in (1, 2, 4)}
+        rates: dict[str, float] = {}
+        costs: dict[str, float] = {}
+        for _ in range(repeats):
+            for name, (url, pid) in kinds.items():
+                top = {"logprobs": True, "top_logprobs": 20} if name == "bare proxy" else {}
+                before = processor_seconds_of_all(pid)
+                streamed = asyncio.run(measure(url + chat, clients, 1, top))
+                cost = (processor_seconds_of_all(pid) - before) / ((clients + 1) * tokens)
+                rates[name] = max(rates.get(name, 0.0), clients * tokens / streamed.seconds)
+                costs[name] = min(costs.get(name, cost), cost)
+    table = Table(f"{clients} clients", "tokens/s", "beside the bare proxy", "CPU, ms/token")
+    for name, rate in rates.items():
+        table.add_row(name, f"{rate:,.0f}", f"{rate / rates['bare proxy']:.2f}", f"{1000 * costs[name]:.3f}")
+    console.print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, which clients and upstream share")
+    console.print(table)
 
 
 BUDGET = 0.1  # ms of processor time for a scored token with 20 log-probabilities
@@ -414,5 +500,13 @@ def relay(
 
 
 if __name__ == "__main__":
-    named = len(sys.argv) > 1 and sys.argv[1] in ("upstream", "bare", "compare", "payloads", "relay")
+    named = len(sys.argv) > 1 and sys.argv[1] in (
+        "upstream",
+        "bare",
+        "compare",
+        "payloads",
+        "relay",
+        "delays",
+        "workers",
+    )
     app() if named else typer.run(compare)
