@@ -16,11 +16,13 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Annotated, Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -176,12 +178,12 @@ def generation(short: bool) -> Iterator[Measured]:
     `benchmarks/generation.py` also prints the ratio of generations with and without scores, which takes many pairs.
     """
     torch.set_num_threads(2)
-    model, clusters = made_up_model(151_936, 896, 24, "float32")
+    tokenizer = made_up_tokenizer(151_936)
+    model, clusters = made_up_model(tokenizer, 896, 24, "float32")
     for batch, budget in ((1, 1.005), (32, 1.02)):
         found = cost(model, clusters, batch, tokens=4 if short else 8, pairs=1 if short else 3)
         yield Measured(f"generation, batch of {batch}", "the same without scores", 1 + found.share, budget)
     torch.set_num_threads(1)
-    tokenizer = made_up_tokenizer(151_936)
     for name, limit in (("mean_token_entropy", 1.05), ("epr", None), ("self_certainty", None)):
         yield one_pass(name, limit, model, tokenizer, 2 if short else 5, "batch of 8")
     yield from entropy_of_wide_rows(tokenizer, 2 if short else 5)
@@ -196,25 +198,25 @@ def entropy_of_wide_rows(tokenizer: Any, repeats: int) -> Iterator[Measured]:
 
 def one_pass(name: str, budget: float | None, model: Any, tokenizer: Any, repeats: int, shape: str) -> Measured:
     """The same answers with scores alone, and with what a method of one pass reads besides."""
-    random = torch.Generator().manual_seed(0)
-    prompts = [tokenizer.decode(torch.randint(300, len(tokenizer), (32,), generator=random)) for _ in range(8)]
+    random = np.random.default_rng(0)
+    prompts = ["".join(random.choice(list(ascii_lowercase), 32)) for _ in range(8)]  # a token a letter: no merges
     plain, more = st.STC(model, tokenizer), st.STC(model, tokenizer, methods=[name])
     found = ratio(lambda: more.generate(prompts, 4), lambda: plain.generate(prompts, 4), repeats)
     return Measured(f"generation with {name}, {shape}", "the same with scores alone", found, budget)
 
 
-def decisions(rows: int) -> Measured:
+def decisions(rows: int) -> Iterator[Measured]:
     """Clustering with decisions in float64, on a made-up table of 576 columns."""
     _, whole, exact = decision_cost(synthetic(rows, 576, "medium"), [rows // 3])
     what = f"clustering of {rows:,} rows, decisions in float64"
-    return Measured(what, "the same without", whole / (whole - exact), 1.10)
+    yield Measured(what, "the same without", whole / (whole - exact), 1.10)
 
 
-def serve() -> Iterator[Measured]:
+def serve(short: bool) -> Iterator[Measured]:
     """Fifty clients of a server against one; wall times here, as waiting is what counts, and three rounds."""
     from serve import compared
 
-    one, many = compared()
+    one, many = compared(rounds=1) if short else compared()
     yield Measured("a token of semtoken serve, 50 clients", "one client", one.rate / many.rate, 1 / 8)
 
 
@@ -238,10 +240,22 @@ def main(
     repeats = min(repeats, 3) if short else repeats
     labels = np.random.default_rng(4).integers(0, 16_000, size).astype(np.int32)
     clusters = st.TokenClusters(labels, made_up_vocabulary(size))
-    found = [*score_logits(clusters, repeats), *recorder(clusters, repeats)]
+    parts = {"score_logits": score_logits(clusters, repeats), "recorder": recorder(clusters, repeats)}
     if not rows_only:
-        found += [*held_to_avx2(repeats), *payloads(repeats), *serve(), *proxy(short), *vllm(short)]
-        found += [*generation(short), decisions(10_000 if short else 20_000)]
+        parts |= {
+            "held to AVX2": held_to_avx2(repeats),
+            "payloads": payloads(repeats),
+            "serve": serve(short),
+            "proxy": proxy(short),
+            "vLLM": vllm(short),
+            "generation": generation(short),
+            "clustering": decisions(10_000 if short else 20_000),
+        }
+    found = []
+    for name, measured in parts.items():
+        begun = time.perf_counter()
+        found += measured
+        console.print(f"{name}: {time.perf_counter() - begun:.0f} s")
     load = os.getloadavg()[0]
     title = f"V = {size:,}, one thread (generation: two), {platform.machine()} with {instructions()}, load {load:.1f}"
     console.print(show(found, title))

@@ -139,9 +139,11 @@ def cost(model: Qwen2ForCausalLM, clusters: st.TokenClusters, batch: int, tokens
     return found
 
 
-def made_up_model(size: int, hidden: int, layers: int, dtype: str) -> tuple[Qwen2ForCausalLM, st.TokenClusters]:
+def made_up_model(
+    tokenizer: PreTrainedTokenizerFast, hidden: int, layers: int, dtype: str
+) -> tuple[Qwen2ForCausalLM, st.TokenClusters]:
     """A model with random weights and clusters of its vocabulary."""
-    tokenizer = made_up_tokenizer(size)
+    size = len(tokenizer)
     model = random_model(tokenizer, size, hidden, layers).to(getattr(torch, dtype))
     labels = np.random.default_rng(0).integers(0, 16_000, size)
     return model, st.TokenClusters(labels, st.Vocabulary.from_tokenizer(tokenizer))
@@ -159,7 +161,7 @@ def main(
 ) -> None:
     """Time greedy decoding with and without semtoken."""
     torch.set_num_threads(threads)
-    model, clusters = made_up_model(size, hidden, layers, dtype)
+    model, clusters = made_up_model(made_up_tokenizer(size), hidden, layers, dtype)
     table = Table(
         title=f"{tokens} tokens, V = {size:,}, {hidden} x {layers}, {dtype}, {threads} threads, {pairs} pairs"
     )

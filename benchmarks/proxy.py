@@ -347,17 +347,19 @@ def delays(
     The proxy hands a token on when the next one comes, or after a quarter of a second, so that the last one can carry
     the score; the end of a stream waits for nothing.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[list[float]]] = {}
     with kinds_of_streams(tokens, gap) as kinds:
         for seed in range(repeats):
             for name in ("bare proxy", "scored", "scored, values so far"):
                 url, more, _ = kinds[name]
-                found.setdefault(name, []).extend(asyncio.run(lateness(url, clients, tokens, gap, more, seed)))
-    table = Table("ends of streams, ms late", "p50", "p90", "p99", "p99 beyond the bare proxy")
-    quantiles = {name: 1000 * np.quantile(late, (0.5, 0.9, 0.99)) for name, late in found.items()}
+                found.setdefault(name, []).append(asyncio.run(lateness(url, clients, tokens, gap, more, seed)))
+    table = Table("ends of streams, ms late", "p50", "p90", "p99", "p99 beyond the bare proxy", "of each round")
+    quantiles = {name: 1000 * np.quantile(late, (0.5, 0.9, 0.99), axis=1) for name, late in found.items()}
     for name, several in quantiles.items():
         beyond = several[2] - quantiles["bare proxy"][2]
-        table.add_row(name, *(f"{one:.1f}" for one in several), f"{beyond:+.1f}")
+        middle = (f"{one:.1f}" for one in np.median(several, axis=1))
+        table.add_row(name, *middle, f"{np.median(beyond):+.1f}", ", ".join(f"{one:+.1f}" for one in beyond))
+    console.print("Medians of the rounds' quantiles.")
     console.print(f"{clients} streams at one time, {clients / gap:,.0f} tokens a second, load {os.getloadavg()[0]:.1f}")
     console.print(table)
 

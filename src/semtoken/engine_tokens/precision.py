@@ -101,7 +101,7 @@ class Precision:
 
 def decimals_of(log_probs: Iterable[float]) -> int:
     """Decimals that some numbers are written with; `ALL_DECIMALS` for more than six."""
-    return max((_decimals(number) for number in log_probs), default=0)
+    return _most(map(_decimals, log_probs), ALL_DECIMALS)
 
 
 def _decimals(number: float) -> int:
@@ -110,7 +110,17 @@ def _decimals(number: float) -> int:
 
 def digits_of(log_probs: Iterable[float]) -> int:
     """Significant digits that some numbers other than 0 are written with; `ALL_DIGITS` for more than seven."""
-    return max((_digits(abs(number)) for number in log_probs), default=0)
+    return _most((_digits(abs(number)) for number in log_probs), ALL_DIGITS)
+
+
+def _most(counts: Iterable[int], limit: int) -> int:
+    """The highest of some counts, 0 if there are none; those after one that reaches the limit are not computed."""
+    highest = 0
+    for count in counts:
+        highest = max(highest, count)
+        if highest >= limit:
+            break
+    return highest
 
 
 def _digits(size: float) -> int:
