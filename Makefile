@@ -23,8 +23,8 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet install
 
 ENGINES := .venv-engines
 
-LOWEST_TESTS := tests/test_rules.py tests/test_files.py tests/test_persistence.py tests/test_masses.py \
-	tests/test_view.py tests/payloads/test_recordings.py
+LOWEST_TESTS := tests/scoring/test_rules.py tests/scoring/test_masses.py tests/files/test_files.py \
+	tests/files/test_persistence.py tests/results/test_view.py tests/payloads/test_recordings.py
 
 .PHONY: demo demo-real docs paper report rehearsal notebooks release-check test test-slow test-hostile test-lowest test-engines test-integrations lint types install clean
 

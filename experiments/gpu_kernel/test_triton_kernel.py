@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.test_scoring import RULES, random_logits, small_kind
+from tests.scoring.test_scoring import RULES, random_logits, small_kind
 
 from semtoken.scoring import rows, scorer_for
 from semtoken.scoring.rules import ScoringRules

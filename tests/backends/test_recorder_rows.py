@@ -13,7 +13,7 @@ import semtoken as st
 from semtoken import Recorder, score_logits
 from semtoken.errors import BackendError, InvalidLogits
 from semtoken.scoring import rows
-from tests.test_scoring import small_kind
+from tests.scoring.test_scoring import small_kind
 
 pytest.importorskip("numba")
 KIND = "byte-level"

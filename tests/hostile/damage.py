@@ -119,8 +119,8 @@ def clusters(seed: int, every: int, folder: Path) -> Outcome:
 
 def lines(seed: int, every: int, folder: Path) -> Outcome:
     """A half-finished output of `score`, which is continued."""
-    from tests.test_score_file import RECORDS, Drawn, write
-    from tests.test_score_file import run as finish
+    from tests.score_file.test_score_file import RECORDS, Drawn, write
+    from tests.score_file.test_score_file import run as finish
 
     outcome = Outcome("damage", "damaged half-scored lines: refused, or finished as without it")
     place = folder / "lines"

@@ -1,0 +1,416 @@
+"""The recipes of docs/development.md work as they stand there, and its counts are those of its blocks.
+
+The blocks of a recipe are applied to a copy of the package, as a stranger would do it, and the copy is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import semtoken
+
+PAGE = Path(__file__).parents[2] / "docs" / "development.md"
+BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code>.*?)```", re.DOTALL)
+METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
+INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
+DATASET = "## Recipe 2: a data set"
+BACKEND, SHAPE = "### In this process: a backend", "### Over HTTP: the shape of its replies"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Code of the page, and where it says that it goes."""
+
+    file: str
+    place: str
+    code: str
+
+    def apply(self, source: Path) -> None:
+        path = source / self.file
+        if self.place == "new file":
+            assert not path.exists()
+            path.write_text(self.code, "utf-8")
+            return
+        text = path.read_text("utf-8")
+        path.write_text(self._placed(text), "utf-8")
+
+    def _placed(self, text: str) -> str:
+        if self.place == "at the end":
+            return f"{text}\n\n{self.code}"
+        if self.place == "with the imports":
+            first = "from __future__ import annotations\n"
+            assert text.count(first) == 1
+            return text.replace(first, first + self.code)
+        where, quoted = re.fullmatch(r"(before|into) `(.+)`", self.place).groups()  # type: ignore[union-attr]
+        return _before(text, quoted, self.code) if where == "before" else _into(text, quoted, self.code)
+
+
+def _before(text: str, start: str, code: str) -> str:
+    lines = text.splitlines(keepends=True)
+    [at] = [number for number, line in enumerate(lines) if line.strip().startswith(start)]
+    return "".join([*lines[:at], code, *lines[at:]])
+
+
+def _into(text: str, name: str, entries: str) -> str:
+    """The text with further entries before the closing bracket of a table (or of a type that lists names)."""
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name)
+        or (isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name)
+    ]
+    [node] = nodes
+    table = (ast.Tuple, ast.List, ast.Dict, ast.Subscript)
+    held = node.value if isinstance(node.value, table) else node.annotation  # type: ignore[union-attr]
+    if isinstance(held, ast.Subscript) and isinstance(held.slice, ast.Tuple) and ast.unparse(held.value) == "Annotated":
+        held = held.slice.elts[0]
+    assert isinstance(held, table) and held.end_lineno is not None and held.end_col_offset is not None
+    lines = text.splitlines(keepends=True)
+    end = len("".join(lines[: held.end_lineno - 1]).encode()) + held.end_col_offset - 1
+    encoded = text.encode()
+    kept = encoded[:end].decode().rstrip().removesuffix(",")
+    return f"{kept},\n{entries}{encoded[end:].decode()}"
+
+
+def blocks(heading: str) -> list[Block]:
+    """The blocks between a heading of the page and the next one."""
+    page = PAGE.read_text("utf-8")
+    assert page.count(f"\n{heading}\n") == 1
+    section = re.split(r"\n#{2,3} ", page.partition(f"\n{heading}\n")[2])[0]
+    found = [Block(match["file"], match["place"], match["code"]) for match in BLOCK.finditer(section)]
+    assert len(found) == section.count("```python")
+    return found
+
+
+Copy = Callable[..., Path]
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Copy:
+    """A copy of the package with the blocks of some sections applied."""
+
+    def make(*headings: str) -> Path:
+        shutil.copytree(Path(semtoken.__file__).parent, tmp_path / "semtoken")  # with what is compiled
+        for heading in headings:
+            for block in blocks(heading):
+                block.apply(tmp_path)
+        return tmp_path
+
+    return make
+
+
+def run(source: Path, code: str, *arguments: str) -> str:
+    """What a program prints that runs on the copy."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        cwd=source,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def command(source: Path, *arguments: str) -> str:
+    return run(source, "from semtoken.cli import main; main()", *arguments)
+
+
+def compared(source: Path, *arguments: str) -> set[str]:
+    """The settings in the table of `semtoken compare` on a few questions."""
+    table = source / "compared.csv"
+    command(source, "compare", "--model", "almanac", "--limit", "8", "--csv", str(table), *arguments)
+    with table.open() as file:
+        return {row["setting"] for row in csv.DictReader(file)}
+
+
+SCORE_OF_AN_ANSWER = """
+import numpy as np
+from semtoken import Generation, methods
+print(methods.score("first_token", Generation("a b c", [1, 2, 3], log_probs=np.array([-0.5, -2.0, -1.0]))))
+"""
+
+
+def test_a_method(edited: Copy) -> None:
+    assert run(edited(METHOD), SCORE_OF_AN_ANSWER).split() == ["0.5"]
+
+
+@pytest.mark.slow
+def test_methods_are_compared(edited: Copy) -> None:
+    found = compared(edited(METHOD, STATISTIC, INSIDE, PAIRS), "--methods", "first_token,mean_margin,departure")
+    assert {"First token", "Mean margin", "Departure"} <= found
+
+
+SCORES_OF_ANSWERS = """
+import json
+import numpy as np
+import torch
+import semtoken as st
+
+prompt = "Answer these questions:\\n\\nQuestion:\\nWhat is the capital of France?\\nAnswer:\\n"
+stc = st.STC.from_pretrained("almanac", device="cpu", methods=["mean_margin", "largest_state_move"])
+[made] = stc.generate(prompt, 6)
+[read] = stc.score(prompt, [made.token_ids])
+ids = stc.tokenizer(prompt)["input_ids"]
+with torch.no_grad():
+    whole = stc.model(torch.tensor([ids + made.token_ids]), output_hidden_states=True)
+top = whole.logits[0, len(ids) - 1 : -1, : stc.clusters.vocabulary.size].softmax(-1).topk(2).values
+middle = whole.hidden_states[(stc.model.config.num_hidden_layers + 1) // 2][0, len(ids) - 1 : -1]
+near = torch.nn.functional.cosine_similarity(middle[1:], middle[:-1])
+by_hand = {
+    "mean_margin": 1 - float((top[:, 0] - top[:, 1]).mean()),
+    "largest_state_move": float((1 - near).max()),
+}
+print(json.dumps([made.scores, read.scores, by_hand]))
+"""
+
+
+@pytest.mark.slow
+def test_statistics_of_the_answering_model(edited: Copy) -> None:
+    """Generated and read answers have the numbers that a pass by hand has."""
+    made, read, by_hand = json.loads(run(edited(STATISTIC, INSIDE), SCORES_OF_ANSWERS))
+    assert made == pytest.approx(by_hand, abs=1e-4)
+    assert read == pytest.approx(by_hand, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_an_old_run_gains_methods_by_the_same_command(edited: Copy) -> None:
+    source = edited()
+    out = source / "run"
+    flags = ("--model", "almanac", "--dataset", "almanac", "--limit", "8", "--out", str(out))
+    command(source, "bench", "run", *flags, "--methods", "perplexity")
+    answers = {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
+    for heading in (STATISTIC, INSIDE, PAIRS):
+        for block in blocks(heading):
+            block.apply(source)
+    command(source, "bench", "run", *flags, "--methods", "perplexity,mean_margin,largest_state_move,departure")
+    for name in ("mean_margin", "largest_state_move", "departure"):
+        [scores] = out.glob(f"stages/score-{name}-*/00000.parquet")
+        assert len(pyarrow.parquet.read_table(scores)) == 8
+    assert answers == {path: path.stat().st_mtime_ns for path in out.glob("stages/greedy-*/*.parquet")}
+
+
+@pytest.mark.slow
+def test_a_forgotten_piece_fails_at_import(edited: Copy) -> None:
+    source = edited()
+    for block in blocks(PAIRS):
+        if "steps.py" not in block.file:
+            block.apply(source)
+    with pytest.raises(AssertionError, match=r"Some method needs \['answer_similarity'\], which no step fills"):
+        run(source, "import semtoken.statistics")
+
+
+CAPITALS = [("France", ["Paris"]), ("Bolivia", ["Sucre", "La Paz"]), ("Japan", ["Tokyo"])]
+
+
+READ_CAPITALS = """
+import json, sys
+from semtoken.bench.datasets import read_dataset
+found = read_dataset("capitals", path=sys.argv[1])
+print(json.dumps([found.label, [[q.id, q.question, q.answers] for q in found.questions], found.notes]))
+"""
+
+
+def capitals(source: Path) -> Path:
+    """A folder with the layout of the hub."""
+    folder = source / "capitals"
+    folder.mkdir()
+    rows = [{"country": country, "capitals": capitals} for country, capitals in CAPITALS]
+    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+def test_a_data_set(edited: Copy) -> None:
+    source = edited(DATASET)
+    label, questions, notes = json.loads(run(source, READ_CAPITALS, str(capitals(source))))
+    assert (label, notes) == ("Capitals", [])
+    asked = [f"What is the capital of {country}?" for country, _ in CAPITALS]
+    assert [question[1:] for question in questions] == [
+        [question, accepted] for question, (_, accepted) in zip(asked, CAPITALS, strict=True)
+    ]
+
+
+@pytest.mark.slow
+def test_a_data_set_is_run(edited: Copy) -> None:
+    source = edited(DATASET)
+    folder, out = capitals(source), source / "run"
+    flags = ("--model", "almanac", "--methods", "perplexity", "--dataset", f"capitals={folder}")
+    command(source, "bench", "run", *flags, "--out", str(out))
+    [answers] = out.glob("stages/greedy-*/00000.parquet")
+    asked = pyarrow.parquet.read_table(answers).to_pylist()
+    assert [row["id"] for row in asked] == ["capitals_0000", "capitals_0001", "capitals_0002"]
+
+
+ANSWERS_OF_THE_TOY = """
+import json
+import numpy as np
+import semtoken as st
+from semtoken.almanac import almanac_clusters_path, almanac_path
+from semtoken.backends.base import Backend
+from semtoken.backends.toy import ToyBackend
+
+clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
+toy = ToyBackend(str(almanac_path()))
+assert isinstance(toy, Backend)
+stc = st.STC(toy, clusters=clusters)
+[made] = stc.generate("The capital of France", max_new_tokens=6)
+[read] = stc.score("The capital of France", [made.token_ids])
+before = [toy.tokenizer("The capital of France")["input_ids"][-1], *made.token_ids[:-1]]
+exact = st.score_logits(np.stack([toy._logits(last) for last in before]), made.token_ids, clusters)
+joint = toy.next_log_probs(["The capital of France"], [made.token_ids])[0, 0]
+print(json.dumps([made.uncertainty, read.uncertainty, exact.uncertainty, made.log_probability, joint, made.truncated]))
+"""
+
+
+@pytest.mark.slow
+def test_a_backend(edited: Copy) -> None:
+    source = edited(BACKEND)
+    made, read, exact, log_probability, joint, truncated = json.loads(run(source, ANSWERS_OF_THE_TOY))
+    assert 0 < made < 1
+    assert read == pytest.approx(made, abs=1e-9)
+    assert exact == pytest.approx(made, abs=1e-9)
+    assert joint == pytest.approx(log_probability, abs=1e-9)
+    assert truncated in (True, False)
+
+
+@pytest.mark.slow
+def test_a_backend_by_name(edited: Copy) -> None:
+    assert "Perplexity" in compared(edited(BACKEND), "--backend", "toy", "--methods", "perplexity")
+
+
+SCORES_OF_ACME = """
+import json, threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+import semtoken as st
+from semtoken.almanac import almanac_clusters_path
+from semtoken.payloads import PayloadStream
+from semtoken.web.doctor import examine
+from semtoken.web.proxy.app import proxy_app
+from semtoken.web.proxy.settings import ProxySettings
+from starlette.testclient import TestClient
+
+clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
+vocabulary = clusters.vocabulary
+first, second = [next(i for i, text in enumerate(vocabulary.texts) if text == word) for word in (" Paris", " is")]
+
+def item(token, log_prob):
+    text = vocabulary.texts[token]
+    return {"token": text, "id": token, "bytes": list(text.encode()), "logprob": log_prob, "top_logprobs": []}
+
+def reply(tokens, finish="stop"):
+    texts = "".join(vocabulary.texts[token] for token, _ in tokens)
+    items = [item(*token) for token in tokens]
+    for one in items:
+        one["top_logprobs"] = [dict(one)]
+    return {"acme": {"text": texts, "tokens": items, "finish": finish}}
+
+[whole] = st.score_payload(reply([(first, -0.25), (second, -0.5)]), clusters)
+stream = PayloadStream()
+stream.feed(reply([(first, -0.25)], None))
+stream.feed(reply([(second, -0.5)]))
+[streamed] = st.score_payload(stream.finish(), clusters)
+
+class Acme(BaseHTTPRequestHandler):
+    def _send(self, status, values):
+        self._send_bytes(status, "application/json", json.dumps(values).encode())
+
+    def _send_bytes(self, status, kind, body):
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self._send(200, {"data": [{"id": "toy"}]})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path != "/v1/acme":
+            self._send(404, {"error": "no such page"})
+        elif asked.get("stream"):
+            assert asked["top"] == 20
+            chunks = [reply([(first, -0.25)], None), reply([(second, -0.5)])]
+            lines = [f"data: {json.dumps(chunk)}\\n\\n" for chunk in chunks]
+            self._send_bytes(200, "text/event-stream", "".join(lines).encode())
+        else:
+            both = [(first, -0.25), (second, -0.5)]
+            self._send(200, reply(both[:1] if asked.get("max_tokens") == 1 else both))
+
+    def log_message(self, *_):
+        pass
+
+server = HTTPServer(("127.0.0.1", 0), Acme)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+upstream = f"http://127.0.0.1:{server.server_port}"
+found = examine(f"{upstream}/v1", vocabulary=vocabulary)
+with TestClient(proxy_app(ProxySettings(upstream, allowed_hosts=("*",)), clusters, page=False)) as client:
+    passed = client.post("/v1/acme", json={"prompt": "x"}).json()["acme"]
+    shown = client.post("/v1/acme", json={"prompt": "x", "top": 1}).json()["acme"]
+    events = client.post("/v1/acme", json={"prompt": "x", "stream": True, "semtoken": {}}).text
+server.shutdown()
+print(json.dumps({
+    "log_probability": whole.log_probability,
+    "bounds": whole.uncertainty_bounds,
+    "same": whole == streamed,
+    "best": found.best,
+    "answers": [page.name for page in found.pages if page.answers],
+    "passed": passed,
+    "shown": shown["tokens"] == reply([(first, -0.25), (second, -0.5)])["acme"]["tokens"],
+    "events": [json.loads(line[6:])["acme"] for line in events.splitlines() if line],
+}))
+"""
+
+
+def test_a_payload_shape(edited: Copy) -> None:
+    found = json.loads(run(edited(SHAPE), SCORES_OF_ACME))
+    assert found["log_probability"] == pytest.approx(-0.75)
+    low, high = found["bounds"]
+    assert 0 <= low <= high <= 1
+    assert (found["same"], found["best"], found["answers"]) == (True, "acme", ["acme"])
+    block = found["passed"].pop("semtoken")
+    assert [block["lower"], block["upper"]] == found["bounds"]
+    assert found["passed"] == {"text": " Paris is", "tokens": None, "finish": "stop"} and found["shown"]
+    begun, ended = found["events"]
+    assert (begun["text"], begun["tokens"], ended["text"], ended["tokens"]) == (" Paris", None, " is", None)
+    assert begun["semtoken"]["final"] == ended["semtoken"]["final"] is True  # the last content has it, too
+    assert [ended["semtoken"]["lower"], ended["semtoken"]["upper"]] == found["bounds"]
+
+
+def test_the_counts_are_those_of_the_blocks() -> None:
+    headings = (METHOD, STATISTIC, INSIDE, PAIRS, DATASET, BACKEND, SHAPE)
+    changed = {heading: {block.file for block in blocks(heading)} for heading in headings}
+    page = PAGE.read_text("utf-8")
+    assert f"| a method on what is recorded | 2 | {len(changed[METHOD])} |" in page
+    assert f"| a method with a new statistic of the answering model | 4 | {len(changed[STATISTIC])} |" in page
+    assert f"| a method that reads attention or states | 4 | {len(changed[INSIDE])} |" in page
+    assert f"| a method with a statistic of pairs of texts | 2 | {len(changed[PAIRS])} |" in page
+    assert f"| a data set | 1 | {len(changed[DATASET])} |" in page
+    assert f"| a backend | 2 | 1; {len(changed[BACKEND])} with `--backend` everywhere |" in page
+    assert f"| a payload shape, in the proxy as well | 3 | {len(changed[SHAPE])} |" in page
+
+
+def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:
+    source = Path(semtoken.__file__).parent
+    page = PAGE.read_text("utf-8")
+    for init in sorted(source.rglob("__init__.py")):
+        if init.parent == source:
+            continue
+        name = str(init.parent.relative_to(source))
+        assert "/" in name or f"| `{name}` |" in page, name
+        described = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
+        assert len(described.splitlines()) >= 3, f"{name}: say in 3 to 10 lines what is in it and how to enter"

@@ -1,0 +1,111 @@
+"""The documentation site: every page can be reached, every public name is described, nothing comes from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripts import gather_docs
+
+import semtoken
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / "build" / "site"
+
+
+def pages_of(nav: Any) -> list[str]:
+    """Files named in a navigation, in order."""
+    if isinstance(nav, str):
+        return [nav]
+    items = nav.values() if isinstance(nav, dict) else nav
+    return [page for item in items for page in pages_of(item)]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    assert len(nav) == len(set(nav))
+    there = {path.relative_to(ROOT).as_posix() for pattern in gather_docs.PAGES for path in ROOT.glob(pattern)}
+    pages = {gather_docs.place(name) for name in there if name.startswith(("docs/", "notebooks/"))}
+    assert pages <= set(nav), "add the page to the nav of zensical.toml"
+    assert set(nav) <= {gather_docs.place(name) for name in there}
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    described = set(re.findall(r"^::: semtoken\.(\S+)", text, re.MULTILINE))
+    for name in semtoken.__all__:
+        value = getattr(semtoken, name)
+        home = getattr(value, "__module__", "").removeprefix("semtoken.")
+        places = {f"{home}.{name}", home, name}
+        assert name == "__version__" or places & described, f"describe semtoken.{name} on a page of docs/api"
+
+
+def test_every_file_that_a_page_links_to_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gather_docs, "OUT", tmp_path)
+    monkeypatch.setattr(gather_docs, "notebook_text", lambda path: path.read_text("utf-8").replace("\\n", "\n"))
+    gather_docs.main()  # exits at a link to nowhere
+    assert (tmp_path / "index.md").is_file() and (tmp_path / "notebooks" / "1-first-steps.md").is_file()
+
+
+def test_the_list_for_programs_names_every_page_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gather_docs, "OUT", tmp_path)
+    monkeypatch.setattr(gather_docs, "notebook_text", lambda path: "Text of a notebook. More.")
+    gather_docs.main()
+    lines = (tmp_path / "llms.txt").read_text("utf-8").splitlines()
+    nav = pages_of(tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    listed = [re.fullmatch(r"- \[.+?\]\((.+?)\): (.*)", line) for line in lines if line.startswith("- ")]
+    assert [found[1] for found in listed if found] == nav
+    assert all(found and found[2] for found in listed)
+    assert lines[0] == "# semtoken" and lines[2].startswith("> ")
+
+
+def test_links_are_moved_and_code_is_not() -> None:
+    text = "[a](method.md#limits) [b](../CONTRIBUTING.md) [c](https://x.org/y.md)\n```\n[d](nowhere.md)\n```\n"
+    known = {"docs/method.md", "CONTRIBUTING.md"}
+    assert gather_docs.relinked(text, "docs/cli.md", known) == text.replace("../CONTRIBUTING", "CONTRIBUTING")
+    assert gather_docs.relinked("[a](docs/method.md)", "CONTRIBUTING.md", known) == "[a](method.md)"
+    with pytest.raises(SystemExit, match=r"docs/cli\.md links to nowhere\.md"):
+        gather_docs.relinked("[d](nowhere.md)", "docs/cli.md", known)
+
+
+class Loads(HTMLParser):
+    """What a page makes a browser load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe", "source"):
+            self.found += [given.get("src") or ""]
+        if tag == "link" and given.get("rel") not in ("next", "prev", "canonical"):
+            self.found += [given.get("href") or ""]
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_loads_nothing_from_elsewhere() -> None:
+    pytest.importorskip("zensical", reason="the group docs is not installed (make docs)")
+    for command in (["scripts/gather_docs.py"], ["-m", "zensical", "build", "--strict", "--clean"]):
+        done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pages = sorted(SITE.rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        outside = [url for url in Loads(page.read_text("utf-8")).found if re.match(r"(https?:)?//", url)]
+        assert not outside, f"{page.relative_to(SITE)} loads {outside}"
+    assert "fonts.googleapis" not in "".join(path.read_text("utf-8") for path in SITE.rglob("*.css"))
+    assert "ScoredResponse" in (SITE / "api" / "scores.html").read_text("utf-8")

@@ -1,0 +1,402 @@
+"""The figures of the experiments: their AUROC agrees with scikit-learn's, and the page shows what the tables hold."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+pandas = pytest.importorskip("pandas")
+
+
+def tables_of(experiment: str) -> types.ModuleType:
+    """The program that makes an experiment's tables."""
+    spec = importlib.util.spec_from_file_location(f"{experiment}_tables", FOLDER / experiment / "tables.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_auroc_of_resamples_is_scikit_learns_weighted_one() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    tables = tables_of("default_rule")
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 12, 60).astype(float)  # many ties
+    right = rng.random(60) < 0.3
+    counts = rng.multinomial(60, np.full(60, 1 / 60), size=8).astype(float)
+    found = tables.aurocs(scores, right, counts)
+    for row, value in zip(counts, found, strict=True):
+        assert value == pytest.approx(metrics.roc_auc_score(~right, scores, sample_weight=row))
+
+
+# ---- the page says what the tables say --------------------------------------------------------------------------
+
+SETS = ("smollm2-nq", "smollm2-wq", "gemma3-nq", "gemma3-wq")
+RULES = {
+    "sequence probability": "probability",
+    "`default`": "default",
+    "equality `surface` as it was then": "surface",
+    "`surface`": "surface",
+    "beginnings from 1 character": "beginnings",
+    "clusters and beginnings": "clusters, beginnings",
+    "preset `paper`": "paper",
+    "`paper`": "paper",
+    "`paper` without clusters": "paper without clusters",
+    "perplexity": "perplexity",
+    "weakest token": "weakest token",
+}
+REFERENCES = {
+    "to sequence probability": "minus_probability",
+    "to its own shuffle": "minus_shuffled",
+    "to `paper`": "minus_paper",
+    "to `paper` without clusters": "minus_paper_without_clusters",
+}
+
+
+def page_table(heading: str, first: str) -> list[list[str]]:
+    """Cells of the first table below a heading of docs/results.md that has a row beginning so, its header left out."""
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    _, found, below = page.partition(f"# {heading}\n")
+    assert found, heading
+    for block in below.split("\n\n"):
+        rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in block.splitlines() if "|" in line]
+        if any(row and row[0].startswith(first) for row in rows):
+            return rows[2:]
+    raise AssertionError(f"no table with {first!r} below {heading!r}")
+
+
+def shown(cell: str, line: dict[str, str] | None, columns: tuple[str, ...], *, signed: bool) -> None:
+    """Fails unless a cell of the page shows these columns of a line of the CSV file."""
+    if line is None or not line[columns[0]]:
+        assert cell in ("", "not measured"), f"{cell} has no figure behind it"
+        return
+    assert cell != "not measured", f"{line} was measured"
+    for text, column in zip(re.findall(r"[-+]?\d+\.\d+", cell), columns, strict=False):
+        assert float(text) == pytest.approx(float(line[column]), abs=0.00051), (cell, line)
+        assert text[0] in "+-" or not signed or float(text) == 0
+
+
+def lines_of(path: str) -> list[dict[str, str]]:
+    with (FOLDER / path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_confirmation_is_that_of_the_scores() -> None:
+    lines = {(line["set"], line["judge"], line["rule"]): line for line in lines_of("default_rule/tables.csv")}
+    for name, *cells in page_table("Confirmation", "sequence probability"):
+        if name.startswith("answers"):
+            for cell, chosen in zip(cells, SETS, strict=True):
+                line = lines[chosen, "exact", "probability"]
+                assert cell == f"{int(line['answers']):,}, {line['right_answers']}"
+            continue
+        rule = RULES[name.partition(", no function")[0].partition(":")[0].strip("* ")]
+        for cell, chosen in zip(cells, SETS, strict=True):
+            shown(cell, lines.get((chosen, "exact", rule)), ("auroc",), signed=False)
+    for name, *cells in page_table("Confirmation", "to sequence probability"):
+        reference, _, judge = name.partition(", ")
+        column = REFERENCES[reference]
+        for cell, chosen in zip(cells, SETS, strict=True):
+            line = lines[chosen, "second" if judge else "exact", "default"]
+            shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
+
+
+def test_triviaqa_is_that_of_the_scores() -> None:
+    every = lines_of("default_rule/tables.csv")
+    lines = {line["rule"]: line for line in every if line["set"] == "smollm2-tqa" and line["judge"] == "exact"}
+    for name, auroc, probability, shuffle in page_table("TriviaQA", "sequence probability"):
+        line = lines[RULES[name]]
+        shown(auroc, line, ("auroc",), signed=False)
+        for cell, column in ((probability, "minus_probability"), (shuffle, "minus_shuffled")):
+            if cell:
+                shown(cell, line, (column, f"{column}_low", f"{column}_high"), signed=True)
+
+
+def test_the_contrast_table_is_that_of_the_runs() -> None:
+    found = [
+        {line["score"].split()[0]: line for line in lines_of(f"contrast/{name}.csv")} for name in ("smollm2", "gemma3")
+    ]
+    names = {"probability": "probability", "`default`": "default", "equality `surface`, as it was then": "surface"}
+    for name, *cells in page_table("True and false completions", "probability"):
+        score = names.get(name, "paper")
+        for model, (accuracy, difference) in zip(found, (cells[:2], cells[2:]), strict=True):
+            shown(accuracy, model[score], ("accuracy", "low", "high"), signed=False)
+            if difference:
+                shown(difference, model[score], ("minus_probability", "minus_low", "minus_high"), signed=True)
+
+
+def test_the_table_of_long_answers_is_that_of_the_views() -> None:
+    lines = {line["view"]: line for line in lines_of("long_answers/tables.csv")}
+    for name, auroc, difference in page_table("Long answers", "product, probability"):
+        line = lines[name.replace("`", "").replace(" of the tokens", "")]
+        shown(auroc, line, ("auroc", "low", "high"), signed=False)
+        if difference:
+            shown(difference, line, ("minus_product", "minus_low", "minus_high"), signed=True)
+
+
+# ---- nine methods and their controls ----------------------------------------------------------------------------
+
+METHODS = {
+    "sequence probability": "Sequence probability",
+    "perplexity": "Perplexity",
+    "predictive entropy": "Predictive entropy",
+    "predictive entropy, five samples": "Predictive entropy",
+    "its length-normalised form": "LN entropy",
+    "EigenScore": "EigenScore",
+    "EigenScore, five samples": "EigenScore",
+    "P(True)": "P(True)",
+    "P(True), asked of the model itself": "P(True)",
+    "`paper`": "STC",
+    "STC, preset `paper`": "STC",
+    "`default`": "STC, preset default",
+    "STC, preset `default`": "STC, preset default",
+    "`paper` without clusters": "STC without clusters",
+    "`paper` without function words": "STC without function words",
+    "prefixes only": "Prefixes only",
+    "clusters only": "Clusters only",
+    "function words only": "Function words only",
+    "`paper`, clusters shuffled within frequency": "Shuffled within frequency bins",
+    "its shuffle": "Shuffled within frequency bins",
+    "row means": "Cluster sizes only (row means)",
+}
+MODELS = {"SmolLM2": "SmolLM2", "Gemma": "Gemma 3 270M"}
+DATASETS = {"NQ": "NQ", "TriviaQA": "TQA", "WQ": "WQ"}
+
+
+def cells_of_the_page() -> list[tuple[str, str]]:
+    """Model and data set of each column."""
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    _, _, below = page.partition("# Methods that sample\n")
+    header = next(line for line in below.splitlines() if line.startswith("| | "))
+    pairs = [cell.strip().split(", ") for cell in header.split("|")[2:-1]]
+    return [(MODELS[model], DATASETS[dataset]) for model, dataset in pairs]
+
+
+def test_the_methods_are_those_of_the_report() -> None:
+    figures = {
+        (line["model"], line["dataset"], line["setting"]): line
+        for line in lines_of("methods/figures.csv")
+        if line["metric"] == "AUROC" and line["table"] in ("comparison", "control")
+    }
+    tests = {
+        (line["model"], line["dataset"], line["setting"], line["against"].removeprefix("best: ")): line
+        for line in lines_of("methods/tests.csv")
+        if line["metric"] == "AUROC" and line["table"] in ("comparison", "control")
+    }
+    columns = cells_of_the_page()
+    answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet").set_index(["model", "dataset"]).sort_index()
+    for name, *cells in page_table("Methods that sample", "sequence probability"):
+        for cell, column in zip(cells, columns, strict=True):
+            if name.startswith("answers"):
+                right = answers.loc[column]["judge:exact"]
+                assert cell == f"{len(right):,}, {int(right.sum())}"
+            else:
+                shown(cell, figures[(*column, METHODS[name])], ("value",), signed=False)
+    for name, *cells in page_table("Methods that sample", "perplexity to"):
+        setting, _, against = name.partition(" to ")
+        for cell, column in zip(cells, columns, strict=True):
+            line = tests.get((*column, METHODS[setting], METHODS[against]))
+            shown(cell, line, ("difference", "low", "high"), signed=True)
+
+
+def test_the_report_of_the_methods_is_that_of_their_answers() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet")
+    for (model, dataset), part in answers.groupby(["model", "dataset"]):
+        for line in lines_of("methods/figures.csv"):
+            if (line["model"], line["dataset"], line["metric"]) != (model, dataset, "AUROC"):
+                continue
+            column = {"STC": "stc", "Sequence probability": "sequence_probability", "P(True)": "p_true"}.get(
+                line["setting"], line["setting"].lower().replace(" ", "_")
+            )
+            if line["table"] == "comparison":
+                found = metrics.roc_auc_score(part["judge:exact"] == 0, part[f"method:{column}"])
+                assert found == pytest.approx(float(line["value"]), abs=1e-12), (model, dataset, column)
+
+
+def test_the_gains_on_the_embedded_model_are_those_of_its_answers() -> None:
+    """The page's differences of AUROC, computed by scikit-learn from the scores of every answer."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    answers = pandas.read_parquet(FOLDER / "almanac" / "answers.parquet")
+    page = " ".join((FOLDER.parent / "docs" / "almanac.md").read_text(encoding="utf-8").split())
+
+    def gains(models: str, against: str) -> list[str]:
+        found = []
+        for name in ("seed0", "shipped", "seed2"):
+            part = answers[answers.model == name + models]
+            wrong = part["judge:exact"] < 1
+            others = [column for column in part if column.partition(".")[0] == against]
+            of_others = np.mean([roc_auc_score(wrong, part[column]) for column in others])
+            found.append(f"{roc_auc_score(wrong, part['method:stc']) - of_others:+.3f}")
+        return found
+
+    for models, against, before in (
+        ("", "method:sequence_probability", "STC (preset `paper`) gains "),
+        ("", "control:shuffled", "over the whole vocabulary STC gains "),
+        ("", "control:shuffled_by_frequency", "over shuffles within bins of frequency "),
+        ("", "control:shuffled_largest_kept", "over shuffles that leave the largest cluster alone "),
+        ("", "control:no_clusters", "over STC without clusters "),
+        ("-concatenated", "method:sequence_probability", "level with sequence probability: "),
+        ("-concatenated", "control:shuffled_by_frequency", "either: within bins of frequency "),
+    ):
+        said = re.sub(r"\[.*?\]", "", page.partition(before)[2])
+        assert re.findall(r"[+-]\d\.\d{3}", said)[:3] == gains(models, against), before
+
+
+def test_the_tables_of_thresholds_and_presets_are_those_of_the_scores() -> None:
+    """docs/choosing.md, computed from the scores by counting and by SciPy."""
+    spearmanr = pytest.importorskip("scipy.stats").spearmanr
+    page = (FOLDER.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")
+    ]
+    names = {"SmolLM2": "smollm2", "Gemma": "gemma3", "NQ": "nq", "WQ": "wq", "TriviaQA": "tqa"}
+    seen = 0
+    for title, *cells in rows:
+        parts = [names.get(part) for part in title.split(", ")]
+        if title.startswith("embedded model"):
+            path = FOLDER / "calibration" / "scores" / "almanac-test.parquet"
+        elif None in parts or len(parts) != 2:
+            continue
+        else:
+            folder = "calibration" if parts == ["gemma3", "tqa"] else "default_rule"
+            path = FOLDER / folder / "scores" / f"{parts[0]}-{parts[1]}.parquet"
+        scores = pandas.read_parquet(path)
+        surest = np.sort(scores["default"])
+        if len(cells) == 4:
+            expected = [1 - np.exp(-np.median(scores[name])) for name in ("default", "paper")]
+            expected += [spearmanr(scores["default"], scores[name]).statistic for name in ("paper", "probability")]
+            assert [float(cell) for cell in cells] == pytest.approx(expected, abs=0.00051), title
+        else:
+            expected = [100 * scores["right"].mean()]
+            for limit, counted in ((0.5, cells[2]), (0.9, cells[4])):
+                accepted = int(np.searchsorted(surest, -np.log1p(-limit), side="right"))
+                expected.append(100 * accepted / len(scores))
+                n_right = int(scores["right"][scores["default"] <= -np.log1p(-limit)].sum())
+                assert counted.replace(",", "") == f"{n_right} of {accepted}", title
+            shares = [float(cells[k].removesuffix(" %")) for k in (0, 1, 3)]
+            assert shares == pytest.approx(expected, abs=0.051), title
+        seen += 1
+    assert seen == 12
+
+
+# ---- the number on top ------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_headline_are_those_of_its_scores() -> None:
+    """Every AUROC by scikit-learn, and one cell whole by the program."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    lines = lines_of("headline/tables.csv")
+    scores = tables_of("headline").every_set(FOLDER / "headline" / "scores")
+    assert {line["set"] for line in lines} == set(scores)
+    for line in lines:
+        answers = scores[line["set"]]
+        right = answers[line["judge"]]
+        assert (len(answers), right.sum()) == (int(line["answers"]), int(line["right"]))
+        assert roc_auc_score(~right, answers[line["candidate"]]) == pytest.approx(float(line["auroc"]), abs=1e-5)
+    chat = scores["qwen1.5b-chat"][["contains", "probability", "weakest_phrase"]]
+    again = tables_of("headline").cell(chat, "contains", ["probability"]).set_index("candidate").loc["weakest_phrase"]
+    kept = next(x for x in lines if (x["set"], x["candidate"]) == ("qwen1.5b-chat", "weakest_phrase"))
+    for column in ("low", "high", "minus_probability", "minus_probability_low", "minus_probability_high"):
+        assert again[column] == pytest.approx(float(kept[column]), abs=1e-5)
+
+
+def test_the_headline_is_what_the_rules_make_of_the_tables() -> None:
+    tables = tables_of("headline")
+    kept = pandas.read_csv(FOLDER / "headline" / "tables.csv")
+    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+    short, chat = tables.short_headline(kept), tables.chat_headline(kept)
+    assert f"**Short answers: `{short[0]}`" in page
+    assert f"**Chat answers: `{chat[0]}`" in page
+    verdicts = tables.confirmation(kept, chat[0])
+    assert verdicts["probability"].endswith(": confirmed") and "further chat answers confirm it" in page
+    assert verdicts["mean_new_word"].endswith(": not shown") and verdicts["weakest_phrase"].endswith(": not shown")
+    assert tables.on_both_chat_sets(kept) == []
+
+
+def test_a_candidate_replaces_only_if_it_is_worse_nowhere_and_better_on_enough_sets() -> None:
+    tables = tables_of("headline")
+
+    def lines(*lows: float) -> object:
+        return pandas.DataFrame({"set": [f"set {k}" for k in range(len(lows))], "minus_default_low": lows})
+
+    assert tables.replaces(lines(0.001, 0.002, -0.004), ["default"], 2)
+    assert not tables.replaces(lines(0.001, 0.002, -0.006), ["default"], 2), "worse on one"
+    assert not tables.replaces(lines(0.001, -0.004, -0.004), ["default"], 2), "better on one only"
+    assert tables.simplest_of_the_best({"rauq": 0.021, "probability": 0.0195, "default": 0.018}) == "probability"
+
+
+def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
+    lines = {(line["set"], line["judge"], line["candidate"]): line for line in lines_of("headline/tables.csv")}
+    columns = [("qwen1.5b-nq", "exact"), ("qwen1.5b-nq", "close_no_echo"), ("qwen1.5b-wq", "exact"),
+               ("qwen1.5b-wq", "close_no_echo")]  # fmt: skip
+    for name, *cells in page_table("A model of 1.5 billion parameters", "answers, of these right"):
+        for cell, column in zip(cells, columns, strict=True):
+            if name.startswith("answers"):
+                line = lines[(*column, "default")]
+                assert cell == f"{int(line['answers']):,}, {line['right']}"
+                continue
+            line = lines[(*column, name.strip("`"))]
+            shown(cell, line, ("minus_default", "minus_default_low", "minus_default_high"), signed=True)
+    for name, *cells in page_table("A model of 1.5 billion parameters", "chat answers, of these right"):
+        for cell, chosen in zip(cells, ("qwen1.5b-chat", "qwen1.5b-chat-new", "smollm2-chat"), strict=True):
+            if name.startswith("chat"):
+                line = lines[chosen, "contains", "probability"]
+                assert cell == f"{int(line['answers']):,}, {line['right']}"
+            else:
+                line = lines[chosen, "contains", name.strip("`")]
+                keys = ("auroc", "minus_probability", "minus_probability_low", "minus_probability_high")
+                shown(cell, line, keys, signed=False)
+
+
+# ---- what labels add ----------------------------------------------------------------------------------------------
+
+
+def test_what_labels_add_is_that_of_the_kept_runs() -> None:
+    module = tables_of("learned")
+    kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
+    pandas.testing.assert_frame_equal(module.tables(module.read_runs()), kept, atol=1e-9)
+
+
+def test_the_page_on_learning_shows_the_kept_tables() -> None:
+    """Every row of its table: set and judge, labels, splits that opened, mean and worst gain of what a user gets."""
+    kept = pandas.read_csv(FOLDER / "learned" / "tables.csv")
+    page = (FOLDER.parent / "docs" / "learn.md").read_text(encoding="utf-8")
+    rows = [
+        line.strip("| \n").split(" | ")
+        for line in page.splitlines()
+        if re.match(r"\| \w+, \w+ \| (states|cheap) ", line)
+    ]
+    assert len(rows) >= 4
+    for name, kind, labels, opened, gated, worst, ungated in rows:
+        one, judge = name.split(", ")
+        [row] = kept[
+            (kept["set"] == one)
+            & (kept["judge"] == judge)
+            & (kept["kind"] == kind)
+            & (kept["labels"] == int(labels))
+            & (kept["shuffled"] == 0)
+        ].to_dict("records")
+        assert opened == f"{row['opened']} of {row['splits']}"
+        shown = [f"{row[key]:+.3f}" for key in ("gated_mean", "gated_worst", "ungated_mean")]
+        assert [gated, worst, ungated] == shown
+
+
+def test_gains_of_the_kept_scores_are_positive_where_the_page_says_so() -> None:
+    """The cross-fitted numbers of every answer are kept: their AUROC is recomputed with scikit-learn."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    for path in sorted((FOLDER / "learned" / "scores").glob("*.parquet")):
+        table = pandas.read_parquet(path)
+        judges = [name for name in ("exact", "close_no_echo", "contains") if name in table]
+        assert judges and {"id", "headline"} <= set(table)
+        for judge in judges:
+            wrong = 1 - table[judge]
+            for column in (f"{kind}_{judge}" for kind in ("states", "cheap")):
+                if column in table:
+                    assert metrics.roc_auc_score(wrong, table[column]) > 0.5

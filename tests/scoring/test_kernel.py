@@ -1,0 +1,242 @@
+"""The compiled kernel against sums in float64, the brute-force twin, and each answer alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semtoken import score_logits
+from semtoken.errors import InvalidLogits
+from semtoken.scoring import AnswerBatch, normalized_rows, rows, scorer_for
+from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rows import NormalizedRows
+from semtoken.scoring.rules import ScoringRules
+from semtoken.support.arrays import as_rows
+from tests import tiny
+from tests.scoring.test_scoring import RULES, SOME_RULES, check_against_twin, draw_answer, random_logits, small_kind
+
+pytest.importorskip("numba")
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small vocabularies too are read by the kernel."""
+    monkeypatch.setattr(rows, "COMPILED_FROM", 0)
+    yield
+
+
+def exact_normalizers(logits: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float64]:
+    return np.asarray(np.logaddexp.reduce(logits[:, :size].astype(np.float64), axis=1))
+
+
+@pytest.mark.parametrize("size", [1, 15, 1023, 1024, 1025, 5000])
+@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
+def test_normalizers_are_those_of_float64(size: int, scale: float) -> None:
+    random = np.random.default_rng(size)
+    logits = (random.standard_normal((6, size + 3)) * scale).astype(np.float32)
+    logits[0, : size // 2] = -np.inf
+    logits[1] -= 30000
+    found = normalized_rows(logits, size, [5, 0, 1])
+    assert found.readable is not None and found.has_minus_infinity is not None
+    np.testing.assert_allclose(found.log_normalizers, exact_normalizers(logits, size)[[5, 0, 1]], rtol=2e-7, atol=2e-7)
+    assert found.has_minus_infinity.tolist() == [False, size > 1, False]
+
+
+def test_bfloat16_is_read_as_the_float32_that_it_stands_for() -> None:
+    logits = (torch.randn(4, 3000, generator=torch.Generator().manual_seed(1)) * 4).bfloat16()
+    found, wide = normalized_rows(as_rows(logits), 2999), normalized_rows(logits.float().numpy(), 2999)
+    assert found.readable is not None and found.readable.dtype == np.uint16
+    np.testing.assert_array_equal(found.log_normalizers, wide.log_normalizers)
+
+
+@pytest.mark.parametrize("size", [1, 15, 1024, 1025, 5000])
+@pytest.mark.parametrize("scale", [0.01, 5.0, 5000.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_entropies_are_those_of_float64(size: int, scale: float, dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(size)
+    logits = (torch.randn(6, size + 3, generator=random) * scale).to(dtype)
+    logits[0, : size // 2] = -torch.inf
+    logits[1] -= 30000
+    read = rows.entropies_of(as_rows(logits), size, [5, 0, 1])
+    expected = torch.distributions.Categorical(logits=logits[[5, 0, 1], :size].double().clamp(min=-1e9)).entropy()
+    np.testing.assert_allclose(read, expected.numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_a_row_without_a_distribution_has_no_entropy() -> None:
+    logits = np.zeros((3, 2000), dtype=np.float32)
+    logits[1, 7], logits[2] = np.nan, -np.inf
+    assert np.isfinite(rows.entropies_of(logits, 2000, [0])).all()
+    for row in (1, 2):
+        assert not np.isfinite(rows.entropies_of(logits, 2000, [row])).any()
+
+
+@pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
+@pytest.mark.parametrize("place", [0, 700, 1999])
+def test_infinities_and_every_nan_are_seen(bits: int, place: int) -> None:
+    logits = np.random.default_rng(0).standard_normal((3, 2000)).astype(np.float32)
+    logits.view(np.uint32)[1, place] = bits
+    logits[2] = -np.inf
+    assert np.isfinite(normalized_rows(logits, 2000).log_normalizers).tolist() == [True, False, False]
+
+
+def test_the_most_probable_tokens_stand_in_order() -> None:
+    random = np.random.default_rng(3)
+    logits = random.integers(-3, 12, (50, 1500)).astype(np.float32)  # many ties
+    found = normalized_rows(logits, 1400)
+    assert found.likely is not None
+    for row, normalizer, ids in zip(logits, found.log_normalizers, found.likely.ids, strict=True):
+        expected = [i for i in np.lexsort((np.arange(1400), -row[:1400])) if row[i] - normalizer >= np.log(0.01)]
+        assert [i for i in ids.tolist() if i >= 0] == expected[:9]
+
+
+def test_a_copy_is_left_where_it_was_asked_for() -> None:
+    logits = np.random.default_rng(4).standard_normal((4, 2100)).astype(np.float32)
+    memory = rows.kept_rows(logits, 4, 2050)
+    assert memory is not None
+    found = normalized_rows(logits, 2050, [3, 1], into=memory)
+    expected = logits[[3, 1], :2050].copy()
+    logits[:] = 0
+    np.testing.assert_array_equal(found.logits, expected)
+    assert rows.kept_rows(logits, 3, 2050, memory) is memory
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_equals_the_twin(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    token = st.one_of([st.sampled_from(pool) for pool in kind.pools])
+    ids = data.draw(st.lists(token, min_size=1, max_size=10), label="ids")
+    seed, padding = data.draw(st.integers(0, 2**32 - 1), label="seed"), data.draw(st.integers(0, 3), label="padding")
+    check_against_twin(kind, ids, seed, padding, data.draw(SOME_RULES))
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_equals_numpy_in_every_field(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = small_kind(name)
+    for seed, switches in enumerate(RULES):
+        logits, ids = draw_answer(kind, seed)
+        logits[np.arange(len(ids)), ids] += 4 * (seed % 3)  # some rows with few likely tokens
+        found = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "COMPILED_FROM", 1 << 60)
+            expected = score_logits(logits, ids, kind.clusters, preset=ScoringRules(**switches))
+        assert found.log_score == pytest.approx(expected.log_score, rel=1e-5, abs=1e-6)
+        for a, b in zip(found.tokens, expected.tokens, strict=True):
+            assert [(x.id, x.source, x.counted) for x in a.alternatives] == [
+                (x.id, x.source, x.counted) for x in b.alternatives
+            ]
+            masses = [(t.cluster_probability, t.prefix_probability, t.neutral_probability) for t in (a, b)]
+            assert masses[0] == pytest.approx(masses[1], rel=1e-5, abs=1e-7)
+            assert (a.value_ends is None) == (b.value_ends is None)
+            if a.value_ends is not None and b.value_ends is not None:
+                pairs = zip(vars(a.value_ends).values(), vars(b.value_ends).values(), strict=True)
+                assert all(x == y or x == pytest.approx(y, rel=1e-5, abs=1e-6) for x, y in pairs)
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_what_tells_is_what_the_text_surely_begins_with(name: str) -> None:
+    kind = small_kind(name)
+    scorer, index = scorer_for(kind.clusters, ScoringRules()), PrefixIndex(kind.clusters.vocabulary)
+    tables = scorer.tables
+    for token in range(kind.clusters.vocabulary.size):
+        first, last = tables.candidates_of[token]
+        if not tables.tells[token]:
+            assert first == last
+            continue
+        heads = index.heads([token], complete=False)
+        assert heads == (kind.clusters.vocabulary.normalized[token],)
+        assert tables.candidates[first:last].tolist() == sorted(set(scorer.candidates(heads).tolist()))
+        assert tables.decided[token] == index.is_decided(heads, complete=False)
+
+
+@pytest.mark.parametrize("name", ["byte-level", "wordpiece"])
+@pytest.mark.parametrize("switches", RULES[::7])
+def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, object]) -> None:
+    """Answers begin, end and rest at different steps, change their rows, and are looked at on the way."""
+    kind, random = small_kind(name), np.random.default_rng(5)
+    rules = ScoringRules(**switches)  # type: ignore[arg-type]
+    lengths = [1, 9, 4, 12, 7]
+    answers = [draw_answer(kind, seed, steps=length) for seed, length in enumerate(lengths)]
+    batch, done = AnswerBatch(scorer_for(kind.clusters, rules)), [0] * len(lengths)
+    while any(taken < length for taken, length in zip(done, lengths, strict=True)):
+        running = [k for k in random.permutation(5).tolist() if done[k] < lengths[k] and random.random() < 0.7]
+        logits = random_logits(9, len(running) + 1, kind.twin.size)
+        places = random.permutation(len(running) + 1)[: len(running)]
+        for k, place in zip(running, places, strict=True):
+            logits[place] = answers[k][0][done[k], : kind.twin.size]
+        read = normalized_rows(logits, kind.twin.size)
+        if random.random() < 0.5:  # as those do who keep rows until their tokens are known
+            memory = rows.kept_rows(logits, len(logits), kind.twin.size)
+            read = normalized_rows(logits, kind.twin.size, into=memory, common=batch.scorer.tables.neutral_ids)
+            logits[:] = 0
+        batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
+        for k in running:
+            done[k] += 1
+        if random.random() < 0.3 and running:
+            assert batch[running[0]].running().n_tokens == done[running[0]]
+    for k, (logits, ids) in enumerate(answers):
+        alone = score_logits(logits[:, : kind.twin.size].copy(), ids, kind.clusters, preset=rules)
+        assert batch[k].finish() == alone
+
+
+def test_a_number_can_be_used_again() -> None:
+    kind = small_kind("byte-level")
+    batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))
+    logits, ids = draw_answer(kind, 1)
+    for turn in range(2):
+        for row, token in zip(logits, ids, strict=True):
+            batch.add([70], normalized_rows(row[None], kind.twin.size), [0], [token])
+        assert batch[70].finish() == score_logits(logits, ids, kind.clusters), turn
+        del batch[70]
+    assert batch[70].ids == []
+
+
+def test_a_row_without_a_distribution_is_named() -> None:
+    kind = small_kind("byte-level")
+    batch = AnswerBatch(scorer_for(kind.clusters, ScoringRules()))
+    logits = random_logits(1, 3, kind.twin.size)
+    batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
+    logits[1, 2] = np.nan
+    with pytest.raises(InvalidLogits, match=r"^Sequence 1 of the batch: The logits of step 1 hold NaN"):
+        batch.add([0, 1, 2], normalized_rows(logits, kind.twin.size), [0, 1, 2], [5, 6, 7])
+
+
+def test_a_row_makes_twelve_stops_from_the_public_function_to_its_sums() -> None:
+    """Functions of ours that are handed the row, or something that holds it: who reads the code goes through them."""
+    kind = small_kind("byte-level")
+    logits, ids = draw_answer(kind, 1)
+    row, vocabulary = torch.from_numpy(logits[:1]).bfloat16(), kind.clusters.vocabulary
+    expected = score_logits(row, ids[:1], vocabulary)
+    stops: dict[str, None] = {}
+
+    def holds_row(value: Any) -> bool:
+        if isinstance(value, np.ndarray | torch.Tensor):
+            return value.ndim == 2 and value.shape[1] == row.shape[1] and value.dtype in (torch.bfloat16, np.uint16)
+        return isinstance(value, NormalizedRows)
+
+    def see(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and "semtoken" in Path(code.co_filename).parts and not code.co_name.startswith("<"):
+            given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if any(holds_row(frame.f_locals.get(name)) for name in given):
+                stops[f"{Path(code.co_filename).stem}.{code.co_name}"] = None
+
+    sys.setprofile(see)
+    try:
+        scored = score_logits(row, ids[:1], vocabulary)
+    finally:
+        sys.setprofile(None)
+    assert scored.log_score == expected.log_score
+    assert next(iter(stops)) == "logits.score_logits" and "reduction.reduce_rows" in stops
+    assert len(stops) <= 12, list(stops)

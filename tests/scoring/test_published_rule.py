@@ -1,0 +1,38 @@
+"""The published rule in one file says what the worked example, the twin of plain loops, and the fast code say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from semtoken import score_logits
+from semtoken.scoring.published_rule import uncertainty
+from tests import tiny, worked
+from tests.reference import softmax
+from tests.scoring.test_scoring import small_kind
+
+
+def test_the_worked_example() -> None:
+    found = uncertainty(
+        worked.logits(*worked.STEPS),
+        worked.ids(*worked.ANSWER),
+        worked.LABELS.tolist(),
+        lambda ids: "".join(worked.TOKENS[i] for i in ids),
+    )
+    assert found == pytest.approx(1 - 0.73 * 0.93 * 0.70)
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_the_twin_and_the_fast_code_agree(name: str) -> None:
+    kind = small_kind(name)
+    generator = np.random.default_rng(7)
+    for _ in range(6):
+        pool = kind.pools[int(generator.integers(len(kind.pools)))]
+        ids = [int(token) for token in generator.choice(pool, size=int(generator.integers(1, 6)))]
+        logits = generator.normal(0.0, 3.0, (len(ids), kind.twin.size))
+        found = uncertainty(logits, ids, kind.twin.labels, lambda each: kind.twin.decode(list(each)))
+        twin = kind.twin.score(softmax(logits, kind.twin.size), ids)
+        assert found == pytest.approx(-math.expm1(twin.log_score), abs=1e-9)
+        assert found == pytest.approx(score_logits(logits, ids, kind.clusters, "paper").uncertainty, abs=1e-5)

@@ -1,0 +1,553 @@
+"""Scoring against the worked example, against the brute-force twin, and against its own algebra."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken import ScoredResponse, TokenClusters, Vocabulary, score_logits
+from semtoken.errors import InvalidInput
+from semtoken.scoring import LogitsAnswer, Scorer, scorer_for
+from semtoken.scoring.prefixes import PrefixIndex
+from semtoken.scoring.rules import ScoringRules
+from tests import tiny, worked
+from tests.reference import Answer, Twin, softmax
+
+MEANING: dict[str, Any] = {"equality": "meaning"}
+RULES = (
+    *(
+        {
+            "preset": preset,
+            "equality": "meaning",
+            "function_words": words,
+            "clustering": clusters,
+            "prefix_matching": on,
+        }
+        for preset, words, clusters, on in itertools.product(
+            ("paper", "default"), ("paper", "whole-word", "off"), (True, False), (True, False)
+        )
+    ),
+    *(
+        {"preset": "default", "equality": equality, "function_words": words, "prefix_matching": prefixes, **clusters}
+        for equality, words, prefixes, clusters in itertools.product(
+            ("meaning", "surface"),
+            ("paper", "off"),
+            (True, False),
+            (
+                {"clustering": True, "members": "all"},
+                {"clustering": True, "members": "spelling"},
+                {"clustering": False, "members": "all"},
+            ),
+        )
+    ),
+    *(
+        {"preset": preset, "equality": "exact", "function_words": "off", "clustering": False, "prefix_matching": False}
+        for preset in ("paper", "default")
+    ),
+)
+"""Every switch is named in each, so that the twin needs to know no presets."""
+
+
+def score(logits: Any, ids: Any, clusters: TokenClusters, **switches: Any) -> ScoredResponse:
+    return score_logits(logits, ids, clusters, preset=ScoringRules(**switches))
+
+
+# --- the worked example ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, {"equality": "meaning"}])
+def test_worked_example(rules: dict[str, Any]) -> None:
+    """The sums are in the docstring of `worked`."""
+    scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
+    assert scored.text == " the television 17\n"
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx([1, 0.73, 0.93, 0.70, 1], abs=1e-12)
+    assert scored.uncertainty == pytest.approx(1 - 0.73 * 0.93 * 0.70, abs=1e-12)
+    assert scored.log_score == pytest.approx(math.log(0.475230), abs=1e-12)
+    assert math.exp(scored.log_probability) == pytest.approx(0.009, abs=1e-12)
+    assert [t.neutral for t in scored.tokens] == [True, False, False, False, True]
+    assert not scored.neutral_only
+
+
+@pytest.mark.parametrize(
+    ("switches", "clustered"),
+    [
+        # Without clusters " television" still counts at step 2, as it spells the beginning of what follows.
+        ({"clustering": False}, [1, 0.10 + 0.30 + 0.05 + 0.08, 0.93, 0.70, 1]),
+        # Without prefixes "te" and " 1" go.
+        ({"prefix_matching": False}, [1, 0.68, 0.93, 0.60, 1]),
+        ({"clustering": False, "prefix_matching": False}, [0.50, 0.10, 0.90, 0.50, 0.40]),
+        # " the" opens the answer: its cluster holds " The", and the line break is neutral still.
+        ({"function_words": "whole-word"}, [0.50 + 0.20 + 0.05, 0.73, 0.93, 0.70, 1]),
+        ({"function_words": "off"}, [0.70, 0.65, 0.90, 0.60, 0.40]),
+        # " The" is " the" in another case; "te" spells the beginning of "television", and " television" all of it.
+        ({"equality": "surface", "prefix_matching": True}, [0.50 + 0.20, 0.10 + 0.30 + 0.05, 0.90, 0.50, 0.40]),
+        ({"equality": "surface"}, [0.50 + 0.20, 0.10, 0.90, 0.50, 0.40]),
+        ({"equality": "exact"}, [0.50, 0.10, 0.90, 0.50, 0.40]),
+        # "TV" shares a cluster with " tele", but no letters; "vision" is alone.
+        ({"members": "spelling", "function_words": "off"}, [0.70, 0.10 + 0.30 + 0.05, 0.90, 0.50 + 0.10, 0.40]),
+    ],
+)
+def test_worked_example_with_switches(switches: dict[str, Any], clustered: list[float]) -> None:
+    rules = {"equality": "meaning", **switches}
+    scored = score(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), worked.clusters(), **rules)
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(clustered, abs=1e-12)
+    assert scored.uncertainty == pytest.approx(1 - math.prod(clustered), abs=1e-12)
+
+
+def test_the_method_page_tells_the_same_example() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "method.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(compile(block, "docs/method.md", "exec"), names)  # our own page
+    assert names["scored"].uncertainty == pytest.approx(1 - 0.475230, abs=1e-6)
+    assert names["TOKENS"] == list(worked.TOKENS)
+    assert "0.52477" in page
+
+
+# --- the twin ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A tokenizer with random labels, and its tokens in groups to draw answers from."""
+
+    twin: Twin
+    clusters: TokenClusters
+    pools: tuple[tuple[int, ...], ...]
+
+
+def make_kind(tokenizer: Any, seed: int = 0) -> Kind:
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    size = len(tokenizer)
+    labels = np.random.default_rng(seed).integers(0, size // 3, size)
+
+    def decode(ids: list[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=True))
+
+    def decode_plain(ids: list[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    letter = next(t for t in range(size) if decode([t]) in set("abcdefghijklmnopqrstuvwxyz"))
+    cleans = getattr(tokenizer, "clean_up_tokenization_spaces", False)
+    twin = Twin(decode, size, labels.tolist(), letter, decode_plain if cleans else None)
+    texts = [twin.texts[t] for t in range(size)]
+    pools = (
+        range(size),
+        (t for t in range(size) if twin.blanks[t]),
+        (t for t in range(size) if twin.stopword_tokens[t]),
+        (t for t in range(size) if twin.is_numeral(t)),
+        (t for t in range(size) if "\N{REPLACEMENT CHARACTER}" in texts[t]),  # pieces of a character
+        (t for t in range(size) if set(texts[t]) & set("Σσςİ'")),  # where lower case or cleaning look around
+    )
+    filled = tuple(pool for pool in map(tuple, pools) if pool)
+    return Kind(twin, TokenClusters(labels.astype(np.int32), vocabulary), filled)
+
+
+@cache
+def small_kind(name: str) -> Kind:
+    return make_kind(tiny.TOKENIZERS[name]())
+
+
+@cache
+def real_kind(name: str) -> Kind:
+    return make_kind(tiny.mistral(name))
+
+
+def assert_equals_twin(scored: ScoredResponse, expected: Answer) -> None:
+    assert [t.probability for t in scored.tokens] == pytest.approx(expected.probabilities, rel=1e-5, abs=1e-9)
+    assert [t.agreeing_probability for t in scored.tokens] == pytest.approx(expected.clustered, rel=1e-5, abs=1e-9)
+    assert [t.surface_probability for t in scored.tokens] == pytest.approx(expected.surface, rel=1e-5, abs=1e-9)
+    assert [t.meaning_probability for t in scored.tokens] == pytest.approx(expected.meaning, rel=1e-5, abs=1e-9)
+    assert scored.log_score == pytest.approx(expected.log_score, rel=1e-4, abs=1e-5)
+    assert [t.neutral for t in scored.tokens] == expected.neutral
+    assert scored.neutral_only == (expected.neutral_only and not scored.empty)
+    assert scored.empty == (expected.log_score == -math.inf)
+
+
+def random_logits(seed: int, steps: int, columns: int) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(0, 3, (steps, columns)).astype(np.float32)
+
+
+SOME_RULES = st.lists(st.sampled_from(RULES), min_size=4, max_size=4)
+
+
+def check_against_twin(kind: Kind, ids: list[int], seed: int, padding: int, rules: Sequence[dict[str, Any]]) -> None:
+    logits = random_logits(seed, len(ids), kind.twin.size + padding)
+    probabilities = softmax(logits, kind.twin.size)
+    for switches in rules:
+        scored = score(logits, ids, kind.clusters, **switches)
+        assert_equals_twin(scored, kind.twin.score(probabilities, ids, **switches))
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_equals_the_twin(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    token = st.one_of([st.sampled_from(pool) for pool in kind.pools])
+    blanks = data.draw(st.lists(st.sampled_from(kind.pools[1]), max_size=3), label="leading blanks")
+    ids = blanks + data.draw(st.lists(token, min_size=not blanks, max_size=7), label="ids")
+    seed = data.draw(st.integers(0, 2**32 - 1), label="seed")
+    check_against_twin(kind, ids, seed, data.draw(st.integers(0, 3), label="padding"), data.draw(SOME_RULES))
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_equals_the_twin_on_one_sort_of_token(name: str, data: st.DataObject) -> None:
+    """Answers of blanks, stopwords, numerals or pieces of characters only."""
+    kind = small_kind(name)
+    pool = data.draw(st.sampled_from(kind.pools))
+    ids = data.draw(st.lists(st.sampled_from(pool), min_size=1, max_size=8), label="ids")
+    check_against_twin(kind, ids, data.draw(st.integers(0, 2**32 - 1), label="seed"), 0, data.draw(SOME_RULES))
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the television 17",
+        "No",
+        "the same",
+        "Σ ΣΑΣ σας ΣΟΦΟΣ",
+        "🙂 naïve 東京",
+        "it 's , isn ' t n't .",
+        "İstanbul\n\n",
+        " \n ",
+    ],
+)
+def test_equals_the_twin_on_text(name: str, text: str) -> None:
+    kind = small_kind(name)
+    ids = tiny.TOKENIZERS[name]().encode(text, add_special_tokens=False) or [kind.pools[1][0]]
+    check_against_twin(kind, ids, 1, 0, RULES[:: 1 + len(ids) // 8])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sentencepiece", "tekken"])
+def test_equals_the_twin_on_a_real_vocabulary(name: str, seed: int) -> None:
+    kind = real_kind(name)
+    random = np.random.default_rng(seed)
+    ids = [int(random.choice(pool)) for pool in kind.pools]  # one of each sort, in any order
+    random.shuffle(ids)
+    rules = [RULES[0], *(RULES[k] for k in random.choice(len(RULES), 3, replace=False))]
+    check_against_twin(kind, ids, seed, 0, rules)
+
+
+def test_final_sigma_is_decided_by_the_letters_that_follow() -> None:
+    """Alone "ΣΑΣ" lowers to "σας"; followed by "Α" it begins "σασα"."""
+    clusters = TokenClusters(np.arange(4), worked.vocabulary(("ΣΑΣ", "Α", "σας", "σασ")))
+    steps = np.log([[0.5, 0.1, 0.25, 0.15], [0.1, 0.7, 0.1, 0.1]])
+    assert score(steps[:1], [0], clusters, preset="paper").tokens[0].agreeing_probability == pytest.approx(0.5 + 0.25)
+    assert score(steps, [0, 1], clusters, preset="paper").tokens[0].agreeing_probability == pytest.approx(0.5 + 0.15)
+
+
+# --- algebra -----------------------------------------------------------------------------------------------------
+
+
+def draw_answer(kind: Kind, seed: int, steps: int = 6) -> tuple[npt.NDArray[np.float32], list[int]]:
+    """Random logits, and an answer with some content."""
+    random = np.random.default_rng(seed)
+    content = [t for t in kind.pools[0] if kind.twin.texts[t].isalpha() and not kind.twin.stopword_tokens[t]]
+    ids = [int(random.choice(content)), *(int(i) for i in random.choice(kind.pools[0], steps - 1))]
+    return random_logits(seed, steps, kind.twin.size), ids
+
+
+@pytest.fixture(params=list(tiny.TOKENIZERS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return small_kind(request.param)
+
+
+def relabelled(kind: Kind, labels: npt.ArrayLike) -> TokenClusters:
+    return TokenClusters(np.asarray(labels, dtype=np.int32), kind.clusters.vocabulary)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_cluster_for_all_is_certain(kind: Kind, seed: int) -> None:
+    """But for numerals, which always stand alone."""
+    logits, ids = draw_answer(kind, seed)
+    ids = [t if not kind.twin.is_numeral(t) else ids[0] for t in ids]
+    scored = score(logits, ids, relabelled(kind, np.zeros(kind.twin.size)), **MEANING, function_words="off")
+    assert scored.uncertainty == pytest.approx(0, abs=1e-6)
+    assert not scored.neutral_only
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_single_without_prefixes_is_the_sequence_probability(kind: Kind, seed: int) -> None:
+    logits, ids = draw_answer(kind, seed)
+    single = relabelled(kind, np.arange(kind.twin.size))
+    scored = score(logits, ids, single, **MEANING, function_words="off", prefix_matching=False)
+    expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
+    assert scored.log_score == pytest.approx(expected, rel=1e-6)
+    assert scored.log_probability == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("words", ["paper", "whole-word", "off"])
+@pytest.mark.parametrize("preset", ["paper", "default"])
+def test_neither_is_the_sequence_probability(kind: Kind, words: Any, preset: Any) -> None:
+    logits, ids = draw_answer(kind, 4)
+    ids[1] = kind.pools[2][0]  # a stopword
+    neither = {"clustering": False, "prefix_matching": False}
+    scored = score_logits(logits, ids, kind.clusters, ScoringRules(preset, words, **neither))
+    expected = np.log(softmax(logits, kind.twin.size)[np.arange(len(ids)), ids]).sum()
+    assert scored.log_score == pytest.approx(expected, rel=1e-6)
+    assert not any(t.neutral for t in scored.tokens)
+
+
+@pytest.mark.parametrize(
+    "rules", [MEANING, {**MEANING, "function_words": "whole-word"}, {"preset": "paper", "prefix_matching": False}]
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_larger_cluster_never_lowers_a_probability(kind: Kind, seed: int, rules: dict[str, Any]) -> None:
+    logits, ids = draw_answer(kind, seed)
+    random = np.random.default_rng(seed)
+    before = score(logits, ids, kind.clusters, **rules)
+    labels = kind.clusters.labels.copy()
+    labels[labels == labels[random.integers(len(labels))]] = labels[ids[0]]
+    after = score(logits, ids, relabelled(kind, labels), **rules)
+    for small, large in zip(before.tokens, after.tokens, strict=True):
+        assert large.log_agreeing_probability >= small.log_agreeing_probability - 1e-9
+        assert small.log_agreeing_probability >= small.log_probability - 1e-9
+
+
+@pytest.mark.parametrize("rules", [{"preset": "paper"}, MEANING, {"equality": "surface"}])
+def test_permuting_ids_changes_nothing_but_ids(rules: dict[str, Any]) -> None:
+    kind = small_kind("byte-level")
+    logits, ids = draw_answer(kind, 7)
+    order = np.random.default_rng(7).permutation(kind.twin.size)  # the token that gets id k
+    place = np.argsort(order)
+    old = kind.clusters.vocabulary
+    vocabulary = Vocabulary(
+        texts=tuple(old.texts[t] for t in order),
+        pieces=tuple(old.pieces[t] for t in order),
+        neutral=old.neutral[order],
+        byte_tokens=old.byte_tokens[order],
+        byte_errors=old.byte_errors,
+    )
+    permuted = TokenClusters(kind.clusters.labels[order], vocabulary)
+    one = score(logits, ids, kind.clusters, **rules)
+    two = score(logits[:, order], [int(place[t]) for t in ids], permuted, **rules)
+    assert two.text == one.text
+    assert two.log_score == pytest.approx(one.log_score, rel=1e-6)
+    assert [order[t.id] for t in two.tokens] == ids
+    assert [t.agreeing_probability for t in two.tokens] == pytest.approx([t.agreeing_probability for t in one.tokens])
+    assert [{order[a.id] for a in t.alternatives} for t in two.tokens] == [
+        {a.id for a in t.alternatives} for t in one.tokens
+    ]
+
+
+def test_padded_columns_change_nothing(kind: Kind) -> None:
+    logits, ids = draw_answer(kind, 8)
+    padding = np.full((len(ids), 17), 99.0, dtype=np.float32)
+    padding[2] = np.nan
+    padded = score_logits(np.hstack([logits, padding]), ids, kind.clusters)
+    assert padded == score_logits(logits, ids, kind.clusters)
+
+
+def test_the_same_input_gives_the_same_result(kind: Kind) -> None:
+    logits, ids = draw_answer(kind, 9)
+    assert score_logits(logits, ids, kind.clusters) == score_logits(logits.copy(), list(ids), kind.clusters)
+
+
+def test_input_is_not_changed(kind: Kind) -> None:
+    logits, ids = draw_answer(kind, 10)
+    kept = logits.copy()
+    logits.setflags(write=False)
+    score_logits(logits, ids, kind.clusters)
+    np.testing.assert_array_equal(logits, kept)
+
+
+def test_a_constant_added_to_a_row_changes_nothing(kind: Kind) -> None:
+    logits, ids = draw_answer(kind, 11)
+    shift = np.linspace(-30, 30, len(ids), dtype=np.float32)[:, None]
+    one, two = score_logits(logits, ids, kind.clusters), score_logits(logits + shift, ids, kind.clusters)
+    assert two.log_score == pytest.approx(one.log_score, rel=1e-5)
+
+
+def test_impossible_tokens_make_the_score_minus_infinity() -> None:
+    """-inf logits are legal: the token that was forced had no probability, nor had its cluster."""
+    step = {" radio": 1.0}
+    scored = score_logits(worked.logits(step), worked.ids("vision"), worked.clusters())
+    assert scored.log_score == -math.inf
+    assert scored.uncertainty == 1
+    assert scored.length_normalized_uncertainty == 1
+
+
+# --- in one pass and bounded memory ------------------------------------------------------------------------------
+
+LARGE = 152_064
+
+
+@cache
+def large_clusters() -> TokenClusters:
+    """Clusters over as many made-up words as Qwen has tokens; stopwords, blanks and pieces of characters too."""
+    random = np.random.default_rng(0)
+    letters = random.integers(ord("a"), ord("z") + 1, (3 * LARGE, 8)).astype("u1")
+    lengths = random.integers(1, 9, 3 * LARGE)
+    words = (bytes(row[:n]) for row, n in zip(letters, lengths, strict=True))
+    plain = [b"", b"\n", b" ", b" the", b"the", b" of", b"1", b" 17", *(bytes([b]) for b in range(128, 256))]
+    made = (b" " * (k % 2) + word for k, word in enumerate(words))
+    pieces = list(dict.fromkeys(itertools.chain(plain, made)))[:LARGE]
+    assert len(pieces) == LARGE
+    texts = tuple(piece.decode("utf-8", "replace") for piece in pieces)
+    small = worked.vocabulary(texts)
+    vocabulary = Vocabulary(texts, tuple(pieces), small.neutral, small.byte_tokens)
+    return TokenClusters(random.integers(0, 16_000, LARGE).astype(np.int32), vocabulary)
+
+
+def numbers_held(value: Any) -> int:
+    """Numbers in everything that can be reached from an object, the shared scorer left out."""
+    if isinstance(value, np.ndarray):
+        return value.size if value.base is None else numbers_held(value.base)
+    if isinstance(value, int | float):
+        return 1
+    if isinstance(value, dict):
+        return sum(map(numbers_held, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(numbers_held, value))
+    if isinstance(value, LogitsAnswer):
+        return sum(numbers_held(v) for name, v in vars(value).items() if name != "scorer")
+    if is_dataclass(value):
+        return sum(map(numbers_held, vars(value).values()))
+    assert value is None or isinstance(value, str), type(value)
+    return 0
+
+
+def feed(answer: LogitsAnswer, ids: list[int], seed: int) -> int:
+    """Score random rows one after the other; the most numbers held on the way, looked at every ten steps."""
+    random = np.random.default_rng(seed)
+    most = 0
+    rows = random.standard_normal((8, LARGE), dtype=np.float32)
+    for step, token in enumerate(ids):
+        answer.add(rows, step % 8, token)
+        if step % 10 == 9:
+            most = max(most, numbers_held(answer))
+    return max(most, numbers_held(answer))
+
+
+def test_a_long_answer_holds_few_numbers_a_step() -> None:
+    clusters = large_clusters()
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
+    steps = 256
+    ids = [int(i) for i in np.random.default_rng(1).integers(0, LARGE, steps)]
+    most = feed(answer, ids, seed=1)
+    assert most < steps * 300 + LARGE  # far from steps * LARGE; a row may be open for a piece of a character
+    assert sum(step.row is not None for step in answer._open) <= 4
+    assert len(answer._open) <= 8
+    assert len(answer.finish().tokens) == steps
+
+
+@pytest.mark.parametrize("opening", ["\n", "\ufffd"])
+@pytest.mark.parametrize("words", ["paper", "off"])
+def test_leading_blanks_and_broken_characters_do_not_hold_a_row_each(opening: str, words: Any) -> None:
+    """A few whole rows at most, and none once it is known what the text begins with, though not yet how it goes on."""
+    clusters = large_clusters()
+    texts = clusters.vocabulary.texts
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules(function_words=words)))
+    most = feed(answer, [texts.index(opening)] * 40, seed=2)
+    assert most < 33 * LARGE
+    feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 1 and text.isalpha())], seed=3)
+    assert all(step.row is None for step in answer._open)
+    feed(answer, [next(i for i, text in enumerate(texts) if len(text) == 8 and text.isalpha())] * 45, seed=4)
+    assert numbers_held(answer) < LARGE // 4
+
+
+def test_row_by_row_equals_all_at_once() -> None:
+    clusters = large_clusters()
+    random = np.random.default_rng(4)
+    ids = [int(i) for i in random.integers(0, 400, 20)]
+    logits = random.normal(0, 4, (20, LARGE)).astype(np.float32)
+    answer = LogitsAnswer(scorer_for(clusters, ScoringRules()))
+    for row, token in zip(logits, ids, strict=True):
+        one = row[None].copy()
+        answer.add(one, 0, token)
+        one[:] = np.nan  # a model may reuse its buffer
+    assert answer.finish() == score_logits(logits, ids, clusters)
+
+
+def test_truncated_padding_leaves_no_trace() -> None:
+    """A finished answer in a batch is padded with special tokens; they are taken back."""
+    kind = small_kind("byte-level")
+    logits, ids = draw_answer(kind, 12)
+    special = next(t for t in kind.pools[1] if kind.twin.texts[t] == "")
+    for rules in RULES:
+        answer = LogitsAnswer(scorer_for(kind.clusters, ScoringRules(**rules)))
+        rows = np.concatenate([logits, logits])
+        for step, token in enumerate([*ids, *[special] * len(ids)]):
+            answer.add(rows, step, token)
+        answer.truncate(len(ids))
+        assert answer.finish() == score(logits, ids, kind.clusters, **rules)
+
+
+def test_a_scorer_needs_no_cache() -> None:
+    kind = small_kind("wordpiece")
+    logits, ids = draw_answer(kind, 13)
+    rules = ScoringRules()
+    answer = LogitsAnswer(Scorer(kind.clusters.vocabulary, rules, PrefixIndex(kind.clusters.vocabulary), kind.clusters))
+    for step, token in enumerate(ids):
+        answer.add(logits, step, token)
+    assert answer.finish() == score_logits(logits, ids, kind.clusters)
+
+
+# --- without clusters --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {},
+        {"equality": "surface"},
+        {"equality": "surface", "prefix_matching": True},
+        {"equality": "exact"},
+        {"preset": "paper", "clustering": False},
+        {"preset": "default", "function_words": "whole-word"},
+    ],
+)
+@pytest.mark.parametrize("name", tiny.TOKENIZERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_rules_that_read_no_clusters_need_none(name: str, switches: dict[str, Any], seed: int) -> None:
+    """What clusters add to a result is the mass of `meaning`, and the score is the same."""
+    kind, rules = small_kind(name), ScoringRules(**switches)
+    logits, ids = draw_answer(kind, seed)
+    scored = score_logits(logits, ids, kind.clusters.vocabulary, preset=rules)
+    beside = score_logits(logits, ids, kind.clusters, preset=rules)
+    assert (scored.log_score, scored.signature) == (beside.log_score, beside.signature)
+    assert "vocab" not in scored.signature and "k:" not in scored.signature
+    for token, other in zip(scored.tokens, beside.tokens, strict=True):
+        assert (token.id, token.log_agreeing_probability) == (other.id, other.log_agreeing_probability)
+        assert token.log_surface_probability == other.log_surface_probability
+        assert token.log_meaning_probability is None and other.log_meaning_probability is not None
+        assert [(one.id, one.counted) for one in token.alternatives] == [(o.id, o.counted) for o in other.alternatives]
+    assert scored.equalities == ("surface", "exact")
+    with pytest.raises(InvalidInput, match="scored without clusters"):
+        scored.uncertainty_under("meaning")
+
+
+def test_rules_that_read_clusters_say_so() -> None:
+    kind = small_kind("wordpiece")
+    logits, ids = draw_answer(kind, 3)
+    with pytest.raises(InvalidInput, match="count clusters: give TokenClusters"):
+        score_logits(logits, ids, kind.clusters.vocabulary, preset="paper")
+
+
+def test_nothing_waits_for_what_follows_where_no_rule_asks() -> None:
+    """Under `default` every step is settled at once, blanks and pieces of characters too."""
+    kind = small_kind("byte-level")
+    for seed in range(5):
+        logits, ids = draw_answer(kind, seed)
+        answer = LogitsAnswer(scorer_for(kind.clusters.vocabulary, ScoringRules()))
+        for step, token in enumerate(ids):
+            answer.add(logits, step, token)
+            assert not answer._open

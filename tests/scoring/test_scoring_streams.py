@@ -1,0 +1,130 @@
+"""Running scores: they settle behind the answer by a bounded lag, hold the final value, and end in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semtoken import score_logits, score_top_logprobs
+from semtoken.engine_tokens import as_top_steps
+from semtoken.results import Running
+from semtoken.scoring import LogitsStream, TopkAnswer, TopLogprobsStream, scorer_for
+from tests import tiny
+from tests.scoring.test_scoring import small_kind
+from tests.scoring.test_top_logprobs import RULES, best, drawn, log_probs
+
+SLACK = 1e-9
+
+
+def check_run(seen: list[Running], finals: list[tuple[float, float]]) -> None:
+    """`finals`: bounds of the score of the answer cut off after each token."""
+    former, least = 0, 0.0
+    for n, (running, final) in enumerate(zip(seen, finals, strict=True), 1):
+        low, high = running.uncertainty_bounds
+        assert running.n_tokens == n
+        assert former <= running.n_settled <= n
+        assert low - SLACK <= final[0] and final[1] <= high + SLACK
+        assert running.uncertainty <= high + SLACK
+        assert low >= least - SLACK, "what is certain of an answer that goes on is never taken back"
+        former, least = running.n_settled, low
+    assert least <= finals[-1][0] + SLACK
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_with_all_logits(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules = data.draw(st.sampled_from(RULES))
+    stream = LogitsStream(kind.clusters, **rules)
+    seen = [stream.add(row, token) for row, token in zip(logits, ids, strict=True)]
+    cut = [score_logits(logits[:n], ids[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
+    nonblank = [
+        scored.uncertainty_bounds if scored.text.strip() else seen[n].uncertainty_bounds for n, scored in enumerate(cut)
+    ]
+    check_run(seen, nonblank)
+    assert stream.finish() == cut[-1]
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_with_the_best_tokens(name: str, data: st.DataObject) -> None:
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules = data.draw(st.sampled_from(RULES))
+    k = data.draw(st.sampled_from([1, 5, 20]))
+    steps = best(log_probs(logits[:, : kind.clusters.vocabulary.size]), ids, k)
+    stream = TopLogprobsStream(kind.clusters, **rules)
+    seen = [stream.add(step) for step in steps]
+    cut = [score_top_logprobs(steps[:n], kind.clusters, **rules) for n in range(1, len(ids) + 1)]
+    nonblank = [
+        scored.uncertainty_bounds if scored.text.strip() else seen[n].uncertainty_bounds for n, scored in enumerate(cut)
+    ]
+    check_run(seen, nonblank)
+    assert stream.finish() == cut[-1]
+
+
+def text_stream(name: str, text: str, seed: int = 0) -> tuple[np.ndarray[Any, Any], list[int]]:
+    tokenizer = tiny.TOKENIZERS[name]()
+    ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    logits = np.random.default_rng(seed).normal(size=(len(ids), len(tokenizer))).astype(np.float32)
+    return logits, ids
+
+
+TEXT = "Paris is the capital of France and New York is not the same television"
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_the_settled_part_grows_and_is_the_score_of_a_beginning(name: str) -> None:
+    """Once the first n steps are settled, no continuation changes what they count."""
+    kind = small_kind(name)
+    logits, ids = text_stream(name, TEXT)
+    whole = score_logits(logits, ids, kind.clusters)
+    stream = LogitsStream(kind.clusters)
+    for row, token in zip(logits, ids, strict=True):
+        running = stream.add(row, token)
+        part = sum(t.log_agreeing_probability for t in whole.tokens[: running.n_settled])
+        assert running.uncertainty == pytest.approx(-np.expm1(part), abs=1e-9)
+    assert running.n_settled > len(ids) / 2
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+def test_the_lag_is_the_longest_normalised_string(name: str) -> None:
+    """Once so many characters follow the beginning of a step, the step is settled."""
+    kind = small_kind(name)
+    logits, ids = text_stream(name, TEXT, seed=1)
+    longest = max(len(text) for text in kind.clusters.vocabulary.normalized)
+    spans = kind.clusters.vocabulary.offsets(ids)
+    stream = LogitsStream(kind.clusters)
+    for n, (row, token) in enumerate(zip(logits, ids, strict=True), 1):
+        running = stream.add(row, token)
+        reach = spans[n - 1][1] - 8  # the blank before a word, and what cleaning up may still change
+        due = [i for i in range(n) if reach - spans[i][0] > longest]
+        assert running.n_settled >= len(due)
+    assert due
+
+
+@pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_step_alone_has_the_mass_that_it_has_among_others(name: str, data: st.DataObject) -> None:
+    """Few steps are scored one by one, many of them in arrays: the same to all digits."""
+    kind = small_kind(name)
+    logits, ids = drawn(kind, data)
+    rules = data.draw(st.sampled_from(RULES))["preset"]
+    answer = TopkAnswer(scorer_for(kind.clusters, rules))
+    for step in as_top_steps(
+        best(log_probs(logits), ids, data.draw(st.sampled_from([1, 5, 20, kind.clusters.vocabulary.size])))
+    ):
+        answer.add(step)
+        answer.advance()
+        steps = answer._listed(slice(None))
+        alone, bounds = steps.usual_masses(), steps.bounds
+        together = list(zip(bounds.lower.tolist(), bounds.estimate.tolist(), bounds.upper.tolist(), strict=True))
+        assert alone in (None, together)
