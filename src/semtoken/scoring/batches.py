@@ -83,7 +83,8 @@ class AnswerBatch:
         if not numbers:
             return
         if not np.isfinite(rows.log_normalizers).all():
-            check_normalizers(rows, places, [len(self[number].ids) for number in numbers], named=len(numbers) > 1)
+            steps = [len(self[number].ids) for number in numbers]
+            check_normalizers(rows.log_normalizers[places], steps, rows.numbers[places] if len(numbers) > 1 else None)
         self._reserve(max(numbers))
         self._reduce([(numbers, tokens)], rows, places)
 

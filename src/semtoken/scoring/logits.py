@@ -171,7 +171,7 @@ class LogitsAnswer(RunningAnswer[OpenRow]):
         InvalidLogits
             As `add`.
         """
-        check_normalizers(rows, range(len(tokens)), [len(self.ids) + k for k in range(len(tokens))])
+        check_normalizers(rows.log_normalizers, range(len(self.ids), len(self.ids) + len(tokens)))
         chosen = np.array(tokens, dtype=np.int64)
         before = np.array([*(self.ids[-1:] or [-1]), *tokens[:-1]], dtype=np.int64)
         blank = self.scorer.vocabulary.blank[before] | (before < 0)
@@ -363,19 +363,27 @@ def _alternatives(
 
 
 def check_normalizers(
-    rows: NormalizedRows, places: Sequence[int], lengths: Sequence[int], *, named: bool = False
+    log_normalizers: FloatArray, steps: Sequence[int], sequences: Sequence[int] | IdArray | None = None
 ) -> None:
-    """Raise for a row that holds no distribution; `lengths` are the numbers of the steps."""
-    finite = np.isfinite(rows.log_normalizers)
-    if finite.all():
-        return
-    for place, length in zip(places, lengths, strict=True):
-        if not finite[place]:
-            where = f"Sequence {rows.numbers[place]} of the batch: " if named else ""
-            raise InvalidLogits(
-                f"{where}The logits of step {length} hold NaN or +inf, or not one finite value: "
-                "there is no distribution to score."
-            )
+    """Raise `InvalidLogits` for the first row that holds no distribution: its log normaliser is not finite.
+
+    Parameters
+    ----------
+    log_normalizers
+        [n] those of some rows.
+    steps
+        [n] the numbers of their steps, for the message.
+    sequences
+        [n] the numbers of their answers in a batch, if the message has to name one.
+    """
+    finite = np.isfinite(log_normalizers)
+    if not finite.all():
+        place = int(finite.argmin())
+        where = "" if sequences is None else f"Sequence {sequences[place]} of the batch: "
+        raise InvalidLogits(
+            f"{where}The logits of step {steps[place]} hold NaN or +inf, or not one finite value: "
+            "there is no distribution to score."
+        )
 
 
 def _columns(sets: Iterable[PrefixSet | PrefixSets]) -> tuple[IdArray, FloatArray]:

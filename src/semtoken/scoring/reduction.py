@@ -42,8 +42,16 @@ def reduce_rows(
     opening
         [n] only blanks come before.
     """
-    reduce = _sums if rows.readable is None else _compiled_sums
-    asked, neutral, logs, ends, counts, candidates = reduce(scorer, rows, taken, tokens, before, opening)
+    if rows.readable is None:
+        sums = _sums(scorer, rows, taken, tokens, before, opening)
+    else:
+        from semtoken.scoring import kernel
+
+        common, normalizers = rows.common, rows.log_normalizers
+        sums = kernel.sum_steps(
+            scorer.tables, rows.readable, rows.row_ids, common, normalizers, taken, tokens, before, opening
+        )
+    asked, neutral, logs, ends, counts, candidates = sums
     likely_ids, likely = _likely_tokens(rows, taken, tokens, logs[:, 0], scorer.vocabulary.size)
     steps = ReducedSteps(tokens, opening, neutral, logs, asked, ends, likely_ids, likely, counts, candidates)
     waiting = np.flatnonzero(~scorer.tables.tells[tokens]).tolist()
@@ -59,18 +67,6 @@ class _Sums(NamedTuple):
     ends: FloatArray
     counts: IdArray
     candidates: FloatArray
-
-
-def _compiled_sums(
-    scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
-) -> _Sums:
-    from semtoken.scoring import kernel
-
-    normalizers, tables = rows.log_normalizers, scorer.tables
-    found = kernel.sum_steps(
-        tables, rows.readable, rows.row_ids, rows.common, normalizers, taken, tokens, before, opening
-    )
-    return _Sums(*found)
 
 
 def _sums(

@@ -29,7 +29,7 @@ class LogMass(NamedTuple):
 
     @staticmethod
     def total(masses: Sequence[LogMass]) -> LogMass:
-        """The sum over some steps, of which there is one at least."""
+        """The log-probabilities of one step or more added up, each end of the interval and the estimate by itself."""
         return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))
 
 
