@@ -261,7 +261,7 @@ class STC:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the model."""
+        """The tokenizer of the model, called like those of transformers whatever the engine."""
         return self.backend.tokenizer
 
     def generate(

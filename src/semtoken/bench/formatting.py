@@ -21,7 +21,7 @@ def interval(low: float, high: float) -> str:
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """A difference of metrics: `+0.012`; what rounds to nothing has no sign."""
+    """A difference of two metrics with its sign, such as `+0.012`; what rounds to zero is `0.000`, without one."""
     if math.isnan(value):
         return MISSING
     nothing = f"{0:.{digits}f}"

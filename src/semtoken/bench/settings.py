@@ -297,7 +297,7 @@ class RunSettings(Strict):
 
 
 def judge_name(judge: JudgeSettings) -> str:
-    """Its name in files and tables."""
+    """The name of a judge in files and tables: its own, or else its kind."""
     return judge.name or judge.kind
 
 
@@ -307,7 +307,7 @@ def first_repeated(names: Iterable[str]) -> str | None:
 
 
 def folder_name(label: str) -> str:
-    """A label as the name of a folder."""
+    """The name of the folder for what has this label: signs that file systems refuse become hyphens."""
     return _NOT_IN_NAMES.sub("-", label).strip("-.") or "unnamed"
 
 

@@ -37,20 +37,20 @@ STYLE = {
 
 
 def write_report(path: Path, calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> None:
-    """Write the page.
+    """Write a page of HTML that shows how good a calibrator is: its chances, its threshold, and what labels cost.
 
     Parameters
     ----------
     path
         An `.html` file.
     calibrator
-        With its threshold.
+        The calibrator with its threshold.
     report
         How good its chances are.
     answers
         The labelled answers.
     forecast
-        What was said of the number of labels before the work.
+        The sentence that said, before anybody labelled, how many labels would be needed.
 
     Raises
     ------

@@ -276,7 +276,7 @@ class RunBars:
         self._step: TaskID = progress.add_task("getting ready", total=None)
 
     def begin(self, units: int) -> None:
-        """Show that a work begins."""
+        """Show that a run begins, and how many questions times steps it has to do."""
         self._progress.update(self._whole, total=units)
 
     def work(self, title: str, units: int) -> None:
@@ -307,7 +307,7 @@ class RunLines:
         self._start = self._step_start = self._last = clock()
 
     def begin(self, units: int) -> None:
-        """Show that a work begins."""
+        """Show that a run begins, and how many questions times steps it has to do."""
         self._units = units
         self._start = self._clock()
 

@@ -25,7 +25,9 @@ OtelContentOption = Annotated[
 
 
 def with_events(app: Any, otel: bool, content: bool, recorder: AnswerRecorder | None = None) -> Any:
-    """The application, telling OpenTelemetry of its scores, and of each state of the promise, if that is wanted.
+    """The application itself, or with `otel` one that sends an event of OpenTelemetry for every score that it gives.
+
+    With `content` events hold the texts of the answers. With a `recorder` each new state of its promise is sent, too.
 
     Raises
     ------

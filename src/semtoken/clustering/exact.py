@@ -117,9 +117,24 @@ class ExactGaps:
         return int(min(zip(exact, rivals, strict=True), key=lambda pair: (pair[0], pair[1] != before, low[pair[1]]))[1])
 
     def heights(self, gaps: Gaps, parts: Ints, members: Members, ends: Sequence[Any]) -> NDArray[np.float64]:
-        """Gaps of merges, given the two clusters of each: exact ones where the order of merges may depend on them.
+        """The gap between the two clusters of each merge, computed exactly wherever rounding could change the order.
 
-        The gaps near the ends of the pass are among those: merges of another pass may come between them.
+        Parameters
+        ----------
+        gaps
+            [n] the gaps as the pass found them, in float32.
+        parts
+            [n, 2] the two clusters of each merge.
+        members
+            The rows of each cluster.
+        ends
+            Gaps at which the pass begins and ends. Merges of another pass may come to stand beside those near them, so
+            these are computed exactly, too.
+
+        Returns
+        -------
+        array of shape (n,)
+            The gaps in float64.
         """
         found = gaps.astype(np.float64)
         doubtful = np.flatnonzero(self._in_doubt(found) | np.any([abs(found - e) < 8 * self.slack for e in ends], 0))

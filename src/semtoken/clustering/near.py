@@ -28,7 +28,7 @@ EVERYTHING = np.float32(np.finfo(np.float32).max)
 
 
 class TooManyTies(Exception):
-    """More pairs than there is room for lie below every threshold that could be set."""
+    """So many pairs are equally near that no threshold keeps few enough of them for the memory there is."""
 
 
 @dataclass(frozen=True)

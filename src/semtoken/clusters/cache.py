@@ -47,7 +47,7 @@ class CachedClusters:
 
 
 def directory() -> Path:
-    """Where clusters are kept; it need not exist."""
+    """The folder in which clusters made on this machine are kept. It need not exist yet."""
     return cache_root() / "clusters"
 
 

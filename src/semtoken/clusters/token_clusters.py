@@ -48,7 +48,7 @@ CLUSTERS_SHOWN, MEMBERS_SHOWN = 10, 12
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """How to make clusters; the defaults are the paper's."""
+    """How clusters are made from a token table. The defaults are those of the paper; see `TokenClusters.from_model`."""
 
     n_clusters: int = 16_000
     algorithm: Algorithm = "agglomerative"

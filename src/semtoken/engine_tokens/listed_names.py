@@ -66,7 +66,7 @@ class ListedNames:
         return found
 
     def other(self, number: int) -> int:
-        """Another token of the same name."""
+        """The number of a second token that has the same name as this one: a list may hold a name twice."""
         if number not in self._others:
             self._others[number] = self._append(self.texts[number], self.in_files[number], self.pieces[number], -1)
         return self._others[number]

@@ -196,7 +196,17 @@ def _unequal(lengths: str) -> StepList:
 
 
 def steps_from_triples(chosen: Any, tops: Any, where: str) -> StepList:
-    """SGLang: `(logprob, id, text or null)` for each step, and a list of such triples for its best tokens."""
+    """The steps of a reply of SGLang, which lists triples: log-probability, id, and the text or null.
+
+    Parameters
+    ----------
+    chosen
+        One triple for each step: the token that was chosen.
+    tops
+        A list of triples for each step, its best tokens; None if none were asked for.
+    where
+        Where the lists stand in the reply, for messages.
+    """
     picked = as_list(chosen, f"{where}.output_token_logprobs")
     best = as_list([None] * len(picked) if tops is None else tops, f"{where}.output_top_logprobs")
     if len(best) != len(picked):

@@ -346,7 +346,7 @@ def read_json_lines(path: Path) -> Iterator[JsonLine]:
 
 
 def json_lines(lines: Iterator[bytes] | IO[bytes]) -> Iterator[JsonLine]:
-    """As `read_json_lines`, from an open file or any other source of lines."""
+    """The lines of an open file, or of any other source, as `read_json_lines` gives those of a path."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():

@@ -230,7 +230,7 @@ class SampleProgress:
 
 
 def progress(journal: Journal) -> SampleProgress:
-    """How far people are, without counting all entries."""
+    """How many answers the random sample holds, and how many labels people have given; no other entry is counted."""
     count = sa.select(sa.func.count())
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         return SampleProgress(

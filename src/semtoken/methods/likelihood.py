@@ -114,7 +114,7 @@ def perplexity(greedy_logprobs: npt.ArrayLike) -> float:
 def stc(log_score: float) -> float:
     """Uncertainty by Semantic Token Clustering from the score of a `ScoredResponse`, S = 1 - exp(log_score).
 
-    Serves the ablations too: without clusters, without prefixes.
+    The scores of the ablations, without clusters or without prefixes, become uncertainties by the same formula.
 
     Parameters
     ----------

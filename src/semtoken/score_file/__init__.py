@@ -277,7 +277,7 @@ class ScoringJob:
             first += len(batch)
 
     def scored_batch(self, score: ScoreItems, batch: Sequence[Item | BadLine]) -> list[bytes]:
-        """The lines of output of one batch."""
+        """Score one batch of input lines; the result is one line of JSON for each, a bad one with its error instead."""
         good = [item for item in batch if isinstance(item, Item)]
         try:
             outcomes: list[ScoredResponse | BadLine] = [*(score(good) if good else [])]

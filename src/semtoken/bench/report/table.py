@@ -66,18 +66,18 @@ def texts(*values: str) -> tuple[Entry, ...]:
 def marked_rows(
     rows: Sequence[tuple[Entry, ...]], *, smallest: bool = False, columns: Sequence[int] | None = None
 ) -> tuple[tuple[Entry, ...], ...]:
-    """The rows with the best and second best of each column marked.
+    """Mark the best and the second best entry of each column.
 
-    Entries that read the same share their mark: two that are best leave no second place.
+    Entries that read the same share their mark, and two that are best leave no second place.
 
     Parameters
     ----------
     rows
-        Of one group.
+        The rows of one group of a table.
     smallest
-        The smallest value is the best, not the largest.
+        Whether the smallest value is the best; by default the largest is.
     columns
-        Those to mark; by default all but the first.
+        Which columns to mark; by default all but the first, which names the row.
     """
     marked = [list(row) for row in rows]
     for column in range(1, len(rows[0]) if rows else 0) if columns is None else columns:

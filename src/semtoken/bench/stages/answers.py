@@ -34,12 +34,12 @@ def _backend(context: Context) -> RunAnswerer:
 
 
 def greedy(context: Context) -> Recorder:
-    """Greedy answers with log-probabilities and alternatives."""
+    """Records the greedy answer to each question, with its log-probabilities and the best alternatives of each step."""
     return _answers(context, _backend(context).greedy, context.decoding, columns_of("greedy"))
 
 
 def samples(context: Context) -> Recorder:
-    """Sampled answers with log-probabilities and hidden states."""
+    """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any."""
     decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
     return _answers(context, _backend(context).samples, decoding, columns_of("samples"))
 

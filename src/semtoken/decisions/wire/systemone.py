@@ -169,7 +169,10 @@ def reply(
 
 
 def written_answer(answer: AnsweredQuestion, criteria: Any = None) -> dict[str, Any]:
-    """One answer, without semtoken's key. `criteria` are the levels of a score as the request has them."""
+    """One answer as the format writes it, without what semtoken adds under its own key.
+
+    `criteria` are the levels of a score as the request spelled them; without them those of the question are shown.
+    """
     question = answer.question
     if question.kind == "predicate":
         return {"type": "noul", "noul": answer.probability}

@@ -261,7 +261,10 @@ class Shape:
 
     @classmethod
     def places(cls, reply: Any) -> Sequence[Place] | None:
-        """Where the choices stand in a reply or event, both as plain values; None: it has not this shape."""
+        """Where each choice stands in a reply or an event of a stream, which are plain values here.
+
+        None means that the reply has another shape.
+        """
         raise NotImplementedError
 
     @classmethod
@@ -327,7 +330,7 @@ class Shape:
         self.sums[delta.choice].add(delta)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """One of the choices so far."""
+        """What is known so far of the choice with this number."""
         return self.sums[index].raw()
 
     def raw_choices(self) -> Iterator[RawChoice]:

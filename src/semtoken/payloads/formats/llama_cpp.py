@@ -64,7 +64,7 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """A request that continues the prompt."""
+        """The body of a request whose answer continues the prompt of the question."""
         body: dict[str, Any] = {"prompt": question.prompt, "n_predict": question.max_tokens}
         return body if question.temperature is None else body | {"temperature": question.temperature}
 
@@ -143,7 +143,7 @@ class LlamaCppCompletion(Shape):
         return Delta(index, {"answer": text} if text else {}, steps, finish_reason=finish, ended=ended)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """One of the choices so far, which is one answer."""
+        """What is known of a choice so far. All its text is the answer: this shape tells no reasoning apart."""
         return replace(super().raw_choice(index), one_segment=True)
 
     @property

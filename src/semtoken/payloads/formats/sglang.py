@@ -70,7 +70,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def request(cls, question: ProbeQuestion) -> dict[str, Any]:
-        """A request that continues the prompt."""
+        """The body of a request whose answer continues the prompt of the question."""
         sampling: dict[str, Any] = {"max_new_tokens": question.max_tokens}
         if question.temperature is not None:
             sampling["temperature"] = question.temperature
@@ -164,7 +164,7 @@ class SGLangGenerate(Shape):
         yield _delta(index, text, meta, lists)
 
     def raw_choice(self, index: int) -> RawChoice:
-        """One of the choices so far, which is one answer."""
+        """What is known of a choice so far. All its text is the answer: this shape tells no reasoning apart."""
         return replace(super().raw_choice(index), one_segment=True)
 
 

@@ -58,7 +58,7 @@ class AbsentRoutes:
 
 @dataclass
 class AnsweredTexts:
-    """What came of the questions of one request."""
+    """The answers to the questions of one request, and what the upstream said of its work."""
 
     answers: list[AnsweredQuestion]
     read: int

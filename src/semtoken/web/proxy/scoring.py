@@ -65,7 +65,7 @@ class AnswerScoring:
 
     @property
     def calibrator(self) -> Applied | None:
-        """The calibrator that decides now."""
+        """The calibrator whose chance and decision an answer gets that ends now; None if there is none."""
         return self.calibrators.current
 
     def as_of_now(self) -> AnswerScoring:

@@ -22,7 +22,10 @@ DISCARDED = 8  # a body that is too long is read to its end, up to so many times
 
 @dataclass(frozen=True)
 class ServeLimits:
-    """What clients may take; connections have `semtoken.web.connections.ConnectionLimits`."""
+    """How much clients may send and ask for at one time.
+
+    What a connection may do is limited by `semtoken.web.connections.ConnectionLimits`.
+    """
 
     request_bytes: int = 2 * MEBIBYTE
     """Longer requests are refused (413)."""

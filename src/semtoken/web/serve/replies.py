@@ -77,7 +77,7 @@ class Shown:
 
 
 class Reply(Protocol):
-    """One of the two forms."""
+    """The form in which an answer is sent: that of chat completions, or that of completions."""
 
     def opening(self, index: int) -> dict[str, Any] | None:
         """The first chunk of a choice, if there is one."""
