@@ -307,7 +307,7 @@ def first_repeated(names: Iterable[str]) -> str | None:
 
 
 def folder_name(label: str) -> str:
-    """The name of the folder for what has this label: signs that file systems refuse become hyphens."""
+    """The name of the folder for what has this label: anything but letters, digits and `_.=-` becomes a hyphen."""
     return _NOT_IN_NAMES.sub("-", label).strip("-.") or "unnamed"
 
 

@@ -37,7 +37,7 @@ STYLE = {
 
 
 def write_report(path: Path, calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> None:
-    """Write a page of HTML that shows how good a calibrator is: its chances, its threshold, and what labels cost.
+    """Write a page of HTML that shows how good a calibrator is: its chances, its promise, and its threshold.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def write_report(path: Path, calibrator: Calibrator, report: Report, answers: La
     answers
         The labelled answers.
     forecast
-        The sentence that said, before anybody labelled, how many labels would be needed.
+        How many labels the promise takes, in words; see `semtoken.calibration.promises.forecast`.
 
     Raises
     ------
