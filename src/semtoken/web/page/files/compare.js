@@ -46,13 +46,12 @@ function Pairs({ files }) {
   const differing = pairs.filter((pair) => pair.differ).length;
   const listed = onlyDiffering ? pairs.filter((pair) => pair.differ) : pairs;
   const visible = listed.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS);
-  const pair = visible[current];
   if (!pairs.length) return html`<p role="alert" class="card">${S.noPairs}</p>`;
   return html`<p role="status"><strong>${S.differ(differing, pairs.length)}</strong></p>
     <p class="note">${S.scales}</p>
     <label><input type="checkbox" checked=${onlyDiffering} onChange=${() => { setOnly(!onlyDiffering); setPage(0); setCurrent(0); }} /> ${S.onlyDiffering}</label>
     <div class="scroll" tabindex="0" role="region" aria-label=${S.views.compare}>
-      <table>
+      <table class="pairs">
         <caption>${S.pairs}</caption>
         <thead><tr>
           <th scope="col">${S.columns.prompt}</th>
@@ -63,19 +62,18 @@ function Pairs({ files }) {
           ${visible.map(
             (one, i) => html`<tr aria-current=${i === current} onClick=${() => setCurrent(i)}>
               <th scope="row" dir="auto"><button class="link" onClick=${() => setCurrent(i)}>${one.question}</button></th>
-              <td dir="auto">${one.one.text}</td><td class="number"><${Standing} row=${one.one} place=${one.places[0]} /></td>
-              <td dir="auto">${one.two.text}</td><td class="number"><${Standing} row=${one.two} place=${one.places[1]} /></td>
-              <td>${one.differ ? S.no : S.yes}</td>
-            </tr>`,
+              ${[one.one, one.two].map((row, at) => html`<td dir="auto" data-name=${`${files[at].name}:`}>${row.text}</td><td class="number"><${Standing} row=${row} place=${one.places[at]} /></td>`)}
+              <td data-name=${S.sameWords}>${one.differ ? S.no : S.yes}</td>
+            </tr>
+            ${i === current && html`<tr class="inside"><td colspan="6"><div class="beside detail" key=${one.question}>
+              ${[one.one, one.two].map((row, at) => html`<${Card} answer=${row} question=${one.question} title=${files[at].name} compared />`)}
+            </div></td></tr>`}`,
           )}
         </tbody>
       </table>
     </div>
     <${Pages} page=${page} setPage=${(to) => { setPage(to); setCurrent(0); }} count=${listed.length} />
-    ${pair && html`<div class="beside" key=${pair.question}>
-        <${Card} answer=${pair.one} question=${pair.question} title=${files[0].name} compared />
-        <${Card} answer=${pair.two} question=${pair.question} title=${files[1].name} compared />
-      </div><${Legend} />`}`;
+    <${Legend} />`;
 }
 
 function Wordings({ info, server }) {
@@ -120,8 +118,10 @@ export function Compare({ info, server, files, setFiles }) {
       setProblem(`${chosen[0].name}: ${error.message}`);
     }
   };
+  const both = files[0] && files[1];
+  const choosers = html`<div class="beside">${[0, 1].map((at) => html`<${Choose} label=${files[at] ? S.chosenFile(files[at].name) : S.chooseFile(at + 1)} onFile=${open(at)} />`)}</div>`;
   return html`${info?.ask && html`<${Wordings} info=${info} server=${server} />`}
-    <div class="beside">${[0, 1].map((at) => html`<${Choose} label=${files[at] ? S.chosenFile(files[at].name) : S.chooseFile(at + 1)} onFile=${open(at)} />`)}</div>
+    ${both && html`<${Pairs} files=${files} />`}
     ${problem && html`<p role="alert" class="card">${problem}</p>`}
-    ${files[0] && files[1] && html`<${Pairs} files=${files} />`}`;
+    ${both ? html`<details><summary>${S.others}</summary>${choosers}</details>` : choosers}`;
 }

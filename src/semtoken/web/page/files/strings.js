@@ -95,6 +95,7 @@ export const S = {
   badLine: (n) => `Line ${n} is not a scored answer, so the file was not opened.`,
   emptyFile: "The file holds no answers.",
   another: "Open another file",
+  others: "Open other files",
   rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? `, ranked by ${by === "headline" ? "the headline" : by}` : ""}`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
   cut: (k, n) => `Check the ${count(k)} most doubtful of ${count(n)}`,
