@@ -94,7 +94,7 @@ class ModelSettings(Strict):
     """Prompts answered together; their samples too. Numbers depend on it in the last bits only."""
     clusters: str | ClusteringSettings | None = None
     """A directory or hub id of clusters, or how to make them. By default those that ship for the model, else made the
-    paper's way."""
+    paper's way; none under a preset that counts none."""
     trust_remote_code: bool = False
 
     @model_validator(mode="before")
