@@ -145,9 +145,9 @@ def payloads(repeats: int) -> Iterator[Measured]:
             yield Measured(f"score_payload, {name}", f"{BUDGET} ms a token", spent / BUDGET, 1.0)
 
 
-def proxy(short: bool) -> Iterator[Measured]:
+def proxy() -> Iterator[Measured]:
     """Streams of 50 clients through the proxy, whose processor time is compared with that of a bare one."""
-    found = costs_beyond_bare(short)
+    found = costs_beyond_bare()
     for name in ("scored", "scored, values so far"):
         yield Measured(f"proxy, {name}, beyond a bare proxy", f"{BUDGET} ms a token", found[name] / BUDGET, 1.0)
 
@@ -246,7 +246,7 @@ def main(
             "held to AVX2": held_to_avx2(repeats),
             "payloads": payloads(repeats),
             "serve": serve(short),
-            "proxy": proxy(short),
+            "proxy": proxy(),
             "vLLM": vllm(short),
             "generation": generation(short),
             "clustering": decisions(10_000 if short else 20_000),

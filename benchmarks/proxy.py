@@ -280,10 +280,10 @@ def least_of(kinds: Kinds, clients: int, tokens: int, rounds: int, repeats: int)
     return found
 
 
-def costs_beyond_bare(short: bool) -> dict[str, float]:
+def costs_beyond_bare() -> dict[str, float]:
     """Processor time that the proxy takes for a token beyond what a bare one takes, in ms, with 50 clients."""
     with kinds_of_streams(40, 0.0) as kinds:
-        found = least_of(kinds, 50, 40, 1 if short else 3, 1 if short else 3)
+        found = least_of(kinds, 50, 40, 3, 3)
     bare = found["bare proxy"].cost
     assert bare is not None
     return {name: one.cost - bare for name, one in found.items() if one.cost is not None}

@@ -4,6 +4,7 @@
     python benchmarks/serve.py --model smollm2 --clients 50 --requests 1
     python benchmarks/serve.py --temperature 2            # longer answers, by chance
     python benchmarks/serve.py --model smollm2 --long-prompt 500   # what running streams wait
+    python benchmarks/serve.py --model smollm2 --long-prompt 500 --decision   # the same for a typed question
 
 The server is a process of its own, as its clients are elsewhere too. Every client sends its requests one after the
 other; a stream's first token is timed where it comes. The processor seconds are those of the server.
@@ -115,18 +116,22 @@ def measure(url: str, pipe: Any, clients: int, requests: int, max_tokens: int = 
     return Load(clients, tokens, seconds, pipe.recv() - before, waits[len(waits) // 2])
 
 
-async def _gaps(url: str, words: int, max_tokens: int, seed: int) -> tuple[list[float], list[float]]:
+async def _gaps(url: str, words: int, max_tokens: int, seed: int, decision: bool) -> tuple[list[float], list[float]]:
     """Seconds between the tokens of a stream: before somebody else's long prompt comes, and while it is read."""
     story = "Once upon a time there was a king who"
     asked = {"prompt": story, "max_tokens": max_tokens, "stream": True, "temperature": 1.0, "seed": seed}
     # Another prompt for every seed: what two prompts have in common is read once.
-    long = {"prompt": f"{seed} " * words, "max_tokens": 1, "temperature": 0.0}
+    text = f"{seed} " * words
+    path, long = "/v1/completions", {"prompt": text, "max_tokens": 1, "temperature": 0.0}
+    if decision:
+        questions = {"so": {"type": "noul", "instructions": "Is it so?"}}
+        path, long = "/v1/systemone", {"state": text, "questions": questions}
     before: list[float] = []
     meanwhile: list[float] = []
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
         async def read() -> None:
-            async with http.post(url + "/v1/completions", json=long, raise_for_status=True) as reply:
+            async with http.post(url + path, json=long, raise_for_status=True) as reply:
                 await reply.read()
 
         other: asyncio.Task[None] | None = None
@@ -146,11 +151,14 @@ async def _gaps(url: str, words: int, max_tokens: int, seed: int) -> tuple[list[
     return before, meanwhile
 
 
-def stalls(url: str, words: int, streams: int = 8, max_tokens: int = 64) -> list[float]:
-    """Worst wait of running streams for a token while a long prompt is read, each in medians of its waits before."""
+def stalls(url: str, words: int, streams: int = 8, max_tokens: int = 64, *, decision: bool = False) -> list[float]:
+    """Worst wait of running streams for a token while a long prompt is read, each in medians of its waits before.
+
+    `decision`: the prompt is the state of a typed question.
+    """
     found = []
     for seed in range(4 * streams):
-        before, meanwhile = asyncio.run(_gaps(url, words, max_tokens, seed))
+        before, meanwhile = asyncio.run(_gaps(url, words, max_tokens, seed, decision))
         if len(before) == 10 and meanwhile:  # of a stream that ended before, nothing is known
             found.append(max(meanwhile) / sorted(before)[5])
         if len(found) == streams:
@@ -190,12 +198,13 @@ def main(
     temperature: Annotated[float, typer.Option(help="Of the answers.")] = 0.0,
     rounds: Annotated[int, typer.Option(help="Times both are measured; the best time of each counts.")] = 3,
     long_prompt: Annotated[int, typer.Option(help="Words of a prompt that comes into running streams.")] = 0,
+    decision: Annotated[bool, typer.Option(help="The prompt is the state of a typed question.")] = False,
 ) -> None:
     """Print both and their ratio; or how long running streams wait while a long prompt is read."""
     if long_prompt:
         with server(model, clusters) as (url, _):
-            stalls(url, long_prompt, 2)  # warms up
-            waits = sorted(stalls(url, long_prompt))
+            stalls(url, long_prompt, 2, decision=decision)  # warms up
+            waits = sorted(stalls(url, long_prompt, decision=decision))
         print(f"While a prompt of {long_prompt} words is read, the worst wait of {len(waits)} running streams")
         middle, least, most = waits[len(waits) // 2], waits[0], waits[-1]
         print(f"for a token is {middle:.1f} times the median before it (median; {least:.1f} to {most:.1f}).")

@@ -139,7 +139,8 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them begin in the same way, one fills the model's context, and one is not wanted any more half-way."""
-    from semtoken.backends.transformers import TransformersBackend, pace
+    from semtoken.backends import pace
+    from semtoken.backends.transformers import TransformersBackend
 
     monkeypatch.setattr(pace, "WHOLE", 8)
     monkeypatch.setattr(pace, "FEWEST", 8)
@@ -183,7 +184,7 @@ def test_long_prompts_are_read_in_pieces_and_nobody_waits_for_more_than_one(
 @pytest.mark.parametrize(("fixed", "each"), [(1.0, 0.01), (5.0, 0.0), (1.0, 0.002), (0.1, 1.0)])
 def test_the_pace_grows_as_long_as_reading_takes_less_than_two_steps(fixed: float, each: float, waiting: int) -> None:
     """A step of three answers takes 4, and a pass over prompts so much and so much more for each token."""
-    from semtoken.backends.transformers.pace import FEWEST, MOST, Pace
+    from semtoken.backends.pace import FEWEST, MOST, Pace
 
     pace, share = Pace(), max(1, waiting / 3)
     assert pace.budget(waiting, 0) == MOST

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from semtoken import STC
 from semtoken.decisions import Choice, Inquiry, Option, Predicate, ReadingOptions, Score, decide
-from semtoken.decisions.deciding import prepare
+from semtoken.decisions.deciding import completed, prepare
 from semtoken.decisions.lookups import option_masses
 from semtoken.decisions.prompts import OrderedQuestion, orders_of, prompt_text, prompt_tokens
+from semtoken.decisions.spellings import OptionReader
 from semtoken.decisions.wire import systemone
 from semtoken.errors import InvalidInput
 from tests.decisions.models import tiny, tokenizer
@@ -197,9 +198,6 @@ def test_engines_without_trees_give_the_same() -> None:
         one = prepare(backend, Inquiry("Somewhere.", questions, ReadingOptions(reading, None)))
         found = []
         for engine in (backend, Plain()):
-            from semtoken.decisions.deciding import completed
-            from semtoken.decisions.spellings import OptionReader
-
             steps = option_masses(engine, one.prompts, [OptionReader(s) for s in one.spellings])  # type: ignore[arg-type]
             found.append(completed(steps))
         for tree, plain in zip(*found, strict=True):
@@ -317,3 +315,30 @@ def test_wire_dictionaries_and_objects_ask_the_same() -> None:
     assert len({round(answer.probability, 6) for answer in found.values()}) == 1
     (answer,) = decide(tiny(), [Inquiry(json.dumps({"text": "x"}), [Predicate("Is it so?")])])[0].answers
     assert answer.probability == pytest.approx(found["a"].probability, abs=1e-5)
+
+
+def test_a_long_state_is_read_in_pieces_of_the_size_that_is_sent() -> None:
+    backend, seen = tiny(), []
+    one = prepare(
+        backend, Inquiry("The capital of France is Paris. " * 40, [Predicate("Is it so?"), Predicate("Is it?")])
+    )
+    readers = [OptionReader(spellings) for spellings in one.spellings]
+    backend.last_trunk = None
+    whole = completed(option_masses(backend, one.prompts, readers))
+    backend.last_trunk = None
+    hook = backend.model.register_forward_pre_hook(
+        lambda _m, _a, k: seen.append(k["input_ids"].shape[1]), with_kwargs=True
+    )
+    steps, told = option_masses(backend, one.prompts, readers), []
+    try:
+        told.append(next(steps))
+        while True:
+            told.append(steps.send(16))
+    except StopIteration as end:
+        found = end.value
+    finally:
+        hook.remove()
+    assert set(seen[:15]) == {16}
+    assert told[:16] == [0] + [16] * 15  # what was read since the pause before
+    for (low, high), (twin_low, twin_high) in zip(found, whole, strict=True):
+        assert low == pytest.approx(twin_low, abs=1e-5) and high == pytest.approx(twin_high, abs=1e-5)

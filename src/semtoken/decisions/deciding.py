@@ -137,15 +137,15 @@ def prepare(source: PromptSource, inquiry: Inquiry) -> PreparedInquiry:
 
 def answer_prepared(
     backend: Backend, prepared: Sequence[PreparedInquiry]
-) -> Generator[None, None, list[InquiryAnswers]]:
-    """Read several inquiries together, some prompts between two pauses; raises what `decide` raises while it reads."""
+) -> Generator[int, int | None, list[InquiryAnswers]]:
+    """Read several inquiries together, pausing as `option_masses`; raises what `decide` raises while it reads."""
     masses = yield from read_masses(backend, prepared)
     return [_answers(*pair) for pair in zip(prepared, masses, strict=True)]
 
 
 def read_masses(
     backend: Backend, prepared: Sequence[PreparedInquiry]
-) -> Generator[None, None, list[dict[int, OptionMasses]]]:
+) -> Generator[int, int | None, list[dict[int, OptionMasses]]]:
     """The masses of each inquiry's options in every order, by the number of the question; refused ones have none."""
     prompts = [ids for one in prepared for ids in one.prompts]
     readers = [OptionReader(spellings) for one in prepared for spellings in one.spellings]
@@ -153,7 +153,7 @@ def read_masses(
     return [_by_question(one, [next(found) for _ in one.prompts]) for one in prepared]
 
 
-def completed(steps: Generator[None, None, T]) -> T:
+def completed(steps: Generator[int, int | None, T]) -> T:
     """What a generator returns once it has run to its end."""
     while True:
         try:

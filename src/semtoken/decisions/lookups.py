@@ -23,10 +23,11 @@ AT_ONCE = 32
 
 def option_masses(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
-) -> Generator[None, None, list[tuple[FloatArray, FloatArray]]]:
+) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     """Least and greatest mass of the options of each prompt's reader.
 
-    Pauses after some prompts at a time, so that a server can do other work in between.
+    Pauses after some prompts at a time, and after pieces of a long beginning, so that a server can do other work in
+    between; see `semtoken.backends.transformers.growing.read_trunk` for what it gives and gets then.
 
     Raises
     ------
@@ -37,15 +38,15 @@ def option_masses(
     """
     found: list[tuple[FloatArray, FloatArray]] = []
     for group in _groups(backend, prompts):
-        found += _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
-        yield
+        found += yield from _masses_of_group(backend, [prompts[n] for n in group], [readers[n] for n in group])
+        yield 0
     return found
 
 
 def _masses_of_group(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
-) -> list[tuple[FloatArray, FloatArray]]:
-    look = _look_at(backend, prompts)
+) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
+    look = yield from _look_at(backend, prompts)
     starts = look([(place, ()) for place in range(len(prompts))], [reader.first_tokens for reader in readers])
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, one in enumerate(wanted) for path in one]
@@ -65,13 +66,14 @@ def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int
     return groups_of(prompts)
 
 
-def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Any:
+def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Any]:
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
         return lambda places, tokens: _read_as_replies(backend, prompts, places, tokens)
     from semtoken.backends.transformers.growing import GrowingTree
 
     tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
+    yield from tree.begin()
 
     def look(places: Sequence[Place], tokens: Sequence[IdArray]) -> Iterator[LogMasses]:
         for row, ids in zip(tree.logits(places), tokens, strict=True):

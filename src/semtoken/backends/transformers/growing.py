@@ -6,7 +6,7 @@ any place of the tree, with the keys and values of all that was read before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,19 +61,24 @@ class GrowingTree:
     backend
         A model that reads trees (`TransformersBackend.reads_trees`).
     prompts
-        Token ids. What all of them begin with is read here, in pieces.
+        Token ids. What all of them begin with is read by `begin`.
     """
 
     def __init__(self, backend: TransformersBackend, prompts: Sequence[Sequence[int]]) -> None:
         self._backend = backend
-        trunk = shared_beginning(prompts)
-        self._cache = _read_trunk(backend, trunk)
-        self._trunk = len(trunk)
+        beginning = shared_beginning(prompts)
+        self._beginning = beginning
+        self._cache: Any = None
+        self._trunk = len(beginning)
         self._nodes: dict[tuple[int, int], int] = {}
         """(place of the token before, token) -> its place among the nodes."""
         self._seen = np.zeros((0, 0), dtype=bool)
         self._positions: list[int] = []
-        self._prompts = [list(ids[len(trunk) :]) for ids in prompts]
+        self._prompts = [list(ids[len(beginning) :]) for ids in prompts]
+
+    def begin(self) -> Generator[int, int | None, None]:
+        """Read what all prompts begin with, before anything else; pauses and gets as `read_trunk`."""
+        self._cache = yield from read_trunk(self._backend, self._beginning)
 
     @torch.inference_mode()
     def logits(self, places: Sequence[tuple[int, Sequence[int]]]) -> Iterator[torch.Tensor]:
@@ -124,16 +129,25 @@ class GrowingTree:
 
 
 @torch.inference_mode()
-def _read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Any:
-    """Keys and values of what all prompts begin with; the last trunk of the backend is used as far as it fits."""
+def read_trunk(backend: TransformersBackend, trunk: Sequence[int]) -> Generator[int, int | None, Any]:
+    """Keys and values of what all prompts begin with; the last trunk of the backend is used as far as it fits.
+
+    Pauses before each piece of a trunk, gives the number of tokens that it has read since the pause before, and gets
+    how many it may read until the next one; None for as many as are good.
+    """
     known = backend.last_trunk
     cache, start = None, 0
     if known is not None and (shared := len(shared_beginning((known.token_ids, [*trunk, 0])))) > 0:
         cache, start = known.cut(min(shared, len(trunk))), min(shared, len(trunk))
-    for first in range(start, len(trunk), CHUNK):
-        ids = np.array([trunk[first : first + CHUNK]], dtype=np.int64)
-        mask = np.ones((1, first + ids.shape[1]), dtype=np.int64)
-        cache = backend.forward(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1).past_key_values
+    read = 0
+    while start < len(trunk):
+        ids = np.array([trunk[start : start + ((yield read) or CHUNK)]], dtype=np.int64)
+        read = ids.shape[1]
+        start += read
+        mask = np.ones((1, start), dtype=np.int64)
+        output = backend.forward(PaddedBatch(ids, np.ones_like(ids)), mask=mask, cache=cache, keep=1)
+        cache = output.past_key_values
+        float(output.logits[0, -1, 0])  # a GPU is waited for, so that who paces this knows what reading takes
     if trunk:
         backend.last_trunk = SharedPrefix(tuple(trunk), cache)
         cache = backend.last_trunk.copied()

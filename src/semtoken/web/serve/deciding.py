@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from inspect import GEN_CREATED, getgeneratorstate
+from time import perf_counter
 
 from semtoken.backends.base import Backend
+from semtoken.backends.pace import FEWEST, Pace
 from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import answer_prepared
 from semtoken.errors import SemtokenError
@@ -17,25 +20,23 @@ class _ReadTogether:
     """Orders that are read together."""
 
     orders: Sequence[DecisionOrder]
-    steps: Generator[None, None, list[InquiryAnswers]]
+    steps: Generator[int, int | None, list[InquiryAnswers]]
 
-    def advance(self) -> bool:
-        """Read some prompts more; returns whether this was all."""
+    def advance(self, most: int) -> int | None:
+        """Read some prompts more, or so many tokens of a long one; how many tokens it was, None if that was all."""
         if all(order.cancelled.is_set() for order in self.orders):
             self.steps.close()
             self._end()
-            return True
+            return None
         try:
-            next(self.steps)
+            return self.steps.send(None if getgeneratorstate(self.steps) == GEN_CREATED else most)
         except StopIteration as end:
             for order, answers in zip(self.orders, end.value, strict=True):
                 order.emit(answers)
             self._end()
-            return True
         except SemtokenError as error:
             self._end(error)
-            return True
-        return False
+        return None
 
     def _end(self, error: SemtokenError | None = None) -> None:
         for order in self.orders:
@@ -54,6 +55,9 @@ class OpenDecisions:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._open: list[_ReadTogether] = []
+        self._pace = Pace()
+        self._left = perf_counter()
+        """When the model was last left to the answers that are being written."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -69,9 +73,25 @@ class OpenDecisions:
             steps = answer_prepared(self._backend, [order.inquiry for order in wanted])
             self._open.append(_ReadTogether(wanted, steps))
 
-    def advance(self) -> None:
-        """Read some prompts of each more, so that a long one holds up nobody."""
-        self._open = [reading for reading in self._open if not reading.advance()]
+    def advance(self, running: int = 0) -> None:
+        """Read some prompts of each more, so that a long one holds up nobody.
+
+        Parameters
+        ----------
+        running
+            How many answers are being written. They take a step between two calls, and wait meanwhile.
+        """
+        begun = perf_counter()
+        if running:
+            self._pace.note_step(begun - self._left)
+        waiting = len(self._open)
+        if waiting:
+            most = max(FEWEST, self._pace.budget(waiting, running) // waiting)
+            read = [(reading, reading.advance(most)) for reading in self._open]
+            self._open = [reading for reading, tokens in read if tokens is not None]
+            tokens = sum(tokens or 0 for _, tokens in read)
+            self._pace.note_reading(perf_counter() - begun, tokens, waiting, running)
+        self._left = perf_counter()
 
     def finish(self) -> None:
         """Read all of them to their end."""

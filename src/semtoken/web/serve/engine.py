@@ -172,7 +172,7 @@ class _Rows(Observer):
         """What joins before the next step; the model is free now."""
         self.ask()
         self._take(self._more(len(self._rows)))
-        self.decisions.advance()
+        self.decisions.advance(len(self._rows) - len(self._new))
         while self.decisions and not self._rows:
             self._take(self._more(0))
             self.decisions.advance()
