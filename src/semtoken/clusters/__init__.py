@@ -17,7 +17,6 @@ from semtoken.clusters.token_clusters import (
     TokenClusters,
     cluster_vocabulary,
     neutral_hash,
-    saved_vocabulary,
     vocabulary_of,
 )
 
@@ -28,6 +27,5 @@ __all__ = [
     "TokenClusters",
     "cluster_vocabulary",
     "neutral_hash",
-    "saved_vocabulary",
     "vocabulary_of",
 ]

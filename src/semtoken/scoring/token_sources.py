@@ -97,7 +97,8 @@ def _named_clusters(name: str | Path, revision: str | None) -> TokenClusters:
 
 def _named_vocabulary(name: str | Path, revision: str | None) -> Vocabulary:
     """The vocabulary that a folder of clusters holds, or that of a model's tokenizer."""
-    from semtoken.clusters import saved_vocabulary, vocabulary_of
+    from semtoken.clusters import vocabulary_of
+    from semtoken.clusters.token_clusters import saved_vocabulary
 
     found, path = _shipped(name), Path(name).expanduser()
     if found is not None or artifacts.is_saved(path):
