@@ -31,7 +31,7 @@ from semtoken.results.hidden_state import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_clusters
-from semtoken.support.inputs import real
+from semtoken.support.inputs import flag, listed, real, text, whole
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute
@@ -316,9 +316,9 @@ class STC:
         """
         decoding = self.decoding(max_new_tokens, batch_size, stop_at_newline, stop_strings, generation_kwargs)
         scores = self.observer(stop_above_product)
-        listed = as_prompts(prompts)
-        results = _InOrder(self, scores, on_result, [one for one in listed for _ in range(decoding.n)])
-        self.backend.generate(listed, decoding, [scores, results])
+        asked = as_prompts(prompts)
+        results = _InOrder(self, scores, on_result, [one for one in asked for _ in range(decoding.n)])
+        self.backend.generate(asked, decoding, [scores, results])
         return results.found
 
     def score(
@@ -356,11 +356,11 @@ class STC:
         InvalidInput
             Numbers of prompts and responses differ, or one of them cannot be used.
         """
-        listed = as_prompts(prompts)
+        batch_size, asked = whole(batch_size, "batch_size", low=1), as_prompts(prompts)
         scores = self.observer()
-        results = _InOrder(self, scores, on_result, listed)
+        results = _InOrder(self, scores, on_result, asked)
         self.backend.read(
-            listed, as_responses(responses, len(listed)), [scores, results], batch_size=batch_size, **reading_kwargs
+            asked, as_responses(responses, len(asked)), [scores, results], batch_size=batch_size, **reading_kwargs
         )
         return results.found
 
@@ -415,6 +415,8 @@ class STC:
         options: Mapping[str, Any],
     ) -> Decoding:
         """Arguments of `generate` as a `Decoding`."""
+        max_new_tokens, batch_size = whole(max_new_tokens, "max_new_tokens"), whole(batch_size, "batch_size")
+        stops = [stop_strings] if isinstance(stop_strings, str) else listed(stop_strings, "stop_strings")
         if max_new_tokens < 1 or batch_size < 1:
             raise InvalidInput(
                 f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
@@ -423,8 +425,8 @@ class STC:
         return Decoding(
             max_new_tokens=max_new_tokens,
             n=int(own.pop("num_return_sequences", None) or 1),
-            stop_at_newline=stop_at_newline,
-            stop_strings=(stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings),
+            stop_at_newline=flag(stop_at_newline, "stop_at_newline"),
+            stop_strings=tuple(text(one, "stop_strings") for one in stops),
             batch_size=batch_size,
             options=own,
         )

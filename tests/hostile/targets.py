@@ -18,6 +18,7 @@ from semtoken.scoring.scorer import scorer_for
 from tests import worked
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_answers import of_decisions, of_learning, of_one_pass, of_parts, of_replies, of_tables
+from tests.hostile.targets_of_objects import of_answers, of_calibrators, of_models, of_questions, of_vocabularies
 from tests.methods.method_records import scattered
 
 CLUSTERS = worked.clusters()
@@ -58,7 +59,8 @@ def all_targets() -> list[Target]:
     return [
         *(*scores(), *of_methods(), *of_metrics(), *of_results(), *of_clusters(), *of_calibration(), *of_records()),
         *(*of_one_pass(), *of_parts(answer, scorer_for(CLUSTERS.vocabulary, ScoringRules())), *of_replies(REPLY)),
-        *(*of_decisions(), *of_tables(), *of_learning(others)),
+        *(*of_decisions(), *of_tables(), *of_learning(others), *of_calibrators(answer), *of_answers(answer)),
+        *(*of_vocabularies(CLUSTERS), *of_models(), *of_questions()),
     ]
 
 

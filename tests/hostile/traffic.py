@@ -296,7 +296,7 @@ def attack(seed: int, requests: int) -> Outcome:
         for number, fault in found.items():
             most = 2 if plan.how(number) == "refuses" else 1
             if not 1 <= faulty.deliveries[number] <= most:
-                fault = f"{plan.how(number)}: delivered {faulty.deliveries[number]} times"
+                fault = f"{fault or plan.how(number)}: delivered {faulty.deliveries[number]} times"
             outcome.count(None if fault is None else f"request {number} of --seed {seed}: {fault}")
         time.sleep(0.5)
         left = open_files(process.pid)
@@ -330,7 +330,7 @@ def telling_proxy(upstream: str) -> Iterator[tuple[str, subprocess.Popen[str], P
         with (
             told.open("w") as file,
             mock.patch.dict(os.environ, {"OTEL_LOGS_EXPORTER": "console"}),
-            proxy_process(upstream, "--otel", stdout=file) as (url, process),
+            proxy_process(upstream, "--otel", "--connect-timeout", "100", stdout=file) as (url, process),
         ):
             yield url, process, told
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import one_of, shown
 
 QUESTIONS = Path(__file__).parent / "questions"
 PROMPT = "Answer these questions:\n\nQuestion:\n{question}\nAnswer:\n"
@@ -60,8 +61,7 @@ def load_questions(split: Literal["dev", "test"] = "test") -> list[Question]:
     InvalidInput
         There is no such split.
     """
-    if split not in ("dev", "test"):
-        raise InvalidInput(f"There is no question set {split!r}; use 'dev' or 'test'.")
+    one_of("split", split, ("dev", "test"))
     return read_questions(QUESTIONS / f"{split}.jsonl.gz")
 
 
@@ -78,6 +78,8 @@ def normalize_answer(text: str) -> str:
     >>> normalize_answer(" The U.S.A.\n")
     'usa'
     """
+    if not isinstance(text, str):
+        raise InvalidInput(f"An answer must be a text, got {shown(text)}.")
     plain = text.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLE.sub(" ", plain).split())
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from semtoken.backends.base import Decoding, Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
+from semtoken.support.inputs import listed
 from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -53,10 +54,10 @@ def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         return [prompts]
     if is_ids(prompts):
         return [prompts]
-    listed = list(prompts)
-    if listed and isinstance(listed[0], Mapping):
-        return [listed]  # type: ignore[list-item]
-    return listed  # type: ignore[return-value]
+    found = listed(prompts, "prompts")
+    if found and isinstance(found[0], Mapping):
+        return [found]
+    return found
 
 
 def as_responses(responses: Response | Sequence[Response], count: int) -> list[Response]:
@@ -67,10 +68,10 @@ def as_responses(responses: Response | Sequence[Response], count: int) -> list[R
     InvalidInput
         There are not `count` of them.
     """
-    listed = [responses] if isinstance(responses, str) or is_ids(responses) else list(responses)
-    if len(listed) != count:
-        raise InvalidInput(f"There are {count} prompts and {len(listed)} responses; each prompt needs one.")
-    return listed  # type: ignore[return-value]
+    found = [responses] if isinstance(responses, str) or is_ids(responses) else listed(responses, "responses")
+    if len(found) != count:
+        raise InvalidInput(f"There are {count} prompts and {len(found)} responses; each prompt needs one.")
+    return found
 
 
 def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[Decoding]:
@@ -80,7 +81,10 @@ def as_decodings(decoding: Decoding | Sequence[Decoding], count: int) -> list[De
 
 def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
     """Whether this is one prompt or response given as token ids."""
-    return hasattr(value, "__len__") and len(value) > 0 and isinstance(value[0], int | np.integer)
+    try:
+        return len(value) > 0 and isinstance(value[0], int | np.integer)
+    except Exception:  # no list, or an object that refuses
+        return False
 
 
 def question_of(prompt: Prompt) -> str:

@@ -7,6 +7,7 @@ what `save` writes: it holds the SHA-256 of its other contents, so that any byte
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -37,6 +38,7 @@ from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
 from semtoken.results import Decision
 from semtoken.support.html_elements import card, heading, note
+from semtoken.support.inputs import shown, whole
 from semtoken.tokens.scored import Flag
 
 NAME = "calibrator.json"
@@ -221,6 +223,7 @@ class Calibrator:
 
         On the answers that it was fitted on, chances come from ten-fold cross-validation.
         """
+        seed = whole(seed, "seed", low=0)
         answers = labelled(scored, correct, by=self.fingerprint.method)
         self.fingerprint.require_same(fingerprint_of(scored))
         if tuple(np.sort(answers.log_score).tolist()) == self.scores:
@@ -292,6 +295,8 @@ class Calibrator:
         CalibratorMismatch
             It belongs to other clusters.
         """
+        if not isinstance(directory, str | os.PathLike):
+            raise ArtifactError(f"There is no calibrator: its place is a directory, got {shown(directory)}.")
         found = _read(Path(directory))
         if clusters is not None:
             require_clusters(found.fingerprint, clusters)
@@ -374,14 +379,16 @@ def file_of(path: Path) -> Path:
 
 def _read(path: Path) -> Calibrator:
     """A calibrator from its directory or its file, with errors that name it."""
-    path = file_of(path)
     try:
+        path = file_of(path)
         with reading_errors(path):
             return from_bytes(path.read_bytes())
     except InvalidInput as error:
         raise ArtifactError(f"There is no calibrator: {error} Make one with `semtoken calibrate`.") from error
     except ArtifactError as error:
         raise ArtifactError(f"{path} cannot be used. {error}") from error
+    except ValueError as error:  # no file can have that name
+        raise ArtifactError(f"There is no calibrator {shown(str(path))}.") from error
 
 
 def to_bytes(calibrator: Calibrator) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
+from semtoken.support.inputs import instance
 from semtoken.tokens.scored import Flag
 
 ELSEWHERE = "calibrated_elsewhere"
@@ -121,7 +122,7 @@ def fingerprint_of(scored: Any, known: Fingerprint | None = None) -> Fingerprint
     InvalidInput
         The answers are of different kinds.
     """
-    found = known or Fingerprint()
+    found = Fingerprint() if known is None else instance(known, Fingerprint, "known")
     responses: Any = scored if isinstance(scored, Sequence) and not isinstance(scored, str) else [scored]
     told = {_told(answer) for answer in responses if hasattr(answer, "log_score_bounds")}
     if len(told) > 1:

@@ -12,6 +12,7 @@ from semtoken.calibration.labels import FloatArray
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, folded, heading, note, table
+from semtoken.support.inputs import whole
 from semtoken.support.text import number
 
 RESAMPLES = 2000
@@ -212,6 +213,7 @@ def drift(fitted: FloatArray, recent: FloatArray, *, seed: int = 0) -> Drift:
     """
     if recent.size == 0:
         raise InvalidInput("There are no recent scores to compare: all answers are blank, or there are none.")
+    seed = whole(seed, "seed", low=0)
     places = np.union1d(fitted, recent)
     first, second = np.searchsorted(places, fitted), np.searchsorted(places, recent)
     gap = _distribution(first, places.size) - _distribution(second, places.size)

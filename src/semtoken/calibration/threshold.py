@@ -159,6 +159,8 @@ class Threshold:
         """
         self.fingerprint.require_same(fingerprint_of(answer))
         score = log_scores(answer if hasattr(answer, "__float__") else [answer], self.fingerprint.method)
+        if score.size != 1:
+            raise InvalidInput(f"Give one answer; here are {score.size}.")
         blank = bool(np.isneginf(score[0]))
         accepted = bool(self.accepts(score)[0])
         doubt = "no_threshold" if self.uncertainty is None else "uncertain"

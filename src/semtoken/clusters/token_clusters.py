@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -35,7 +34,7 @@ from semtoken.models.sources import resolve
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, folded, heading, note, table
-from semtoken.support.inputs import instance
+from semtoken.support.inputs import instance, shown
 from semtoken.tokens.packing import drops_blank, pack_vocabulary, unpack_vocabulary
 from semtoken.tokens.vocabulary import Vocabulary, normalize
 
@@ -282,6 +281,7 @@ class TokenClusters:
 
     def cluster_ids(self, token_id: int) -> IdArray:
         """Ids of the tokens in the cluster of a token, itself included, ascending (a read-only view)."""
+        [token_id] = self.vocabulary.checked_ids([token_id])
         return self._group_ids(self._group[token_id])
 
     def _group_ids(self, group: int) -> IdArray:
@@ -301,13 +301,14 @@ class TokenClusters:
         InvalidInput
             No token is spelled so; the message names similar ones.
         """
-        ids = self.find(token) if isinstance(token, str) else [operator.index(token)]
-        self.vocabulary.check_ids(ids)
+        ids = self.find(token) if isinstance(token, str) else self.vocabulary.checked_ids([token])
         joined = np.unique(np.concatenate([self.cluster_ids(i) for i in ids]))
         return [self.vocabulary.texts[i] for i in joined]
 
     def find(self, text: str) -> list[int]:
         """Ids of the tokens that a text names, as in `members`."""
+        if not isinstance(text, str):
+            raise InvalidInput(f"'text' must be a text, got {shown(text)}.")
         texts = self.vocabulary.texts
         tests: tuple[Callable[[int], bool], ...] = (
             lambda i: texts[i] == text,

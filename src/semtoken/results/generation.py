@@ -160,6 +160,8 @@ class Generation:
 
     def with_fields(self, recorded: Mapping[str, Any]) -> Generation:
         """A fuller copy: the same with further fields of it recorded."""
+        if not isinstance(recorded, Mapping) or not all(isinstance(name, str) for name in recorded):
+            raise InvalidInput(f"'recorded' must be a mapping of the names of fields, got {shown(recorded)}.")
         own = {name: value for name, value in recorded.items() if name in _OWN_FIELDS}
         more = {name: value for name, value in recorded.items() if name not in _OWN_FIELDS}
         return replace(self, **own, further={**self.further, **more})

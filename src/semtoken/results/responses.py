@@ -19,7 +19,7 @@ from semtoken.results.headlines import Headline, headline_of
 from semtoken.results.hidden_state import HiddenState
 from semtoken.support.extras import require
 from semtoken.support.html_elements import card, counted, element, joined, note, table
-from semtoken.support.inputs import instance, listed, one_of
+from semtoken.support.inputs import instance, listed, one_of, whole
 from semtoken.support.text import CUT_OFF, last_of_user, number, shortened
 from semtoken.tokens.scored import Borrowed, Flag, ScoredToken, TokenMark, shared_out
 
@@ -302,6 +302,7 @@ class ScoredResponse:
 
         0 for a span that no token touches. Not the paper's score, which takes the whole answer.
         """
+        start, end = whole(start, "start"), whole(end, "end")
         touched = (t.log_agreeing_probability for t in self.tokens if t.start < end and t.end > start)
         return -math.expm1(math.fsum(touched)) + 0.0
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from semtoken.choices import Equality
 from semtoken.errors import InvalidInput
+from semtoken.support.inputs import shown
 from semtoken.support.text import number
 
 Source = Literal["cluster", "prefix", "neutral", "other"]
@@ -172,7 +173,7 @@ class ScoredToken:
         InvalidInput
             `meaning`, if the answer was scored without clusters.
         """
-        match equality:
+        match equality if isinstance(equality, str) else None:
             case "exact":
                 return self.log_probability
             case "surface":
@@ -181,7 +182,7 @@ class ScoredToken:
                 return self.log_meaning_probability
             case "meaning":
                 raise InvalidInput(NO_MEANING)
-        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {equality!r} instead.")
+        raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {shown(equality)} instead.")
 
     @property
     def borrowed(self) -> Borrowed:

@@ -81,7 +81,8 @@ def _adapt(tokenizer: Any) -> tuple[int, Callable[..., str], Callable[[int], str
             lambda ids, **_: str(tokenizer.decode(ids, skip_special_tokens=True)),
             tokenizer.id_to_token,
         )
-    if not hasattr(tokenizer, "decode") or not hasattr(tokenizer, "__len__"):
+    is_bytes = isinstance(tokenizer, bytes | bytearray)  # which have a length, and can decode
+    if is_bytes or not hasattr(tokenizer, "decode") or not hasattr(tokenizer, "__len__"):
         raise VocabularyError(
             f"Expected a transformers tokenizer or a tokenizers.Tokenizer, got {type(tokenizer).__name__}."
         )

@@ -17,7 +17,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.errors import VocabularyError, VocabularyMismatch
+from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
+from semtoken.support import inputs
 from semtoken.support.arrays import IdArray, as_ids
 from semtoken.tokens.characters import character_ranges
 from semtoken.tokens.stopwords import english_stopwords
@@ -136,7 +137,7 @@ class Vocabulary:
 
     def tokens_of(self, norm: str) -> IdArray:
         """The tokens whose normalized text is this one, ascending."""
-        return np.array(self._by_norm.get(norm, ()), dtype=np.int64)
+        return np.array(self._by_norm.get(inputs.text(norm, "norm"), ()), dtype=np.int64)
 
     @cached_property
     def numeral(self) -> BoolArray:
@@ -278,7 +279,7 @@ class Vocabulary:
 
     def require_same(self, other: Vocabulary, *, mine: str, theirs: str) -> None:
         """Raise `VocabularyMismatch` saying what differs, unless both vocabularies are the same."""
-        if self.fingerprint != other.fingerprint:
+        if self.fingerprint != inputs.instance(other, Vocabulary, "other").fingerprint:
             raise VocabularyMismatch(
                 f"{mine} {self.size:,} tokens (fingerprint {self.fingerprint[:12]}), {theirs} {other.size:,} "
                 f"(fingerprint {other.fingerprint[:12]}): {_first_difference(self, other)}. "
@@ -296,7 +297,10 @@ def decode_run(run: bytes) -> str:
 
 def neutral_mask(texts: Sequence[str], stopwords: Collection[str]) -> BoolArray:
     """Which texts are a stopword or empty once stripped (bool [V])."""
-    words = frozenset(stopwords) | {""}
+    try:
+        words = frozenset(stopwords) | {""}
+    except Exception as error:
+        raise InvalidInput(f"'stopwords' must be a collection of words, got {inputs.shown(stopwords)}.") from error
     return np.array([text.strip() in words for text in texts], dtype=bool)
 
 

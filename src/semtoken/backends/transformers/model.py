@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -50,7 +50,7 @@ from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.trees import PromptTree
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
-from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, VocabularyMismatch
+from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, SemtokenError, VocabularyMismatch
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
 from semtoken.support.extras import require
@@ -290,9 +290,10 @@ class TransformersBackend:
         with watch.watching(self.model):
             while True:
                 drawing = [Sampling(answers, self.vocabulary.size)] * any(answer.settings for answer in answers)
-                sequences = self.model.generate(
-                    **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
-                )
+                with _refused_options(watch):
+                    sequences = self.model.generate(
+                        **inputs, **options, logits_processor=[*processors, *drawing], stopping_criteria=[watch]
+                    )
                 if not (left := watch.smaller_batch()):
                     break
                 inputs = continued(inputs, sequences, watch.cache, left)
@@ -590,3 +591,17 @@ def check_model(model: Any) -> None:
             f"{name} has no output head (lm_head), so it gives no next-token distribution. "
             "Load it with AutoModelForCausalLM."
         )
+
+
+@contextmanager
+def _refused_options(watch: StepWatch) -> Iterator[None]:
+    """What transformers raises for an option before the model's first pass, as an error of ours."""
+    try:
+        yield
+    except SemtokenError:
+        raise
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        if watch.logits is not None:
+            raise
+        reason = " ".join(str(error).split())
+        raise InvalidInput(f"transformers' generate refuses these options: {reason}") from error

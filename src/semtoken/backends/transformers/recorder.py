@@ -30,6 +30,7 @@ from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_tokens
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
+from semtoken.support.inputs import listed, shown, whole
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")
@@ -357,6 +358,11 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             There are not as many lengths or questions as answers.
         """
         ids = getattr(sequences, "sequences", sequences)
+        if getattr(ids, "ndim", None) != 2:
+            raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
+        if lengths is not None:
+            lengths = [whole(length, "lengths", low=0) for length in listed(lengths, "lengths")]
+        questions = listed(questions, "questions")
         with self._lock:
             self._follow_last(ids)
             self._take_in()

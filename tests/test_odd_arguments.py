@@ -1,0 +1,108 @@
+"""Arguments that nobody means: refused with a sentence of ours, never with what Python or a library would raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import semtoken as st
+from semtoken.almanac import is_correct, load_questions
+from semtoken.calibration import Fingerprint
+from semtoken.errors import SemtokenError
+from tests import tiny, worked
+
+CLUSTERS = worked.clusters()
+ANSWER = st.score_logits(worked.logits(*worked.STEPS), worked.ids(*worked.ANSWER), CLUSTERS)
+SCORES = -np.random.default_rng(0).exponential(0.7, 60)
+RIGHT = (np.random.default_rng(1).random(60) < np.exp(SCORES)).astype(float)
+
+
+@pytest.fixture(scope="module")
+def calibrator() -> st.Calibrator:
+    made: st.Calibrator = st.Calibrator.fit(SCORES, RIGHT)
+    return made
+
+
+@pytest.fixture(scope="module")
+def stc() -> st.STC:
+    from semtoken.backends.transformers.model import TransformersBackend
+
+    tokenizer = tiny.byte_level_bpe()
+    return st.STC(TransformersBackend(tiny.llama(len(tokenizer)), tokenizer))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ANSWER.span_uncertainty(None, 3),  # type: ignore[arg-type]
+        lambda: ANSWER.tokens[0].log_probability_under(np.array([])),  # type: ignore[arg-type]
+        lambda: CLUSTERS.cluster_ids(1.5),  # type: ignore[arg-type]
+        lambda: CLUSTERS.cluster_ids(-1),
+        lambda: CLUSTERS.members(2**63),
+        lambda: CLUSTERS.find(b"the"),  # type: ignore[arg-type]
+        lambda: CLUSTERS.check(b"the"),
+        lambda: CLUSTERS.vocabulary.tokens_of([]),  # type: ignore[arg-type]
+        lambda: CLUSTERS.vocabulary.require_same(None, mine="a", theirs="b"),  # type: ignore[arg-type]
+        lambda: st.Vocabulary.from_tokenizer(tiny.byte_level_bpe(), 7),  # type: ignore[arg-type]
+        lambda: st.Generation("a", [1]).with_fields(None),  # type: ignore[arg-type]
+        lambda: st.Threshold.fit(SCORES, RIGHT, alpha=0.4).decide(np.array([])),
+        lambda: st.Calibrator.load(b"x"),  # type: ignore[arg-type]
+        lambda: st.Calibrator.load("\0"),
+        lambda: st.Calibrator.load("\ud800"),
+        lambda: is_correct(b"Lima", load_questions("dev")[0]),  # type: ignore[arg-type]
+        lambda: load_questions([]),  # type: ignore[arg-type]
+    ],
+)
+def test_odd_arguments_are_refused(call: Callable[[], Any], tmp_path: Path) -> None:
+    with pytest.raises(SemtokenError, match=r"\w"):
+        call()
+
+
+def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> None:
+    for seed in (-1, 1.5, "a", None):
+        with pytest.raises(SemtokenError, match="seed"):
+            calibrator.compare(SCORES, seed=seed)  # type: ignore[arg-type]
+        with pytest.raises(SemtokenError, match="seed"):
+            calibrator.report(SCORES, RIGHT, seed=seed)  # type: ignore[arg-type]
+    with pytest.raises(SemtokenError, match="'known' must be a Fingerprint"):
+        calibrator.flags(ANSWER, "model")  # type: ignore[arg-type]
+    assert calibrator.flags(ANSWER.log_score, Fingerprint(model="m")) is not None
+
+
+def test_odd_arguments_of_a_model_are_refused(stc: st.STC) -> None:
+    odd: list[dict[str, Any]] = [
+        {"stop_strings": 1j},
+        {"stop_strings": [7]},
+        {"batch_size": float},
+        {"max_new_tokens": 1.5},
+        {"stop_at_newline": "yes"},
+        {"no_such_option": 1},
+        {"do_sample": True, "temperature": -1.0},
+    ]
+    for options in odd:
+        with pytest.raises(SemtokenError, match=r"\w"):
+            stc.generate("The capital", **{"max_new_tokens": 2, **options})
+    for prompts in (None, {"a": 1}, object(), float):
+        with pytest.raises(SemtokenError, match="prompts"):
+            stc.generate(prompts, 2)  # type: ignore[arg-type]
+    with pytest.raises(SemtokenError, match="batch_size"):
+        stc.score("The", "TV", batch_size=None)  # type: ignore[arg-type]
+    with pytest.raises(SemtokenError, match="responses"):
+        stc.score("The", {"TV"})  # type: ignore[arg-type]
+    recorder = st.Recorder(stc.tokenizer)
+    for sequences in (None, [[1, 2]], np.array(0.3), "text"):
+        with pytest.raises(SemtokenError, match="'sequences' must be what generate returned"):
+            recorder.results(sequences)
+
+
+def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.STC) -> None:
+    def raises(number: int, answer: Any) -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        stc.generate("The capital", 2, on_result=raises)
+    assert not isinstance(raised.value, SemtokenError)
