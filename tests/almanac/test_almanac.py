@@ -99,7 +99,7 @@ def test_question_sets_are_well_formed_and_disjoint():
             assert question.prompt().endswith(question.question + "\nAnswer:\n")
     assert not {question.question for question in dev} & {question.question for question in test}
     assert any(question.exposure == 0 for question in test)
-    with pytest.raises(InvalidInput, match="'dev' or 'test'"):
+    with pytest.raises(InvalidInput, match="'dev', 'test', got 'train'"):
         load_questions("train")  # type: ignore[arg-type]
 
 

@@ -70,7 +70,7 @@ def joined(backend: Any, prompts: Sequence[list[int]]) -> Everything:
 
 def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> Everything:
     """The same, with few tokens of a prompt between two steps."""
-    from semtoken.backends.transformers import pace
+    from semtoken.backends import pace
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "WHOLE", 2)

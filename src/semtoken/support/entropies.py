@@ -35,7 +35,8 @@ def row_entropies(rows: Rows, normalizers: FloatArray, size: int) -> FloatArray:
         logs = (part - offsets[:, None]).clamp_(min=_LEAST)
         sums = (logs.exp() * logs).sum(dim=1, dtype=torch.float64).cpu().numpy()
     else:
-        logs = np.maximum(part - normalizers[:, None].astype(part.dtype), _LEAST)
+        with np.errstate(invalid="ignore"):  # a row without a distribution: its entropy is NaN
+            logs = np.maximum(part - normalizers[:, None].astype(part.dtype), _LEAST)
         sums = (np.exp(logs) * logs).sum(axis=1, dtype=np.float64)
     found: FloatArray = np.maximum(-sums, 0.0)
     return found
