@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from semtoken.backends.base import Backend
 from semtoken.choices import BackendName
-from semtoken.errors import InvalidInput
 from semtoken.models.sources import resolve
+from semtoken.support.inputs import one_of
 
 BACKENDS: tuple[BackendName, ...] = get_args(BackendName)
 
@@ -45,8 +45,7 @@ def load_backend(
     ModelError
         There is no such model, or it cannot be loaded.
     """
-    if name not in BACKENDS:
-        raise InvalidInput(f"backend must be one of {', '.join(BACKENDS)}, got {name!r}.")
+    one_of("backend", name, BACKENDS)
     source = resolve(model)
     if name == "llama-cpp":
         from semtoken.backends.llama_cpp.model import load_llama_cpp

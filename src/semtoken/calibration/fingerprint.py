@@ -10,7 +10,7 @@ from typing import Any, Literal
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
-from semtoken.support.inputs import instance
+from semtoken.support.inputs import instance, text, whole
 from semtoken.tokens.scored import Flag
 
 ELSEWHERE = "calibrated_elsewhere"
@@ -45,6 +45,11 @@ class Fingerprint:
     """Who said what is right."""
     task: str | None = None
     """A label that you choose, such as the kind of question."""
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None:
+                (whole if name == "k" else text)(value, name)
 
     def require_same(self, other: Fingerprint) -> None:
         """Refuse scores of another kind.
