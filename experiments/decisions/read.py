@@ -24,7 +24,7 @@ from semtoken.choices import Reading
 from semtoken.decisions import Choice, Inquiry, Predicate, Question, ReadingOptions
 from semtoken.decisions.deciding import completed, prepare, read_masses
 
-BATCH = {"predicate": 24, "choice": 8}
+BATCH = 24  # predicates; a third as many choices, which have more options and orders
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -68,11 +68,12 @@ def rows_of(items: list[dict], backend: Backend, short: bool) -> list[dict]:
     return found
 
 
-def batches(items: list[dict], short: bool) -> list[list[dict]]:
+def batches(items: list[dict], short: bool, size: int) -> list[list[dict]]:
     """Items of one kind together, in the order in which they are read."""
-    by_kind = {kind: [item for item in items if item["kind"] == kind] for kind in BATCH}
+    sizes = {"predicate": size, "choice": max(size // 3, 1)}
+    by_kind = {kind: [item for item in items if item["kind"] == kind] for kind in sizes}
     each = [
-        [own[first : first + BATCH[kind]] for first in range(0, len(own), BATCH[kind])] for kind, own in by_kind.items()
+        [own[first : first + sizes[kind]] for first in range(0, len(own), sizes[kind])] for kind, own in by_kind.items()
     ]
     if short:
         return [batch for pair in zip_longest(*each) for batch in pair if batch]
@@ -89,11 +90,12 @@ def main() -> None:
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=BATCH, help="Predicates that are read together.")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     backend = load_backend("transformers", given.model, dtype=given.dtype)
     done = {line["item"] for line in lines_of(given.out)} if given.out.exists() else set()
-    left = batches([item for item in lines_of(given.items) if item["item"] not in done], given.short)
+    left = batches([item for item in lines_of(given.items) if item["item"] not in done], given.short, given.batch)
     began = time.monotonic()
     with given.out.open("a", encoding="utf-8") as file:
         for number, batch in enumerate(left, start=1):
