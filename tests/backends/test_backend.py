@@ -181,7 +181,7 @@ class TestLoading:
             st.STC.from_pretrained("almanac", device="cpu", device_map="auto")
 
     def test_backends_are_named(self) -> None:
-        with pytest.raises(InvalidInput, match="transformers, vllm, llama-cpp"):
+        with pytest.raises(InvalidInput, match="'transformers', 'vllm', 'llama-cpp'"):
             load_backend("abacus")
 
     def test_clusters_are_made_when_they_are_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
