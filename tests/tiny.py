@@ -119,6 +119,12 @@ TOKENIZERS = {
 """One of each kind, a few hundred tokens."""
 
 
+def tokenizer_of(kind: str) -> Any:
+    """A tokenizer by its name: one of `TOKENIZERS`, or "mistral-" with a kind of `mistral`."""
+    brand, _, name = kind.partition("-")
+    return mistral(name) if brand == "mistral" else TOKENIZERS[kind]()
+
+
 def llama(vocab_rows: int, *, tied: bool = False, hidden: int = 16, seed: int = 0) -> Any:
     """A LlamaForCausalLM with random weights; more rows than the tokenizer has tokens make a padded head."""
     import torch

@@ -24,8 +24,7 @@ from tests.artifacts import checksum
 
 @cache
 def vocabulary_of(kind: str) -> Vocabulary:
-    brand, _, name = kind.partition("-")
-    return Vocabulary.from_tokenizer(tiny.mistral(name) if brand == "mistral" else tiny.TOKENIZERS[kind]())
+    return Vocabulary.from_tokenizer(tiny.tokenizer_of(kind))
 
 
 def random_clusters(kind: str = "byte-level", n_clusters: int = 40, **provenance: Any) -> TokenClusters:

@@ -21,8 +21,7 @@ KINDS = [*SMALL, *LARGE]
 
 @cache
 def index_of(kind: str) -> tuple[Any, PrefixIndex]:
-    brand, _, name = kind.partition("-")
-    tokenizer = tiny.mistral(name) if brand == "mistral" else tiny.TOKENIZERS[kind]()
+    tokenizer = tiny.tokenizer_of(kind)
     return tokenizer, PrefixIndex(Vocabulary.from_tokenizer(tokenizer))
 
 

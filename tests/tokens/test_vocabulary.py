@@ -23,8 +23,7 @@ KINDS = [*SMALL, *LARGE]
 @cache
 def pair(kind: str) -> tuple[Any, Vocabulary]:
     """A tokenizer and its vocabulary, made once."""
-    brand, _, name = kind.partition("-")
-    tokenizer = tiny.mistral(name) if brand == "mistral" else tiny.TOKENIZERS[kind]()
+    tokenizer = tiny.tokenizer_of(kind)
     return tokenizer, Vocabulary.from_tokenizer(tokenizer)
 
 

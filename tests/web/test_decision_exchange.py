@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from semtoken.decisions import Predicate, ReadingOptions
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.records import answer_values, records_of
-from tests.web.test_journal_servers import BEARER, started, wait_for
+from tests.web.test_journal_servers import exchange_at, started, wait_for
 
 ASKED = {"model": "almanac", "state": "x", "questions": {"late": {"type": "noul", "instructions": "Late?"}}}
 
@@ -42,8 +43,7 @@ def block(url: str) -> dict[str, Any]:
     return found
 
 
-def exchange(url: str, action: str, headers: dict[str, str] = BEARER) -> httpx.Response:
-    return httpx.post(f"{url}/semtoken/decision-calibrator", json={"action": action}, headers=headers, timeout=60)
+exchange = partial(exchange_at, "/semtoken/decision-calibrator")
 
 
 def test_a_checksum_is_that_of_what_it_says(tmp_path: Path) -> None:

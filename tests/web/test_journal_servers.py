@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,11 @@ def ask(url: str, person: str, place: str = "Peru", **more: Any) -> dict[str, An
     return found
 
 
-def exchange(url: str, action: str, headers: dict[str, str] = BEARER) -> httpx.Response:
-    return httpx.post(f"{url}/semtoken/calibrator", json={"action": action}, headers=headers, timeout=60)
+def exchange_at(path: str, url: str, action: str, headers: dict[str, str] = BEARER) -> httpx.Response:
+    return httpx.post(url + path, json={"action": action}, headers=headers, timeout=60)
+
+
+exchange = partial(exchange_at, "/semtoken/calibrator")
 
 
 def entries_of(url: str, **conditions: Any) -> list[dict[str, Any]]:

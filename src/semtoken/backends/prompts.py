@@ -202,10 +202,10 @@ def encode_responses(
     VocabularyError
         An id lies outside the vocabulary.
     """
-    listed = as_responses(responses, len(prompts))
+    each = as_responses(responses, len(prompts))
     return [
         vocabulary.checked_ids(encode_response(tokenizer, prompt, ids, response, number))
-        for number, (prompt, ids, response) in enumerate(zip(prompts, prompt_ids, listed, strict=True))
+        for number, (prompt, ids, response) in enumerate(zip(prompts, prompt_ids, each, strict=True))
     ]
 
 

@@ -232,9 +232,8 @@ def _application(
     decision_calibrator: Path | None,
 ) -> Any:
     from semtoken.scoring.scorer import scorer_for
-    from semtoken.web.calibrators import CalibratorSlot, reload_all
+    from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
-    from semtoken.web.running import on_hangup
 
     tokens = load_tokens(*named, rules)
     reader = None if reading is None else _reader(*reading, named[1], rules)
@@ -243,8 +242,7 @@ def _application(
     load = partial(applied, calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
     calibrators = CalibratorSlot(load(), load)
     of_decisions = decision_slot(decision_calibrator)
-    if calibrator is not None or decision_calibrator is not None:
-        on_hangup(partial(reload_all, (calibrators, of_decisions)))
+    reload_on_hangup(calibrators, of_decisions)
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)
     shown, gate = page and abstain_text is None, gate_from_environment()
     app = proxy_app(

@@ -71,9 +71,9 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
-    from semtoken.web.calibrators import CalibratorSlot, reload_all
+    from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
     from semtoken.web.hosts import hosts_for
-    from semtoken.web.running import listen, on_hangup, run
+    from semtoken.web.running import listen, run
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.intake import MEBIBYTE, ServeLimits
@@ -86,8 +86,7 @@ def serve(
     found = applied_to(stc, calibrator, choice.model, abstain_text)
     slot = CalibratorSlot(found, load, lambda applied: stc.use_learned(applied.calibrator.learned))
     deciding = decision_slot(decision_calibrator)
-    if calibrator is not None or decision_calibrator is not None:
-        on_hangup(partial(reload_all, (slot, deciding)))
+    reload_on_hangup(slot, deciding)
     known = stc.fingerprint(choice.model)
     recorder = keeping.recorder("serve", model=known.model, engine=known.engine)
     called, stops = name or _name_of(choice.model), asking.stop_at_newline

@@ -73,12 +73,12 @@ class WriterProcess:
         line = process.stdout.readline()
         if not line:
             raise OSError(ENDED)
-        told = json.loads(line)
-        if "problem" in told:
-            raise OSError(told["problem"])
-        for why in told["refused"]:
+        outcome = json.loads(line)
+        if "problem" in outcome:
+            raise OSError(outcome["problem"])
+        for why in outcome["refused"]:
             refused(why)
-        return int(told["written"])
+        return int(outcome["written"])
 
     def close(self) -> None:
         """Let it end; it does so by itself when it has written what it was told."""

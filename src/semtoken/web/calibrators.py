@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -115,8 +115,15 @@ def slot_of(calibrator: Kind | CalibratorSlot[Kind] | None) -> CalibratorSlot[Ki
     return calibrator if isinstance(calibrator, CalibratorSlot) else CalibratorSlot(calibrator)
 
 
-def reload_all(slots: Sequence[CalibratorSlot[Any]]) -> None:
-    """Take whatever lies in the places of a server's calibrators now; what happened goes to the log."""
-    for slot in slots:
-        if slot.current is not None:
+def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:
+    """Have SIGHUP load the calibrators of a server again; without any, the signal keeps its meaning."""
+    from semtoken.web.running import on_hangup
+
+    used = [slot for slot in slots if slot.current is not None]
+
+    def reload() -> None:
+        for slot in used:
             slot.reload_or_log()
+
+    if used:
+        on_hangup(reload)
