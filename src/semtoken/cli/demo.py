@@ -142,7 +142,9 @@ def run(stc: STC, shown: Sequence[Question], tested: Sequence[Question], console
     console.print()
     console.print('Next: ask it yourself      semtoken ask --tokens "What is the capital of Peru?"')
     console.print("      a real model         semtoken fetch smollm2, then semtoken demo --model smollm2")
-    console.print('      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."')
+    console.print(
+        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
+    )
     return comparison
 
 

@@ -67,7 +67,9 @@ def run(stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion]
     console.print(f'Next: ask it yourself      semtoken ask --model {quote(name)} "..."', soft_wrap=True)
     page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
     console.print(f"      on a page            {page}", markup=False, soft_wrap=True)
-    console.print('      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."')
+    console.print(
+        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
+    )
     return answers
 
 
