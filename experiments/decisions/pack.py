@@ -1,12 +1,17 @@
-"""What a model gave each option, with labels: the file that is kept.
+"""What a model gave each option, with labels: the file that is kept, and its lines again for `read.py` to go on from.
 
-python experiments/decisions/pack.py items.jsonl masses.jsonl model.parquet
+    python experiments/decisions/pack.py items.jsonl masses.jsonl model.parquet
+    python experiments/decisions/pack.py --unpack model.parquet masses.jsonl
+
+The second line undoes the first, so that a kept file can be read further.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +50,21 @@ def rows(items: Path, masses: Path) -> Iterator[dict[str, Any]]:
             yield {**about, "reading": line["reading"], "row": number, "low": low, "high": high}
 
 
+def unpacked(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of masses that a kept file was packed from, to float32."""
+    kept = pq.read_table(path, columns=["item", "reading", "low", "high"]).to_pylist()
+    for (item, reading), orders in groupby(kept, lambda row: (row["item"], row["reading"])):
+        rows = list(orders)
+        masses = {end: None if rows[0][end] is None else [row[end] for row in rows] for end in ("low", "high")}
+        yield {"item": item, "reading": reading, **masses}
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--unpack":
+        lines = [json.dumps(line) + "\n" for line in unpacked(Path(sys.argv[2]))]
+        Path(sys.argv[3]).write_text("".join(lines), encoding="utf-8")
+        print(len(lines), "lines")
+        raise SystemExit
     table = pa.Table.from_pylist(list(rows(Path(sys.argv[1]), Path(sys.argv[2]))), SCHEMA)
     pq.write_table(table, sys.argv[3], compression="zstd")
     print(table.num_rows, "rows")

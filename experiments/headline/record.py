@@ -295,10 +295,11 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--body", choices=("float32", "bfloat16"), default="bfloat16")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--until", help="HH:MM after which no further part is begun.")
     options = parser.parse_args()
     until = deadline(options.until)
-    torch.set_num_threads(2)
+    torch.set_num_threads(options.threads)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     watched = Watched.load(options.model, getattr(torch, options.body))
     config = watched.model.generation_config
