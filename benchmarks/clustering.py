@@ -427,6 +427,29 @@ def bfloat16_parts(n: int, d: int, variant: str) -> Any:
     return TableParts(tuple(halves))
 
 
+def made_table(rows: int, columns: int, variant: str) -> Any:
+    """`bfloat16_parts`, made in a process of its own, as making it takes more memory than keeping it."""
+    from semtoken.clustering import TableParts
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / f"{i}.npy" for i in range(2)]
+        subprocess.run(
+            [sys.executable, __file__, "make", str(rows), str(columns), variant, *map(str, files)], check=True
+        )
+        return TableParts(tuple(np.load(file) for file in files))
+
+
+def model_table(model: Path, *, both: bool) -> Any:
+    """The rows of a model's tokens as `semtoken cluster` takes them, or its input and its output rows."""
+    from semtoken.clusters.tables import EmbeddingTable, read_table
+
+    table = read_table(model)
+    if both:
+        parts = read_table(model, "input").parts + read_table(model, "output").parts
+        table = EmbeddingTable(parts, table.origin)
+    return table.rows(table.n_rows)
+
+
 @app.command()
 def large(
     rows: int = 152_064,
@@ -435,20 +458,21 @@ def large(
     variant: str = "medium",
     algorithm: Annotated[str, typer.Option(help="agglomerative or kmeans")] = "agglomerative",
     linkage: Annotated[str, typer.Option(help="complete, average or single")] = "complete",
+    model: Annotated[
+        Path | None, typer.Option(help="Folder or GGUF file of a model whose token table is taken.")
+    ] = None,
+    both: Annotated[bool, typer.Option("--both", help="Input and output rows, even if they are one matrix.")] = False,
+    memory: Annotated[float | None, typer.Option(help="GB beyond the table. [70 % of what is free]")] = None,
     stop_after: Annotated[float, typer.Option(help="End after so many seconds of the first pass.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the JSON report.")] = RESULTS,
 ) -> None:
-    """Cluster one table of bfloat16 halves and report time, memory and passes."""
-    method = linkage if algorithm == "agglomerative" else algorithm
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / f"{i}.npy" for i in range(2)]
-        make = subprocess.run(
-            [sys.executable, __file__, "make", str(rows), str(columns), variant, *map(str, files)], check=True
-        )
-        del make
-        from semtoken.clustering import TableParts, cluster_table
+    """Cluster one table of bfloat16 halves, or that of a model, and report time, memory and passes."""
+    from semtoken.clustering import cluster_table
 
-        table = TableParts(tuple(np.load(file) for file in files))
+    method = linkage if algorithm == "agglomerative" else algorithm
+    table = made_table(rows, columns, variant) if model is None else model_table(model, both=both)
+    if model is not None:
+        rows, columns, variant = len(table.parts[0]), sum(part.shape[1] for part in table.parts), model.name
     facts: dict[str, Any] = {
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "machine": machine(), "load": os.getloadavg()[0],
         "rows": rows, "columns": columns, "clusters": clusters, "variant": variant, "method": method,
@@ -470,6 +494,7 @@ def large(
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         options: Any = {"algorithm": algorithm, "linkage": linkage, "progress": progress}
+        options |= {} if memory is None else {"memory_budget": int(memory * 1e9)}
         report = cluster_table(table, clusters, **options).report.to_dict()
         facts |= {"report": report} | ({"gemm_of_peak": _of_peak(report, columns)} if report["gemm_seconds"] else {})
     except KeyboardInterrupt:
@@ -592,7 +617,7 @@ def exact(
 
 @app.command(hidden=True)
 def make(rows: int, columns: int, variant: str, first: Path, second: Path) -> None:
-    """Store the halves of a synthetic table (in a process of its own: making it takes more memory)."""
+    """Store the halves of a synthetic table."""
     for part, file in zip(bfloat16_parts(rows, columns, variant).parts, (first, second), strict=True):
         np.save(file, part)
 

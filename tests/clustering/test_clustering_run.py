@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from clustering_reference import METRICS, assert_same_partition, tables
 
-from semtoken.clustering import TableParts, cluster_table, cluster_tokens
+from semtoken.clustering import TableParts, cluster_table, cluster_tokens, kmeans
 from semtoken.clustering.progress import run_all
 from semtoken.errors import InvalidInput
 
@@ -147,6 +147,65 @@ def test_kmeans_says_when_there_are_fewer_distinct_rows(caplog):
     labels = cluster_tokens(table, 6, algorithm="kmeans")
     assert len(set(labels.tolist())) == 3
     assert "3 clusters instead of 6" in caplog.text
+
+
+def means_and_squares(table, labels):
+    """The mean rows of clusters in float64, and the squared distances of all rows from all of them."""
+    means = np.stack([table[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
+    return means, ((table[:, None] - means[None]) ** 2).sum(axis=2)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(("rows", "k"), [(60, 5), (900, 40), (2500, 300)])
+def test_kmeans_ends_where_no_row_is_nearer_to_another_mean(metric, rows, k):
+    """Over blocks of 1,024 rows, seeds of both kinds, rows of zeros, equal rows, and every number of threads."""
+    rng = np.random.default_rng(rows)
+    table = rng.standard_normal((rows, 7)).astype(np.float32)
+    table[::50], table[1::90] = 0, table[3]
+    found = {n: cluster_table(table, k, algorithm="kmeans", metric=metric, threads=n).labels[k] for n in (1, 3)}
+    np.testing.assert_array_equal(found[1], found[3])
+    points = table.astype(np.float64)
+    if metric == "cosine":
+        norms = np.linalg.norm(points, axis=1, keepdims=True)
+        points = np.divide(points, norms, out=np.zeros_like(points), where=norms > 0)
+    _, squares = means_and_squares(points, found[1])
+    own = squares[np.arange(rows), found[1]]
+    assert len(set(found[1].tolist())) == k
+    assert (own <= squares.min(axis=1) + 1e-5 * squares.max()).all()
+
+
+def test_kmeans_is_as_good_as_that_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.cluster")
+    rng = np.random.default_rng(3)
+    table = (rng.standard_normal((150, 24))[rng.integers(0, 150, 3000)] + 0.7 * rng.standard_normal((3000, 24))).astype(
+        "f4"
+    )
+
+    def total(labels):
+        return means_and_squares(table.astype(np.float64), labels)[1][np.arange(len(table)), labels].sum()
+
+    ours = [total(cluster_tokens(table, 150, algorithm="kmeans", metric="euclidean", seed=seed)) for seed in range(5)]
+    theirs = [total(sklearn.KMeans(150, n_init=1, random_state=seed).fit(table).labels_) for seed in range(5)]
+    assert np.mean(ours) < 1.02 * np.mean(theirs)
+
+
+def test_seeds_that_are_proposed_together_are_drawn_as_one_after_another():
+    """Two further seeds of five rows, against the probabilities of k-means++ by hand."""
+    at = np.array([0.0, 1.0, 1.5, 4.0, 9.0])
+    squares, random, counts = (at[:, None] - at) ** 2, np.random.default_rng(0), np.zeros((5, 5))
+    for _ in range(8000):
+        nearest = kmeans._Nearest(squares[0].astype(np.float32), np.zeros(5, np.int64))
+        proposed = kmeans._proposed(nearest.gap, 2, random)
+        taken = kmeans._taken(nearest, proposed, squares[proposed].astype(np.float32), 1, 1, random)
+        np.testing.assert_array_equal(nearest.gap, squares[[0, *taken]].min(axis=0).astype(np.float32))
+        counts[taken[0], taken[1] if len(taken) == 2 else 0] += 1
+    first = squares[0] / squares[0].sum()
+    both = np.zeros((5, 5))
+    for one in range(1, 5):
+        left = np.minimum(squares[0], squares[one])
+        both[one] = first[one] * first * np.divide(left, squares[0], out=np.zeros(5), where=squares[0] > 0)
+        both[one, 0] = first[one] - both[one].sum()  # the second one was not taken
+    assert np.abs(counts / 8000 - both).max() < 4 * 0.5 / np.sqrt(8000)
 
 
 # --- report, progress, stopping ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class Clustering:
     report: ClusteringReport
 
 
-LARGEST_SEED = 2**32 - 1  # of scikit-learn
+LARGEST_SEED = 2**32 - 1
 
 
 def cluster_tokens(
@@ -116,7 +116,7 @@ def cluster_table(
     n_clusters : int or sequence of ints
         Between 1 and n.
     algorithm : {"agglomerative", "kmeans"}
-        k-means++ seeding and Lloyd's iterations by scikit-learn, on unit rows under the cosine metric.
+        k-means++ seeding and Lloyd's iterations, on unit rows under the cosine metric.
     linkage : {"complete", "average", "single"}
         Distance of two clusters: that of their farthest rows, the mean, that of their nearest rows.
     metric : {"cosine", "euclidean"}
@@ -142,7 +142,7 @@ def cluster_table(
     InsufficientMemory
         The work would not fit; refused before it starts.
     MissingExtra
-        numba, scikit-learn or threadpoolctl is missing.
+        numba or threadpoolctl is missing.
     """
     start, cpu = time.perf_counter(), time.process_time()
     _check_choices(algorithm=algorithm, linkage=linkage, metric=metric)
@@ -165,7 +165,7 @@ def cluster_table(
         "threads": threads,
     }
     if algorithm == "kmeans":
-        labels = kmeans_labels(rows, wanted, seed=seed, allowed=allowed, monitor=monitor)
+        labels = kmeans_labels(rows, wanted, seed=seed, allowed=allowed, threads=threads, monitor=monitor)
         outcome = None
     else:
         outcome = agglomerate(
@@ -176,7 +176,7 @@ def cluster_table(
     total = time.perf_counter() - start
     report = ClusteringReport(
         settings=settings,
-        engine=outcome.engine if outcome else "k-means of scikit-learn on cpu",
+        engine=outcome.engine if outcome else "k-means on cpu",
         fallback=outcome.fallback if outcome else None,
         seconds={**monitor.seconds, "total": total},
         peak_memory=memory.peak_rss(),

@@ -223,6 +223,35 @@ def keep_near(gap, limit, diagonal, where, value):
     return found
 
 
+@compiled
+def nearest_in_tile(gap, numbers, best, who):
+    """Compare what is nearest to each column with the rows of a tile, which have these numbers."""
+    for i in range(gap.shape[0]):
+        row, number = gap[i], numbers[i]
+        for j in range(len(row)):
+            nearer = row[j] < best[j]
+            best[j] = row[j] if nearer else best[j]
+            who[j] = number if nearer else who[j]
+
+
+@compiled_fast
+def sum_of_least(some, others):
+    """Sum of the lesser of each two numbers."""
+    total = 0.0
+    for j in range(len(some)):
+        total += min(some[j], others[j])
+    return total
+
+
+@compiled
+def add_rows(rows, group, total):
+    """total[group[r]] += rows[r], as many columns as there are."""
+    for r in range(len(group)):
+        into = total[group[r]]
+        for j in range(len(into)):
+            into[j] += rows[r, j]
+
+
 # --- the sparse graph ---------------------------------------------------------------------------------------
 
 

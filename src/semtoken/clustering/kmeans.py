@@ -1,61 +1,222 @@
-"""k-means by scikit-learn, on unit rows (cosine) or rows as they are (euclidean), in float32."""
+"""k-means on unit rows (cosine) or rows as they are (euclidean): k-means++ seeding, Lloyd's iterations, one start.
+
+Both are exact and made of matrix products of many rows at a time, in float32.
+
+*Seeding.* For each seed a few rows are drawn, each with a probability that is proportional to its squared distance from
+the nearest seed so far, and the one that leaves the least squared distances is taken (as scikit-learn does, with more
+draws). This needs the distances of all rows from those few. Here rows are proposed for many seeds at once, by the
+distances that are known, so that one large product gives all their distances. They are then gone through in turn, and
+each counts as drawn with the probability that the seeds taken since have left it: its squared distance now, divided by
+that of the proposal. So the seeds are those of draws one after another.
+
+*Iterations.* A centre moves only if rows have joined or left its cluster. A row compares its own centre with those
+that moved; with the others only if its own centre has moved away from it, since none of them was nearer before.
+"""
 
 from __future__ import annotations
 
 import logging
-import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from semtoken.clustering import memory
 from semtoken.clustering.merges import by_first_appearance
-from semtoken.clustering.progress import Monitor
-from semtoken.clustering.rows import Rows
-from semtoken.support.extras import require
+from semtoken.clustering.progress import Did, Monitor, run_all
+from semtoken.clustering.rows import Rows, compiled_loops
+from semtoken.clustering.tiles import Block, CpuTiles, blocks_of
 
 log = logging.getLogger(__name__)
 
-BLOCK = 4096
-"""Rows made float32 at a time."""
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float32]
+
+TILE = 1024
+"""Rows in a block, and the most that are proposed together."""
+MOST_DRAWS, FEWEST = 10_000, 3
+"""For each of k seeds, 2 + log(k) rows are drawn, as scikit-learn does, but no more than so many in all, unless that
+leaves fewer than three for each: the more seeds there are, the less each of them matters."""
+MOST_ITERATIONS = 300
 
 
 def kmeans_labels(
-    rows: Rows, wanted: tuple[int, ...], *, seed: int, allowed: int, monitor: Monitor
+    rows: Rows, wanted: tuple[int, ...], *, seed: int, allowed: int, threads: int, monitor: Monitor
 ) -> dict[int, NDArray[np.int32]]:
-    """Labels for each number of clusters: k-means++ seeding, Lloyd's iterations, one start.
+    """Labels for each number of clusters.
 
     There are fewer clusters than asked for where the table has fewer distinct rows; the log says so.
 
     Raises
     ------
     InsufficientMemory
-        The float32 rows and three sets of centres do not fit into `allowed` bytes.
+        The centres, and blocks of rows in every thread, do not fit into `allowed` bytes.
     """
-    needed = 4 * rows.columns * (rows.n + 3 * max(wanted))
+    needed = 4 * rows.width * (max(wanted) + 3 * threads * TILE) + threads * 4 * TILE**2 + (40 + 4 * TILE) * rows.n
     memory.check(
         needed,
         allowed,
         what=f"k-means of {rows.n:,} rows",
-        alternatives="agglomerative clustering, which needs no copy of the table; or a larger memory_budget.",
+        alternatives="fewer clusters or threads, or a larger memory_budget.",
     )
-    cluster = require("sklearn.cluster", extra="cluster")
+    # Under cosine, a row of zeros is the origin here, at distance 1 from unit rows and 0 from itself.
+    tiles = CpuTiles(replace(rows, metric="euclidean"), TILE, monitor)
     labels = {}
     for k in wanted:
-        with monitor.phase(f"k-means {k}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # fewer distinct rows than clusters: reported below
-            model = cluster.KMeans(k, init="k-means++", n_init=1, random_state=seed, copy_x=False)
-            labels[k] = by_first_appearance(model.fit(_float32_rows(rows)).labels_)
+        with tiles.running():
+            labels[k] = by_first_appearance(_clustered(tiles, k, np.random.default_rng(seed), threads, monitor))
         found = int(labels[k].max()) + 1
         if found < k:
             log.warning("k-means found %d clusters instead of %d: the table has no more distinct rows", found, k)
     return labels
 
 
-def _float32_rows(rows: Rows) -> NDArray[np.float32]:
-    """All rows at once (made again for every run: k-means moves them to their mean and back)."""
-    table = np.empty((rows.n, rows.columns), np.float32)
-    for b in range(0, rows.n, BLOCK):
-        index = np.arange(b, min(b + BLOCK, rows.n))
-        table[index] = rows.block(index, left=False)[:, :-2]
-    return table
+@dataclass(frozen=True, eq=False)
+class _Nearest:
+    """The centre that is nearest to each row."""
+
+    gap: Floats
+    """[n] half the squared distance."""
+    centre: Ints
+    """[n] its number."""
+
+
+def _clustered(tiles: CpuTiles, k: int, random: np.random.Generator, threads: int, monitor: Monitor) -> Ints:
+    """The cluster of each row."""
+    n = tiles.rows.n
+    blocks = [np.arange(b, min(b + TILE, n)) for b in range(0, n, TILE)]
+
+    def for_all(work: Callable[[Ints], None]) -> None:
+        """Have threads work on blocks of rows."""
+
+        def job(block: Ints, did: Did) -> None:
+            work(block)
+            did(len(block))
+
+        run_all([(len(block), partial(job, block)) for block in blocks], threads, lambda _: None)
+
+    with monitor.phase(f"seeding {k}"):
+        draws = max(FEWEST, min(2 + int(np.log(k)), MOST_DRAWS // k))
+        seeds, gaps = [int(random.integers(n))], np.empty((1, n), np.float32)
+        for_all(partial(_measure, tiles, np.array(seeds), gaps))
+        nearest = _Nearest(gaps[0], np.zeros(n, np.int64))
+        while len(seeds) < k and nearest.gap.any():
+            proposed = _proposed(nearest.gap, min(TILE, draws * min(len(seeds), k - len(seeds))), random)
+            gaps = np.empty((len(proposed), n), np.float32)
+            for_all(partial(_measure, tiles, proposed, gaps))
+            seeds += _taken(nearest, proposed, gaps, len(seeds), draws, random)
+            monitor.advance(len(seeds) / k)
+    centres = np.zeros((len(seeds), tiles.rows.width), np.float32)
+    touched = np.ones(len(seeds), bool)
+    with monitor.phase(f"iterations {k}"):
+        for iteration in range(MOST_ITERATIONS):
+            _fill_empty(nearest, len(seeds), touched)
+            moved = _move(tiles, centres, nearest.centre, touched)
+            before = nearest.centre.copy()
+            for_all(partial(_compare, tiles, centres, moved, nearest))
+            changed = before != nearest.centre
+            touched[:] = False
+            touched[before[changed]] = touched[nearest.centre[changed]] = True
+            log.info("iteration %d: %d centres moved, %d rows changed", iteration + 1, moved.sum(), changed.sum())
+            monitor.advance(1 - changed.mean())
+            if not changed.any():
+                break
+    return nearest.centre
+
+
+def _proposed(gap: Floats, count: int, random: np.random.Generator) -> Ints:
+    """Rows drawn with probabilities that are proportional to their squared distances from the nearest seeds."""
+    below = np.cumsum(gap, dtype=np.float64)
+    found = np.searchsorted(below, random.random(count) * below[-1], side="right")
+    rows: Ints = np.minimum(found, np.flatnonzero(gap)[-1])  # rounding at the very end
+    return rows
+
+
+def _taken(
+    nearest: _Nearest, proposed: Ints, gaps: Floats, first: int, draws: int, random: np.random.Generator
+) -> list[int]:
+    """At least one seed, and as many as the proposed rows lead to, whose distances are then taken into account."""
+    loops = compiled_loops()
+    taken: list[int] = []
+    drawn: list[int] = []
+    at_first = nearest.gap[proposed]
+    for i, chance in enumerate(random.random(len(proposed))):
+        if chance * at_first[i] < nearest.gap[proposed[i]]:
+            drawn.append(i)
+        if len(drawn) == draws:
+            best = drawn[int(np.argmin([loops.sum_of_least(gaps[place], nearest.gap) for place in drawn]))]
+            loops.nearest_in_tile(gaps[best : best + 1], np.array([first + len(taken)]), nearest.gap, nearest.centre)
+            taken.append(int(proposed[best]))
+            drawn = []
+    return taken
+
+
+def _measure(tiles: CpuTiles, proposed: Ints, gaps: Floats, rows: Ints) -> None:
+    """Compute the gaps between proposed seeds and some rows."""
+    gaps[:, rows[0] : rows[-1] + 1] = tiles.gaps([], _single(proposed), _single(rows), close=True)
+
+
+def _single(rows: Ints) -> Block:
+    """A block of rows each of which is a cluster."""
+    return Block(0, rows, np.arange(len(rows) + 1))
+
+
+def _compare(tiles: CpuTiles, centres: Floats, moved: NDArray[np.bool_], nearest: _Nearest, rows: Ints) -> None:
+    """Find the nearest centres of some rows, now that some of the centres have moved."""
+    part = slice(rows[0], rows[-1] + 1)
+    right = tiles.rows.block(rows, left=False)
+    gap, centre = nearest.gap[part].copy(), nearest.centre[part]
+    lost = moved[centre]
+    gap[lost] = np.inf
+    _search(tiles, centres, np.flatnonzero(moved), right, gap, centre)
+    far = np.flatnonzero(lost & (gap > nearest.gap[part]))
+    if len(far):
+        far_gap, far_centre = gap[far], centre[far]
+        _search(tiles, centres, np.flatnonzero(~moved), right[far], far_gap, far_centre)
+        gap[far], centre[far] = far_gap, far_centre
+    nearest.gap[part] = gap
+
+
+def _search(tiles: CpuTiles, centres: Floats, some: Ints, right: Floats, gap: Floats, centre: Ints) -> None:
+    """Compare the nearest centres of the rows of a right factor with some others."""
+    for b in range(0, len(some), TILE):
+        numbers = some[b : b + TILE]
+        compiled_loops().nearest_in_tile(tiles.product(centres[numbers], right), numbers, gap, centre)
+
+
+def _move(tiles: CpuTiles, centres: Floats, labels: Ints, touched: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Put the centres of some clusters where their mean rows are; which centres have moved."""
+    order = np.argsort(labels, kind="stable")
+    order = order[touched[labels[order]]]
+    numbers, starts = np.unique(labels[order], return_index=True)
+    moved = np.zeros(len(centres), bool)
+    for block in blocks_of(order, np.append(starts, len(order)), TILE):
+        some = numbers[block.first : block.first + block.clusters]
+        total = np.zeros((block.clusters, tiles.rows.columns))
+        local = np.repeat(np.arange(block.clusters), np.diff(block.starts))
+        for b in range(0, len(local), TILE):  # a cluster may be larger than a block
+            compiled_loops().add_rows(
+                tiles.rows.block(block.index[b : b + TILE], left=False), local[b : b + TILE], total
+            )
+        mean = total / np.diff(block.starts)[:, None]
+        factors = np.empty((block.clusters, tiles.rows.width), np.float32)
+        factors[:, :-2], factors[:, -2] = -mean, 1
+        factors[:, -1] = 0.5 * np.einsum("ij,ij->i", mean, mean)
+        moved[some] = (factors != centres[some]).any(axis=1)
+        centres[some] = factors
+    return moved
+
+
+def _fill_empty(nearest: _Nearest, k: int, touched: NDArray[np.bool_]) -> None:
+    """Give each cluster that has lost its rows the row that is farthest from its centre."""
+    empty = np.flatnonzero(np.bincount(nearest.centre, minlength=k) == 0)
+    if not len(empty):
+        return
+    farthest = np.argsort(-nearest.gap, kind="stable")[: len(empty)]
+    for cluster, row in zip(empty.tolist(), farthest.tolist(), strict=True):
+        if nearest.gap[row] > 0:
+            touched[nearest.centre[row]] = touched[cluster] = True
+            nearest.gap[row], nearest.centre[row] = 0, cluster

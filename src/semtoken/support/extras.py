@@ -12,7 +12,7 @@ from semtoken.errors import MissingExtra
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "transformers": ("torch", "transformers"),
-    "cluster": ("numba", "sklearn", "threadpoolctl"),
+    "cluster": ("numba", "threadpoolctl"),
     "calibrate": ("jinja2", "matplotlib", "scipy"),
     "frames": ("pandas", "pyarrow"),
     "parts": ("pygments", "sentencex"),
