@@ -111,6 +111,16 @@ def test_cross_fitted_risks_do_not_know_their_own_label() -> None:
     assert abs(np.mean(found) - 0.5) < 0.06
 
 
+@pytest.mark.parametrize("state", [0.0, 3.5, 0.1])
+def test_states_that_do_not_differ_leave_the_headline(state: float) -> None:
+    """Nothing can be learned from them, so that what is fitted ranks as the headline does."""
+    world = draw(np.random.default_rng(12), 160, dimensions=6)
+    readings = Readings(world.readings.numbers, np.full((160, 6), state))
+    found = fit(["headline"], readings, world.correct)
+    assert not found.state_weights.any() and found.weights[0] > 0
+    assert learn(["headline"], readings, world.headline, world.correct).learned is None
+
+
 def test_a_probe_that_only_misleads_is_left_out() -> None:
     """Out of fold, noise ranks answers the wrong way round; turned round it would be no better."""
     generator = np.random.default_rng(8)
@@ -165,6 +175,7 @@ def test_another_model_tokenizer_or_prompt_is_refused_and_the_unknown_is_not() -
 def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], far: list[float]) -> None:
     weights, centre = (np.array(row, dtype=np.float64) for row in rows)
     origin = LearnedFrom("w", None, 0.65 if weights.size else None, False, "before", "")
+    far = [*far, 1.0] if weights.size else []
     learned = Learned(("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin)
     again = learned_from(json.loads(json.dumps(learned_values(learned))))
     assert again == learned and again != Learned(("other",), *list(vars(learned).values())[1:])
@@ -185,6 +196,16 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
         {"intercept": "many"},
         {"origin": {"weights": 3, "depth": 0.65}},
         {"origin": {}},
+        {"origin": {"depth": 1.5}},
+        {"origin": {"depth": 0.0}},
+        {"distances": [-1.0, 1.0]},
+        {"distances": []},
+        {"names": [], "weights": []},
+        {"names": ["headline", "headline"], "weights": [1.0, 1.0]},
+        {"weights": ["1.0"]},
+        {"weights": [10**400]},
+        {"intercept": 10**400},
+        {"intercept": "1.0"},
         {"code": "import os"},
     ],
     ids=str,

@@ -176,6 +176,75 @@ def test_what_cannot_be_learned_from_is_refused(answers: list[st.ScoredResponse]
         learn_from([other, *answers[1:]], labels)
 
 
+def with_state(answer: st.ScoredResponse, values: Any) -> st.ScoredResponse:
+    assert answer.state is not None
+    return replace(answer, state=replace(answer.state, values=np.asarray(values, dtype=np.float64)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_state_that_is_not_finite_gives_no_number(
+    calibrator: st.Calibrator, answers: list[st.ScoredResponse], bad: float
+) -> None:
+    """Neither where it was labelled nor where a calibrator meets it."""
+    size = answers[7].state.values.size  # type: ignore[union-attr]
+    broken = with_state(answers[7], [bad, *[0.0] * (size - 1)])
+    with pytest.raises(CalibratorMismatch, match="state of answer 7 holds no finite numbers"):
+        learn_from([*answers[:7], broken, *answers[8:]], made_up(answers))
+    told = calibrator.with_learned(broken)
+    assert LEARNED not in told.scores and [flag.code for flag in told.flags] == ["learned_refused"]
+    with pytest.raises(CalibratorMismatch, match="holds no finite numbers"):
+        calibrator.chance(broken)
+
+
+def test_a_number_beyond_what_a_double_holds_is_refused(
+    calibrator: st.Calibrator, answers: list[st.ScoredResponse]
+) -> None:
+    assert calibrator.learned is not None
+    size = calibrator.learned.state_weights.size
+    wild = replace(calibrator, learned=replace(calibrator.learned, state_weights=np.full(size, 1e308)))
+    with pytest.raises(CalibratorMismatch, match="is not finite"):
+        wild.chance(answers[0])
+    with pytest.raises(CalibratorMismatch, match="is not finite"):
+        calibrator.chance(with_state(answers[0], np.full(size, 1e200)))
+
+
+def test_a_question_that_is_there_twice_is_not_learned_from(answers: list[st.ScoredResponse]) -> None:
+    """With each question twice the fold that is held back was seen: made-up labels would be remembered, not found."""
+    labels = made_up(answers)
+    longer = replace(answers[3], text=answers[3].text + " indeed")
+    with pytest.raises(InvalidInput, match="Answers 3 and 160 are to the same question"):
+        learn_from([*answers, longer], [*labels, True])
+    bare = [replace(answer, state=None) for answer in answers]
+    prompts = [f"Question {i}" for i in range(159)] + ["Question 0"]
+    with pytest.raises(InvalidInput, match="Answers 0 and 159 are to the same question"):
+        learn_from(bare, labels, prompts=prompts)
+    records = [AnswerRecord(f"line {i}", {"question": "Who?", "text": f"{i}"}, -0.1, True) for i in range(2)]
+    with pytest.raises(InvalidInput, match="Answers 0 and 1 are to the same question"):
+        learn_from(records, [True, False])
+
+
+def test_a_file_that_reads_an_unknown_number_is_refused(calibrator: st.Calibrator, tmp_path: Path) -> None:
+    """Its checksum is right: somebody wrote it, or another release did."""
+    assert calibrator.learned is not None
+    replace(calibrator, learned=replace(calibrator.learned, names=("mood",))).save(tmp_path)
+    with pytest.raises(ArtifactError, match="reads 'mood', which no answer has"):
+        st.Calibrator.load(tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[True] * LABELS, [False] * LABELS, [True] * 29 + [False] * 131])
+def test_labels_of_one_kind_keep_the_headline(answers: list[st.ScoredResponse], labels: list[bool]) -> None:
+    found = learn_from(answers, labels)
+    assert found.learning.learned is None and "30 of them right and 30 wrong" in found.learning.statement
+    assert found.answers == answers
+
+
+def test_149_labels_are_too_few_and_150_are_enough(answers: list[st.ScoredResponse]) -> None:
+    labels = made_up(answers)
+    few, enough = (learn_from(answers[:n], labels[:n]).learning for n in (149, 150))
+    assert few.gain is None and "at least 150 labels" in few.statement
+    assert enough.gain is not None
+
+
 def test_a_line_of_a_file_holds_the_state(answers: list[st.ScoredResponse]) -> None:
     state = answers[0].state
     assert state is not None

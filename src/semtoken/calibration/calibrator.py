@@ -139,7 +139,7 @@ class Calibrator:
         if learn:
             from semtoken.calibration.reading import learn_from
 
-            told = learn_from(scored, correct)
+            told = learn_from(scored, correct, prompts=prompts)
             chosen = by if told.learning.learned is None else LEARNED
             made = cls.fit(
                 told.answers, correct, method, prompts=prompts, clusters=clusters, fingerprint=fingerprint, by=chosen
@@ -464,6 +464,10 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
         raise ArtifactError("It holds numbers outside their ranges.")
     if (fingerprint.method == LEARNED) != (learned is not None):
         raise ArtifactError("It was fitted on a learned number and holds none, or the other way round.")
+    if learned is not None:
+        from semtoken.calibration.reading import require_known
+
+        require_known(learned)
     return Calibrator(
         method, curve, venn_abers, n, right, tuple(scores), fingerprint, threshold, created, learned, learning
     )

@@ -200,11 +200,8 @@ def learned_from(values: Any) -> Learned:
     try:
         given: Mapping[str, Any] = dict(values)
         names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])
-        arrays = {
-            name: np.asarray(given[name], dtype=np.float64)
-            for name in ("weights", "state_weights", "centre", "spread", "distances")
-        }
-        found = Learned(names=names, intercept=float(given["intercept"]), origin=origin, **arrays)
+        arrays = {name: _plain(given[name]) for name in ("weights", "state_weights", "centre", "spread", "distances")}
+        found = Learned(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
         known = set(given) == {field.name for field in fields(Learned)}
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's learned number has missing or unknown fields.") from error
@@ -216,9 +213,21 @@ def learned_from(values: Any) -> Learned:
     )
     if not (known and flat and alike and texts and math.isfinite(found.intercept) and bool((found.spread > 0).all())):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
-    if bool((np.diff(found.distances) < 0).any()) or (found.origin.depth is None) == found.reads_states:
+    ascending = bool((np.diff(found.distances, prepend=0.0) >= 0).all())
+    depth = found.origin.depth
+    of_states = depth is None if not found.reads_states else depth is not None and 0 < depth <= 1
+    of_states &= (found.distances.size > 0) == found.reads_states
+    if not (ascending and of_states and 0 < len(set(names)) == len(names)):
         raise ArtifactError("The calibrator's learned number holds values outside their ranges.")
     return found
+
+
+def _plain(values: Any) -> FloatArray:
+    """Numbers of a file, which are neither texts nor beyond what a double can hold."""
+    found = np.asarray(values)
+    if found.dtype.kind not in "fiu":
+        raise TypeError("no numbers")
+    return found.astype(np.float64)
 
 
 def _shortened(text: str, *, from_end: bool) -> str:

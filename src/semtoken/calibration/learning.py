@@ -165,8 +165,11 @@ def _probe(states: FloatArray, wrong: FloatArray, seed: int) -> tuple[FloatArray
     spread = np.where(spread > 0, spread, 1.0)
     standard = (states - mean) / spread
     most = min(MOST_COMPONENTS, max(1, wrong.size // LABELS_A_COMPONENT), *standard.shape)
-    rotation = decomposition.PCA(most, random_state=seed).fit(standard)
+    with np.errstate(invalid="ignore"):  # shares of a variance of 0
+        rotation = decomposition.PCA(most, random_state=seed).fit(standard)
     kept = rotation.explained_variance_ > LEAST_VARIANCE * rotation.explained_variance_[0]
+    if not kept.any():  # all answers have the same state
+        return np.zeros(states.shape[1]), 0.0
     axes = rotation.components_[kept]
     rotated = standard @ axes.T
     centre, deviation = rotated.mean(axis=0), rotated.std(axis=0)

@@ -12,7 +12,7 @@ import numpy as np
 from semtoken.calibration.labels import AnswerRecord, chosen_method, labelled, log_scores
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings
 from semtoken.calibration.learning import Learning, learn
-from semtoken.errors import CalibratorMismatch, InvalidInput
+from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import listed
 from semtoken.tokens.scored import Flag
@@ -46,7 +46,23 @@ class LearnedAnswers:
     Calibrators and thresholds are fitted on these."""
 
 
-def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> LearnedAnswers:
+def require_known(learned: Learned) -> None:
+    """Refuse a number that reads what this release cannot read of an answer.
+
+    Raises
+    ------
+    ArtifactError
+        The message names what it reads.
+    """
+    if unknown := [name for name in learned.names if name not in NUMBERS]:
+        raise ArtifactError(
+            f"Its learned number reads {unknown[0]!r:.40}, which no answer has. Known are {', '.join(NUMBERS)}."
+        )
+
+
+def learn_from(
+    scored: Sequence[Any], correct: Any, *, prompts: Sequence[Any] | None = None, seed: int = 0
+) -> LearnedAnswers:
     """Learn a number from labelled answers, or keep the headline.
 
     With the hidden states of all answers (`STC(..., states=True)`, `semtoken score --states`) it reads these and the
@@ -59,18 +75,24 @@ def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> Learned
         Scored answers of different questions, or records of them (`read_answers`).
     correct : [n] of true and false
         Judged as future answers will be.
+    prompts : [n], optional
+        To find repeated questions. Without them the prompts that the states hold, or the questions of the records.
     seed
         Of the folds and the bootstrap.
 
     Raises
     ------
+    CalibratorMismatch
+        An answer lacks a number that is read, or a number is not finite.
     InvalidInput
-        Bare scores, answers some of which have states, or states of different models or layers.
+        Bare scores, answers some of which have states, states of different models or layers, or a question that is
+        there twice: the half that is held back would hold what was learned.
     """
     answers = listed(scored, "scored")
     if not answers or not all(hasattr(answer, "log_score") for answer in answers):
         raise InvalidInput("A number is learned from scored answers with what they leave, not from bare scores.")
-    labelled(answers, correct)  # checks lengths, labels, repeated answers
+    labelled(answers, correct, prompts)  # checks lengths, labels, repeated answers
+    _require_different_questions(answers, prompts)
     with_states = [answer.state is not None for answer in answers if not _blank(answer)]
     if any(with_states) != all(with_states):
         raise InvalidInput(
@@ -91,6 +113,25 @@ def learn_from(scored: Sequence[Any], correct: Any, *, seed: int = 0) -> Learned
     return LearnedAnswers(found, answers)
 
 
+def _require_different_questions(answers: Sequence[Any], prompts: Sequence[Any] | None) -> None:
+    asked = [str(prompt) for prompt in prompts] if prompts is not None else [_asked(answer) for answer in answers]
+    first: dict[str, int] = {}
+    for i, question in enumerate(asked):
+        if question and question in first:
+            raise InvalidInput(
+                f"Answers {first[question]} and {i} are to the same question. A number is learned from answers to "
+                "different questions, since what is held back must not have been seen: leave one of them out."
+            )
+        first[question] = i
+
+
+def _asked(answer: Any) -> str:
+    """What the answer is known to have been asked; empty where nothing is known."""
+    if isinstance(answer, AnswerRecord):
+        return answer.question
+    return "" if answer.state is None else answer.state.prompt
+
+
 def with_learned(answer: Any, learned: Learned) -> Any:
     """A scored answer with its learned number, and how far its state lies from the labelled ones.
 
@@ -105,14 +146,26 @@ def with_learned(answer: Any, learned: Learned) -> Any:
             learned.origin.require_model(origin)
             learned.origin.require_prompt(origin.before or "")
         readings = readings_of([answer], learned.names, states=learned.reads_states)
-        found = {LEARNED: float(learned.risk(readings)[0])}
-        if learned.reads_states:
-            found[DISTANCE] = float(learned.distance(readings)[0])
+        found = _applied(learned, readings)
     except CalibratorMismatch as error:
         if isinstance(answer, AnswerRecord):
             raise
         return replace(answer, flags=(*answer.flags, Flag(REFUSED, str(error))))
     return _with_scores(answer, found)
+
+
+def _applied(learned: Learned, readings: Readings) -> dict[str, float]:
+    """The scores of one answer: its learned number, and the distance of its state."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {LEARNED: float(learned.risk(readings)[0])}
+        if learned.reads_states:
+            found[DISTANCE] = float(learned.distance(readings)[0])
+    if not all(map(math.isfinite, found.values())):
+        raise CalibratorMismatch(
+            "The learned number of this answer is not finite: its hidden state or numbers are far outside those that "
+            "were labelled."
+        )
+    return found
 
 
 def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -> Readings:
@@ -121,7 +174,7 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
     Raises
     ------
     CalibratorMismatch
-        An answer lacks one of the numbers, or its state.
+        An answer lacks one of the numbers, or its state, or holds one that is not finite.
     """
     numbers = np.array([[NUMBERS[name](answer) for name in names] for answer in answers], dtype=np.float64)
     if not np.isfinite(numbers).all():
@@ -131,7 +184,14 @@ def readings_of(answers: Sequence[Any], names: Sequence[str], *, states: bool) -
     rows = [_state_of(answer) for answer in answers]
     if len({row.values.size for row in rows}) > 1:
         raise CalibratorMismatch("These answers have hidden states of different sizes: they are of different models.")
-    return Readings(numbers, np.stack([np.asarray(row.values, dtype=np.float64) for row in rows]))
+    values = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1) | (values.shape[1] == 0))
+    if bad.size:
+        raise CalibratorMismatch(
+            f"The hidden state of answer {bad[0]} holds no finite numbers, so nothing can be read of it. In float16 a "
+            "model's states may overflow: load the model in bfloat16 or float32."
+        )
+    return Readings(numbers, values)
 
 
 def _origin(answers: Sequence[Any]) -> LearnedFrom:
