@@ -14,7 +14,7 @@ import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
 from semtoken.calibration import learn_from
-from semtoken.calibration.labels import AnswerRecord
+from semtoken.calibration.labels import AnswerRecord, answer_record, log_scores
 from semtoken.calibration.learned import DISTANCE, LEARNED
 from semtoken.calibration.reading import shared_ends
 from semtoken.errors import ArtifactError, BackendError, CalibratorMismatch, InvalidInput
@@ -221,6 +221,21 @@ def test_a_question_that_is_there_twice_is_not_learned_from(answers: list[st.Sco
     records = [AnswerRecord(f"line {i}", {"question": "Who?", "text": f"{i}"}, -0.1, True) for i in range(2)]
     with pytest.raises(InvalidInput, match="Answers 0 and 1 are to the same question"):
         learn_from(records, [True, False])
+
+
+@pytest.mark.parametrize("value", ["far", float("nan"), "nan", True, [1.0], {"far": 1.0}], ids=str)
+def test_a_score_of_a_file_that_is_no_number_is_refused(calibrator: st.Calibrator, value: object) -> None:
+    record = answer_record("line 3", {"log_score": -0.1, "score_learned": value, "score_state_distance": value})
+    with pytest.raises(InvalidInput, match="line 3: the score by state_distance must be a number"):
+        calibrator.compare_states([record])
+    with pytest.raises(InvalidInput, match="line 3: the score by learned must be a number"):
+        log_scores([record], LEARNED)
+
+
+@pytest.mark.parametrize("value", [-1.0, float("inf"), "-0.5"])
+def test_a_distance_that_cannot_be_is_not_compared(calibrator: st.Calibrator, value: object) -> None:
+    with pytest.raises(InvalidInput, match="a number from 0 on"):
+        calibrator.compare_states([answer_record("line 3", {"log_score": -0.1, "score_state_distance": value})])
 
 
 def test_a_file_that_reads_an_unknown_number_is_refused(calibrator: st.Calibrator, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ what `save` writes: it holds the SHA-256 of its other contents, so that any byte
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +29,15 @@ from semtoken.calibration.fingerprint import (
     known_values,
     require_clusters,
 )
-from semtoken.calibration.labels import FloatArray, Labelled, chosen_method, labelled, log_scores, require_enough
+from semtoken.calibration.labels import (
+    FloatArray,
+    Labelled,
+    chosen_method,
+    given_score,
+    labelled,
+    log_scores,
+    require_enough,
+)
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
@@ -253,11 +262,13 @@ class Calibrator:
         Raises
         ------
         InvalidInput
-            Nothing was learned on states, or no answer holds a distance.
+            Nothing was learned on states, no answer holds a distance, or one is no number from 0 on.
         """
         if self.learned is None or not self.learned.reads_states:
             raise InvalidInput("This calibrator holds no number that was learned on hidden states.")
-        recent = [float(found) for answer in scored if (found := answer.scores.get(DISTANCE)) is not None]
+        recent = [found for answer in scored if (found := given_score(answer, DISTANCE)) is not None]
+        if bad := [found for found in recent if not 0 <= found < math.inf]:
+            raise InvalidInput(f"The distance of a hidden state is a number from 0 on, got {bad[0]:g}.")
         if not recent:
             raise InvalidInput(
                 "No answer holds the distance of its hidden state. Score them with this calibrator (--calibrator)."

@@ -129,8 +129,29 @@ def _by_method(answer: Any, by: str) -> float | None:
             f"This is about scores by the method {by}, and the answer has {held}. Score it with --methods {by} "
             f"(methods=[{by!r}]), or use a calibrator of what it has."
         )
-    value = math.inf if scores[by] is None else float(scores[by])
-    return -float(np.logaddexp(0.0, value))
+    value = given_score(answer, by)
+    return -float(np.logaddexp(0.0, math.inf if value is None else value))
+
+
+def given_score(answer: Any, name: str) -> float | None:
+    """The score of an answer by a method, as a file may hold it; None where it is unbounded, or not there.
+
+    Raises
+    ------
+    InvalidInput
+        It is no number.
+    """
+    value = answer.scores.get(name)
+    if value is None or value == "":
+        return None
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if math.isnan(found):
+        where = answer.where if isinstance(answer, AnswerRecord) else "An answer"
+        raise InvalidInput(f"{where}: the score by {name} must be a number, got {value!r:.40}.")
+    return found
 
 
 def log_score_ends(answer: Any, by: str | None) -> tuple[float, float] | None:

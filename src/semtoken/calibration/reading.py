@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration.labels import AnswerRecord, chosen_method, labelled, log_scores
+from semtoken.calibration.labels import AnswerRecord, chosen_method, given_score, labelled, log_scores
 from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings
 from semtoken.calibration.learning import Learning, learn
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
@@ -274,12 +274,12 @@ def _log_probability(token: Any) -> float:
 
 
 def _score(answer: Any, name: str) -> float:
-    value = answer.scores.get(name)
+    value = given_score(answer, name)
     if value is None:
         raise CalibratorMismatch(
             f"The learned number reads {name}, and the answer has no such score. Score it with --methods {name}."
         )
-    return float(value)
+    return value
 
 
 def _where(answer: Any) -> str:
