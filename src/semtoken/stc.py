@@ -462,7 +462,7 @@ class STC:
         lengths = {answer: len(completion.token_ids) for answer, completion in completions.items()}
         scored = zip(scores.results(lengths, self.backend.distribution), completions.items(), strict=True)
         found = [
-            scores.methods.scored(answer, replace(result, truncated=completion.truncated), questions.get(answer, ""))
+            scores.methods.scored(answer, result.with_fields(truncated=completion.truncated), questions.get(answer, ""))
             for result, (answer, completion) in scored
         ]
         if self.depth is not None or self.learned is not None:
@@ -485,10 +485,10 @@ class STC:
                 vocabulary=self.backend.vocabulary.fingerprint,
                 given=answer.truncated is None,
             )
-            answer = replace(answer, state=state)
+            answer = answer.with_fields(state=state)
         if self.learned is not None:
             answer = with_learned(answer, self.learned)
-        return answer if self._depth is not None else replace(answer, state=None)
+        return answer if self._depth is not None else answer.with_fields(state=None)
 
     def _read_before(self, prompt: Prompt) -> str:
         """What the model reads of a prompt, its template and special tokens included."""

@@ -661,6 +661,15 @@ def test_records_of_tokens_are_made_when_they_are_asked_for() -> None:
     assert replace(scored, truncated=True).tokens == scored.tokens
 
 
+def test_methods_and_questions_of_an_answer_make_no_records_of_its_tokens() -> None:
+    answer = TopkAnswer(scorer_for(clusters(), MEANING))
+    answer.add(TopStep(TopToken(math.log(0.01), 1), (TopToken(math.log(0.09), 6), TopToken(math.log(0.01), 1))))
+    scored = answer.finish()
+    changed = scored.with_fields(question="Which?", truncated=True)
+    assert isinstance(vars(changed)["tokens"], TokensLater)
+    assert (changed.question, changed.truncated, changed.tokens) == ("Which?", True, scored.tokens)
+
+
 # --- special tokens that have a name only ----------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from semtoken.backends.base import ROW, Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
@@ -126,4 +125,4 @@ class StoppingScores(AnswerScores):
         if answer not in self.stopped or any(flag.code == "stopped_early" for flag in found.flags):
             return found
         reason = f"The answer was ended early: its -log_score could only end above {self.limit:.4g}."
-        return replace(found, flags=(*found.flags, Flag("stopped_early", reason)))
+        return found.with_fields(flags=(*found.flags, Flag("stopped_early", reason)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def decided(
             found |= {"chance": calibrator.chance(answer), "chance_bounds": calibrator.chance_bounds(answer)}
     if threshold is not None:
         found["decision"] = threshold.decide(answer, found.get("chance"))
-    return replace(answer, **found)
+    return answer.with_fields(**found)
 
 
 WIDE = 0.1

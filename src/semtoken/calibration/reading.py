@@ -150,7 +150,7 @@ def with_learned(answer: Any, learned: Learned) -> Any:
     except CalibratorMismatch as error:
         if isinstance(answer, AnswerRecord):
             raise
-        return replace(answer, flags=(*answer.flags, Flag(REFUSED, str(error))))
+        return answer.with_fields(flags=(*answer.flags, Flag(REFUSED, str(error))))
     return _with_scores(answer, found)
 
 
@@ -235,7 +235,7 @@ def _with_scores(answer: Any, scores: dict[str, float]) -> Any:
     if isinstance(answer, AnswerRecord):
         told = {f"score_{name}": value for name, value in scores.items()}
         return replace(answer, record={**answer.record, **told})
-    return replace(answer, scores={**answer.scores, **scores})
+    return answer.with_fields(scores={**answer.scores, **scores})
 
 
 def _blank(answer: Any) -> bool:

@@ -161,7 +161,7 @@ def _answers(
         ]
     found = []
     for name, choice, response in zip(names, payload.choices, scored, strict=True):
-        result = replace(response, truncated=_cut_off(choice.finish_reason))
+        result = response.with_fields(truncated=_cut_off(choice.finish_reason))
         block = None if calibrator is None or schema is not None else calibrator.block(result)
         fields = () if schema is None else tuple(field_records(result, schema, calibrator))
         doubts = tuple(doubts_of(result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -123,17 +123,17 @@ class MethodScores(Observer):
         question
             What was asked: its words are no news.
         """
-        response = replace(response, question=question)
+        response = response.with_fields(question=question)
         if self.states is not None and (values := self.states.of(answer)) is not None:
-            response = replace(response, state=HiddenState(values, self.states.depth))
+            response = response.with_fields(state=HiddenState(values, self.states.depth))
         if not self.names:
             return response
         if not response.n_tokens:  # nothing was written: the worst that a method can say
-            return replace(response, scores={name: METHODS[name].range[1] for name in self.names})
+            return response.with_fields(scores={name: METHODS[name].range[1] for name in self.names})
         records = self._records(answer, response, question)
         scores = {name: score(name, records.middle) for name in self.names}
         bounds = {name: self._bounds(name, records) for name in self.names}
-        return replace(response, scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
+        return response.with_fields(scores=scores, score_bounds={name: pair for name, pair in bounds.items() if pair})
 
     def _records(self, answer: int, response: ScoredResponse, question: str) -> _Records:
         found = {one: PLAIN[one](response, question) for one in {"text", "token_ids"} | self.needs & PLAIN.keys()}
@@ -200,6 +200,8 @@ def scores_of_steps(
     InvalidInput
         A method needs more than one pass, or more than the best tokens, or more of them than the steps list.
     """
+    if not names:
+        return response.with_fields(question=question)
     scores = MethodScores(names)
     unknown = {reading.what for reading in scores.reads} - FROM_BEST
     if unknown:

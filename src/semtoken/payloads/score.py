@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 from semtoken.choices import Preset, SegmentKind
@@ -133,7 +132,7 @@ def score_choice(
     if segment == "answer":
         _require_same_text(result, part, scorer)
     notes = tuple(Flag("constrained" if flag == FORBIDDEN else "reply", flag) for flag in choice.flags)
-    return replace(result, flags=(*result.flags, *notes)) if notes else result
+    return result.with_fields(flags=(*result.flags, *notes)) if notes else result
 
 
 def with_methods(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -204,6 +204,10 @@ class ScoredResponse:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"tokens": self.tokens}
+
+    def with_fields(self, **changed: Any) -> ScoredResponse:
+        """The same answer with some fields changed. Unlike `dataclasses.replace`, it makes no records of the tokens."""
+        return replace(self, **{"tokens": vars(self)["tokens"], **changed})
 
     @property
     def n_tokens(self) -> int:

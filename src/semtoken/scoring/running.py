@@ -207,7 +207,7 @@ class RunningAnswer(ABC, Generic[O]):
         )
         if not self.scorer.rules.lending or (not rivals and response.confidence < CONFIDENT):
             return response
-        return replace(response, flags=(*flags, *borrowed_flags(response)))
+        return response.with_fields(flags=(*flags, *borrowed_flags(response)))
 
     # --- saved and taken up again ---
 

@@ -9,7 +9,6 @@ uncertainty. Engines round their numbers; the interval is wider for that (`topk_
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, get_args
 
 from semtoken.choices import Preset
@@ -99,7 +98,7 @@ def score_top_logprobs(
         answer.add(step)
     scored = answer.finish(distribution, proxy_for=proxy_for, said=text)
     more = () if text is None else text_flags(scored.text, text)
-    return replace(scored, flags=(*scored.flags, *more)) if more else scored
+    return scored.with_fields(flags=(*scored.flags, *more)) if more else scored
 
 
 def tokens_or_none(vocabulary: Any, rules: ScoringRules, proxy_for: str | None = None) -> Tokens | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -379,7 +378,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             asked = questions or [""] * len(found)
             found = [self._scores.methods.scored(i, one, asked[i]) for i, one in enumerate(found)]
             results = Answers(
-                replace(result, flags=(*result.flags, UNKNOWN_END)) if i in flagged else result
+                result.with_fields(flags=(*result.flags, UNKNOWN_END)) if i in flagged else result
                 for i, result in enumerate(found)
             )
             self.reset()

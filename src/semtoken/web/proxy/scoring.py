@@ -278,7 +278,7 @@ class ReplyScorer:
         def read() -> ScoredResponse:
             found = reader.read(self._asked, choice)
             self._scoring.metrics.read_again.labels(self._asked.endpoint).inc()
-            return replace(found, truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
+            return found.with_fields(truncated=cut_off, proxy_for=self._scoring.settings.proxy_for)
 
         return self._block(choice, read, {"read_with": reader.name})
 

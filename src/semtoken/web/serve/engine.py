@@ -247,7 +247,7 @@ class _Rows(Observer):
             row = self._rows[answer]
             if row.methods.names:
                 more = row.methods.scored(answer, result, questions[answer])
-                result = replace(more, scores={**result.scores, **more.scores})
+                result = more.with_fields(scores={**result.scores, **more.scores})
             reason: FinishReason = "length" if completion.truncated else "stop"
             ended = Ended(row.number, row.text.finish(), reason, result)
             if row.order.work.ask is None:

@@ -310,7 +310,7 @@ def _without_learned(result: ScoredResponse) -> ScoredResponse:
     """An answer without its learned number, which came with another calibrator: its own one reads the answer again."""
     if LEARNED not in result.scores:
         return result
-    return replace(result, scores={name: score for name, score in result.scores.items() if name != LEARNED})
+    return result.with_fields(scores={name: score for name, score in result.scores.items() if name != LEARNED})
 
 
 def rows_of(job: Job) -> list[Row]:
