@@ -3,12 +3,12 @@
     python scripts/release_check.py [--tag v0.1.0] [--extras]
 
 What is checked: the version is the same everywhere, and the tag's; the newest section of CHANGELOG is that version's;
-the workflows are sound (check-jsonschema, zizmor); the recipe for conda renders (rattler-build); the metadata render as
-the index would render them (twine); the wheel holds what it needs, nothing else, and is below 6 MB; the sdist alone
-builds the same wheel; the wheel starts and runs the README's commands for replies in an empty environment of every
-Python that is installed here, without its extras; versions of all dependencies can be found for each supported Python
-(uv). With `--extras` each extra is installed in an environment of its own, and the README's commands that need it run
-there; this takes gigabytes and up to an hour.
+the workflows are sound (check-jsonschema, zizmor, and actionlint where it is installed); the recipe for conda renders
+(rattler-build); the metadata render as the index would render them (twine); the wheel holds what it needs, nothing
+else, and is below 6 MB; the sdist alone builds the same wheel; the wheel starts and runs the README's commands for
+replies in an empty environment of every Python that is installed here, without its extras; versions of all dependencies
+can be found for each supported Python (uv). With `--extras` each extra is installed in an environment of its own, and
+the README's commands that need it run there; this takes gigabytes and up to an hour.
 """
 
 from __future__ import annotations
@@ -185,6 +185,10 @@ def check_workflows() -> None:
     commands = Path(sys.executable).parent
     run(commands / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *sorted(folder.glob("*.yml")))
     run(commands / "zizmor", "--offline", "--quiet", folder)
+    if linter := shutil.which("actionlint"):
+        run(linter, *sorted(folder.glob("*.yml")))
+    else:
+        print("  actionlint is not installed here: its check of the workflows is left out")
 
 
 def check_recipe(version: str) -> None:
