@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from semtoken.decisions import Choice, Option, Predicate, Score
-from semtoken.decisions.answers import OptionMasses, answered, confidence_of, expected_level
+from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, confidence_of, expected_level
 from semtoken.decisions.questions import as_text, question_from, question_values
 from semtoken.decisions.wire import systemone
+from semtoken.decisions.wire.extension import answers_in
 from semtoken.errors import InvalidInput
 
 
@@ -96,3 +97,28 @@ def test_questions_that_cannot_be_asked() -> None:
 )
 def test_questions_survive_a_file(question: Predicate | Choice | Score) -> None:
     assert question_from(question_values(question)) == question
+
+
+def test_what_another_server_says_of_its_answer_is_kept_where_it_makes_sense() -> None:
+    question = Choice("Which?", ["a", "b"])
+
+    def read(block: object) -> AnsweredQuestion:
+        given = {"probabilities": {"a": 0.7, "b": 0.3}, "semtoken": block}
+        [found] = answers_in([question], [("answers", "q")], {"answers": {"q": given}}, systemone.read_answer)
+        return found
+
+    full = read({"allowed_mass": 0.25, "order_spread": 0.1, "bounds": [[0.6, 0.8], [0.2, 0.4]]})
+    assert (full.allowed_mass, full.order_spread, full.bounds) == (0.25, 0.1, ((0.6, 0.8), (0.2, 0.4)))
+    assert [flag.code for flag in full.flags] == ["mass_elsewhere"]
+    for bounds in (
+        None,
+        1,
+        [[0.6, 0.8]],
+        [[0.6, 0.8], [0.4, 0.2]],
+        [[0, 2], [0, 1]],
+        ["ab", "cd"],
+        [[True, 1], [0, 1]],
+    ):
+        odd = read({"allowed_mass": "1", "order_spread": -1, "bounds": bounds})
+        assert (odd.allowed_mass, odd.order_spread, odd.bounds) == (None, None, None)
+    assert read("x").bounds is None

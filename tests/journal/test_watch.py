@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import semtoken as st
@@ -44,6 +45,22 @@ def test_only_accepted_answers_of_the_calibrator_in_use_count(journal: Journal) 
     assert (report.state, report.n, report.wrong, report.calibrator) == ("unknown", 10, 0, new.checksum)
     journal.use(old.file, old.checksum)  # the old one came back
     assert watch(journal).calibrator == old.checksum
+
+
+def test_labels_lead_to_their_answers_and_no_other_answer_is_looked_at(journal: Journal) -> None:
+    """A server looks every minute, and the calibrator in use may have decided millions."""
+    if journal.engine.dialect.name != "sqlite":
+        pytest.skip("SQLite alone says its plan in these words, and knows nothing of how many rows there are")
+    filled(journal, fitted(), [True] * 20)
+    asked: list[tuple[str, tuple[object, ...]]] = []
+    sa.event.listen(
+        journal.engine, "before_cursor_execute", lambda _c, _u, text, given, *_: asked.append((text, given))
+    )
+    watch(journal)
+    [query] = [one for one in asked if "JOIN labels" in one[0]]
+    with journal.engine.connect() as connection:
+        plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query[0]}", query[1])]
+    assert plan == ["SCAN labels", "SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"]
 
 
 def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:

@@ -1,7 +1,6 @@
 """A folder of saved replies in, the most doubtful answers out: `semtoken check`.
 
-replies.py     files, folders, globs, standard input -> replies, with the request that came with each
-questions.py   which question belongs to which reply
+replies.py     files, folders, globs, standard input -> replies, each with its question
 own.py         numbers that `semtoken serve` and `proxy` have put into replies without log-probabilities
 answers.py     replies -> scored answers, ranked by the number that ranks them best
 doubts.py      the most doubtful stretch of an answer, what the model would have said instead, and a sentence of it

@@ -13,8 +13,7 @@ from semtoken.calibration.labels import HEADLINE
 from semtoken.checking.doubts import Doubt, doubts_of, sentence_of, worst_of
 from semtoken.checking.fields import field_records
 from semtoken.checking.own import NO_TOKENS, answer_of_block, doubts_of_block, own_blocks
-from semtoken.checking.questions import read_questions, with_questions
-from semtoken.checking.replies import SavedReply, saved_replies
+from semtoken.checking.replies import SavedReply, read_questions, saved_replies, with_questions
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.payloads import PayloadChoice, read_payload
 from semtoken.payloads.score import score_payload

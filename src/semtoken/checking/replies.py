@@ -1,4 +1,7 @@
-"""Saved replies: from files, folders, globs or standard input, each with what was saved beside it."""
+"""Saved replies from files, folders, globs or standard input, each with its question.
+
+The question was saved beside its reply, or comes from a file of questions.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
+from semtoken.files.record_files import read_rows
 from semtoken.files.safe_files import parse_json, reading_errors
 from semtoken.payloads.reading import is_stream_text
 from semtoken.support.text import last_of_user
@@ -166,3 +170,64 @@ def question_of(value: Mapping[str, Any]) -> str | None:
             return said
     request = value.get("request")
     return question_of(request) if isinstance(request, Mapping) else None
+
+
+IDS = ("id", "custom_id", "question_id")
+"""Names of the identifier in a file of questions."""
+
+
+@dataclass(frozen=True)
+class SavedQuestion:
+    """A question of a file."""
+
+    id: str | None
+    text: str
+
+
+def read_questions(path: Path) -> list[SavedQuestion]:
+    """The questions of a file: records with `question`, `prompt` or `messages`, or saved request bodies.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, or a record asks nothing.
+    """
+    found = []
+    for _, where, fields in read_rows(path):
+        body = fields.get("body")
+        text = question_of(fields) or (question_of(body) if isinstance(body, Mapping) else None)
+        if text is None:
+            raise InvalidInput(f"{where} asks nothing: it has no 'question', 'prompt', 'input' or 'messages'.")
+        given = next((fields[name] for name in IDS if fields.get(name) is not None), None)
+        found.append(SavedQuestion(None if given is None else str(given), text))
+    return found
+
+
+def with_questions(replies: Sequence[SavedReply], questions: Sequence[SavedQuestion]) -> tuple[list[SavedReply], str]:
+    """The replies with their questions, and a sentence on how they were joined.
+
+    Ids decide where those of all replies are known among the questions; otherwise the order does, where there are as
+    many of the one as of the other.
+
+    Raises
+    ------
+    InvalidInput
+        Neither is so: which question belongs to which reply cannot be told.
+    """
+    by_id = {one.id: one for one in questions if one.id is not None}
+    if len(by_id) == len(questions) and all(reply.id in by_id for reply in replies):
+        joined = [replace(reply, question=by_id[reply.id].text) for reply in replies]
+        return joined, f"Joined {len(replies):,} replies with their questions by id."
+    if len(questions) == len(replies):
+        pairs = zip(replies, questions, strict=True)
+        return [replace(reply, question=one.text) for reply, one in pairs], (
+            f"Joined {len(replies):,} replies with their questions by order, since the ids do not match."
+        )
+    lacking = [reply for reply in replies if reply.id not in by_id]
+    why = "ids stand more than once among the questions"
+    if lacking:
+        why = f"no question has the id of {len(lacking):,} replies, such as '{lacking[0].id}' of {lacking[0].where}"
+    raise InvalidInput(
+        f"There are {len(replies):,} replies and {len(questions):,} questions, and {why}. Give both the same ids, or "
+        "one question for each reply in the same order."
+    )

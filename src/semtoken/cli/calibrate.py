@@ -146,8 +146,7 @@ def calibrate(
 def _sampled(url: str) -> list[AnswerRecord]:
     """The random sample of a journal: its labels, and its scores without labels. No other labels may make a promise."""
     from semtoken.cli.journal import opened
-    from semtoken.journal.labels import agreement
-    from semtoken.journal.refit import sampled_answers
+    from semtoken.journal.labels import agreement, sampled_answers
 
     journal = opened(url)
     answers = sampled_answers(journal)

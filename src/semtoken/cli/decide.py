@@ -76,7 +76,7 @@ def run(
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.endpoints import asker_of_endpoint
+    from semtoken.decisions.remote import asker_of_endpoint
     from semtoken.decisions.running import DecisionJob, asker_of_model, read_questions
 
     options = ReadingOptions(reading, orders or None)
@@ -175,13 +175,12 @@ def audit(
     - `semtoken decide audit calibrator labelled.jsonl --endpoint http://localhost:8000/v1/systemone`
     - `semtoken decide audit calibrator there.jsonl`
     """
-    from semtoken.decisions.asking_again import AskedAgain, ask_again
     from semtoken.decisions.auditing import audit as audited
     from semtoken.decisions.auditing import sensitivity
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.endpoints import asker_of_endpoint
     from semtoken.decisions.records import read_decisions
-    from semtoken.decisions.running import read_questions
+    from semtoken.decisions.remote import asker_of_endpoint
+    from semtoken.decisions.running import AskedAgain, ask_again, read_questions
 
     fitted = DecisionCalibrator.load(calibrator)
     if endpoint is None:

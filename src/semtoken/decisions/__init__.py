@@ -2,22 +2,22 @@
 
     questions.py -> prompts.py -> spellings.py -> lookups.py -> deciding.py -> answers.py
 
-questions.py   Predicate, Choice, Score, and their options
-options.py     how probabilities are read
+questions.py   Predicate, Choice, Score, their options, and how probabilities are read
 prompts.py     the words that the model reads, and their tokens
 spellings.py   how options are spelled in tokens, and the mass of each
 lookups.py     log-probabilities behind prompts: as one tree, or by any engine
-deciding.py    questions about states, answered together
+deciding.py    questions about states, of any form, answered together by a model in this process
 answers.py     probabilities, confidence, allowed mass, spread over orders
-about.py       questions and states of any form
 wire/          the two wire formats
+remote.py      questions to a server; listed.py reads the lists of best tokens that it gives
+records.py     answers as lines of files; running.py makes them
+calibrating.py chances and promises from labelled answers (scaling.py: probabilities of all options)
+auditing.py    whether a calibrator holds behind another server
 """
 
-from semtoken.decisions.about import decide_about
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.deciding import Inquiry, InquiryAnswers, decide
-from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score
+from semtoken.decisions.deciding import Inquiry, InquiryAnswers, decide, decide_about
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score
 
 __all__ = [
     "AnsweredQuestion",

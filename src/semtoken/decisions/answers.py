@@ -134,10 +134,16 @@ def answered(question: Question, masses: OptionMasses) -> AnsweredQuestion:
     )
 
 
-def with_mass(question: Question, probabilities: Sequence[float], allowed_mass: float | None) -> AnsweredQuestion:
-    """The answer of a server that tells probabilities, and perhaps how much of the mass they share."""
+def told(
+    question: Question,
+    probabilities: Sequence[float],
+    allowed_mass: float | None,
+    order_spread: float | None = None,
+    bounds: tuple[tuple[float, float], ...] | None = None,
+) -> AnsweredQuestion:
+    """The answer of a server that gives probabilities, with what else it says of them."""
     flags = () if allowed_mass is None else _flags(allowed_mass)
-    return AnsweredQuestion(question, tuple(probabilities), allowed_mass=allowed_mass, flags=flags)
+    return AnsweredQuestion(question, tuple(probabilities), allowed_mass, order_spread, bounds, flags)
 
 
 def refused(question: Question, why: str) -> AnsweredQuestion:

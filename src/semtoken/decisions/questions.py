@@ -1,7 +1,6 @@
-"""Typed questions about a state: is it so, which of these, how much.
+"""Typed questions about a state: is it so, which of these, how much; and how their probabilities are to be read.
 
-A question knows its options and how the model reads them; it knows nothing of wire formats (`wire`), nor of how
-probabilities are read (`prompts`, `masses`).
+A question knows its options and how the model reads them; it knows nothing of wire formats (`wire`).
 """
 
 from __future__ import annotations
@@ -12,8 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from semtoken.choices import Reading
 from semtoken.errors import InvalidInput
-from semtoken.support.inputs import text
+from semtoken.support.inputs import shown, text
 
 MOST_OPTIONS = 255
 """Options of a choice; OpenAI's limit."""
@@ -126,6 +126,36 @@ class Score:
 
 
 Question: TypeAlias = Predicate | Choice | Score
+
+
+DEFAULT_READING: Reading = "labels"
+"""See docs/decisions.md for the measurement."""
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How probabilities are read.
+
+    Raises
+    ------
+    InvalidInput
+        Another reading than `labels` or `words`, or fewer than one order.
+    """
+
+    reading: Reading = DEFAULT_READING
+    orders: int | None = 1
+    """Orders of the options that are averaged; None: all."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reading, str) or self.reading not in ("labels", "words"):
+            raise InvalidInput(f"'reading' must be 'labels' or 'words', got {shown(self.reading)}.")
+        if self.orders is not None and (
+            isinstance(self.orders, bool) or not isinstance(self.orders, int) or self.orders < 1
+        ):
+            raise InvalidInput(f"'orders' must be a whole number from 1 on, or all, got {shown(self.orders)}.")
+
+
+READ_AS_USUAL = ReadingOptions()
 
 
 def as_text(content: Any) -> str:

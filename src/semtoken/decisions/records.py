@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.decisions.answers import AnsweredQuestion, plain
-from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Question, question_from, question_values, same_value
+from semtoken.decisions.questions import Question, ReadingOptions, question_from, question_values, same_value
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, read_json_lines
 

@@ -1,30 +1,35 @@
-"""Questions to a model behind an API that gives texts with log-probabilities: one request a question and order.
+"""Typed questions to a server: in one of the two formats for decisions, or as texts with log-probabilities.
+
+`asker_of_endpoint` asks any of them. As texts each question is one request in each order:
 
     asked = asked_texts(questions, options)
     for each of asked.texts: body = text.request(shape, state, ...); send it; masses = text.masses(reply)
     answers = asked.answers(masses)
 
-Nothing here sends anything. How a request asks and what a reply says is the business of `semtoken.payloads`.
+Nothing of that sends anything. How a request asks and what a reply says is the business of `semtoken.payloads`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from semtoken.decisions.answers import AnsweredQuestion, OptionMasses, answered, refused
 from semtoken.decisions.listed import listed_masses, tokens_to_read
-from semtoken.decisions.options import ReadingOptions
 from semtoken.decisions.prompts import OrderedQuestion, continued_text, orders_of, prompt_text, without_markup
-from semtoken.decisions.questions import Question
+from semtoken.decisions.questions import READ_AS_USUAL, Question, ReadingOptions, as_text
 from semtoken.decisions.spellings import surfaces_of
-from semtoken.errors import InvalidInput
-from semtoken.payloads import Payload
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.files.safe_files import dump_json
+from semtoken.payloads import Payload, read_payload
 from semtoken.payloads.formats import ProbeQuestion, Shape
+from semtoken.payloads.formats.registry import shape_at
 from semtoken.support.arrays import FloatArray
+from semtoken.support.extras import require
 
 MOST_TOKENS = 16
 """Tokens of an option that are read; a longer one keeps an interval."""
@@ -34,8 +39,13 @@ MOST_SENT = 2**26
 """Characters of all these requests, about."""
 NOT_LISTED = "None of its options is surely among the tokens that the server lists, so nothing tells them apart."
 
-Masses = tuple[FloatArray, FloatArray]
+Masses: TypeAlias = tuple[FloatArray, FloatArray]
 """Least and greatest mass of each option, in the order of the question."""
+Asker: TypeAlias = Callable[[Any, Mapping[str, Question], ReadingOptions], dict[str, AnsweredQuestion]]
+"""From a state and questions by name to their answers."""
+TIMEOUT = 600.0
+BEST = 20
+"""The most log-probabilities a token that common APIs give."""
 
 
 @dataclass(frozen=True)
@@ -168,3 +178,100 @@ def asked_texts(state: str, questions: Sequence[Question], options: ReadingOptio
 def _size(question: Question) -> int:
     """Characters of a question, about."""
     return len(question.instructions) + sum(len(option.line) for option in question.options)
+
+
+def asker_of_endpoint(url: str, model: str | None = None, *, key: str | None = None, top: int = BEST) -> Asker:
+    """Questions to a server, in the format that its address says.
+
+    Parameters
+    ----------
+    url
+        The whole address. `/v1/decisions` and `/v1/systemone` are asked as they are. At the address of an ordinary API
+        (`/v1/chat/completions`, `/v1/completions`, ...) each question is asked for a text, once in each order of its
+        options, and read from the log-probabilities that come with it, so probabilities may be intervals.
+    model
+        The model's name there, where the server asks for one.
+    key
+        Its API key.
+    top
+        Log-probabilities a token that an API for texts is asked for.
+
+    Raises
+    ------
+    InvalidInput
+        The address is that of nothing that can be asked.
+    """
+    path = urlsplit(url).path.rstrip("/")
+    if path.endswith(("/decisions", "/systemone")):
+        return _asker_of_route(url, model, key)
+    shape = shape_at(path)
+    if shape is None:
+        raise InvalidInput(
+            f"An endpoint ends with /v1/decisions or /v1/systemone, or it is that of an API for texts such as "
+            f"/v1/chat/completions; got {url!r:.80}."
+        )
+    return _asker_of_texts(url, shape, model, key, top)
+
+
+def _asker_of_route(url: str, model: str | None, key: str | None) -> Asker:
+    from semtoken.decisions.wire.extension import answers_in
+
+    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
+        asked, places, read = _written(url, state, questions)
+        reply = _posted(url, {**_how(options), **({} if model is None else {"model": model}), **asked}, key)
+        try:
+            found = answers_in(list(questions.values()), places, reply, read)
+        except InvalidInput as error:
+            raise BackendError(f"{url} gave no answers to these questions: {error}") from error
+        return dict(zip(questions, found, strict=True))
+
+    return ask
+
+
+def _written(url: str, state: Any, questions: Mapping[str, Question]) -> tuple[dict[str, Any], list[Any], Any]:
+    """The questions as a request has them, where each answer stands in the reply, and what reads one."""
+    from semtoken.decisions.wire import openai, systemone
+
+    if "/systemone" in urlsplit(url).path:
+        asked = {name: systemone.written_question(one) for name, one in questions.items()}
+        return {"state": state, "questions": asked}, [("answers", name) for name in questions], systemone.read_answer
+    content = state if isinstance(state, str) else dump_json(state).decode()
+    listed = [openai.written_question(one, name) for name, one in questions.items()]
+    places = [("answers", number) for number in range(len(questions))]
+    return {"input": content, "questions": listed}, places, openai.read_answer
+
+
+def _asker_of_texts(url: str, shape: type[Shape], model: str | None, key: str | None, top: int) -> Asker:
+    def ask(state: Any, questions: Mapping[str, Question], options: ReadingOptions) -> dict[str, AnsweredQuestion]:
+        told = as_text(state)
+        asked = asked_texts(told, list(questions.values()), options)
+        masses = []
+        for text in asked.texts:
+            reply = _posted(url, text.request(shape, told, top=top, model=model), key)
+            try:
+                masses.append(text.masses(read_payload(reply)))
+            except SemtokenError as error:
+                name = list(questions)[text.number]
+                raise BackendError(f"{url} gave no answer to the question {name!r}: {error}") from error
+        return dict(zip(questions, asked.answers(masses), strict=True))
+
+    return ask
+
+
+def _how(options: ReadingOptions) -> dict[str, Any]:
+    """The key of this package, which other servers do not know: left out where it says what all do."""
+    if options == READ_AS_USUAL:
+        return {}
+    return {"semtoken": {"reading": options.reading, "orders": "all" if options.orders is None else options.orders}}
+
+
+def _posted(url: str, body: Mapping[str, Any], key: str | None) -> Any:
+    httpx = require("httpx", extra="serve")
+    try:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        reply = httpx.post(url, json=body, headers=headers, timeout=TIMEOUT)
+        reply.raise_for_status()
+        return reply.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        detail = getattr(getattr(error, "response", None), "text", "")
+        raise BackendError(f"{url} gave no answers: {error} {detail:.200}".rstrip()) from error

@@ -1,4 +1,4 @@
-"""People's labels: which answer a person is asked about next, what they said, and how far they agree."""
+"""People's labels: which answer a person is asked about next, what they said, how far they agree."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import sqlalchemy as sa
 
+from semtoken.calibration.labels import AnswerRecord
 from semtoken.calibration.measures import wilson
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.journal.database import database_errors
@@ -27,6 +28,8 @@ RECENT = 2_000
 MOST_IN_QUEUE = 200
 OLDEST = 100
 """Each person gets some of the oldest so many answers of the sample: more would blur when a promise was broken."""
+MOST_UNLABELLED = 5_000
+"""Answers without labels that place thresholds."""
 
 
 @dataclass(frozen=True)
@@ -209,14 +212,43 @@ def labelled_sample(
     wanted = [entries.c[name] for name in ("n", "at", *columns)] if columns else [entries]
     query = sa.select(*wanted, labels.c.reviewer.label("by"), labels.c.correct.label("said"))
     query = query.join(labels, labels.c.entry == entries.c.n).where(entries.c.sampled).order_by(labels.c.n)
-    if calibrator is not None:
-        query = query.where(entries.c.calibrator == calibrator)
+    if calibrator is not None:  # `+ ""`: else SQLite begins with all entries that it decided, which may be millions
+        query = query.where(entries.c.calibrator + "" == calibrator)
     found: dict[int, LabelledEntry] = {}
     with database_errors(journal.engine.url), journal.engine.connect() as connection:
         for row in connection.execute(query).mappings():
             one = found.setdefault(row["n"], LabelledEntry(dict(row), {}))
             one.given[row["by"]] = row["said"]
     return list(found.values())
+
+
+def sampled_answers(journal: Journal) -> list[AnswerRecord]:
+    """The labelled answers of the random sample, and the newest of it without labels, which place thresholds.
+
+    Only answers that were scored like the newest labelled one count: those before a change of preset, of engine or of
+    how many log-probabilities were asked for have scores of another kind.
+
+    Raises
+    ------
+    InvalidInput
+        The sample has no labels.
+    """
+    labelled = [one for one in labelled_sample(journal) if one.correct is not None]
+    if not labelled:
+        raise InvalidInput(
+            "The random sample of this journal has no labels yet. Label answers in the Review view of the page, which "
+            "`serve` and `proxy` show with --journal."
+        )
+    kind = ("signature", "distribution", "method", "k")
+    newest = labelled[-1].row
+    alike = [one for one in labelled if all(one.row[name] == newest[name] for name in kind)]
+    known = {one.row["n"] for one in labelled}
+    same = [entries.c[name].is_not_distinct_from(newest[name]) for name in kind]
+    newest_first = journal.entries(
+        entries.c.sampled, entries.c.unscored.is_(None), *same, newest_first=True, limit=MOST_UNLABELLED
+    )
+    rest = [answer_of(row) for row in newest_first if row["n"] not in known]
+    return [answer_of(one.row, one.given) for one in alike] + rest
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from time import monotonic
 from platformdirs import user_state_path
 from sqlalchemy.exc import SQLAlchemyError
 
-from semtoken.journal.apart import WriterProcess
 from semtoken.journal.database import cause
 from semtoken.journal.entries import JournalEntry
 from semtoken.journal.spool import Spool, left_behind
 from semtoken.journal.store import Journal
-from semtoken.journal.writing import write_file
+from semtoken.journal.writing import WriterProcess, write_file
 
 logger = logging.getLogger("semtoken.journal")
 

@@ -1,20 +1,34 @@
-"""From a file of a spool into the database: each entry once, and one that is refused keeps no other back."""
+"""From a file of a spool into the database: each entry once, and one that is refused keeps no other back.
+
+`write_file` does it here. `WriterProcess` does it in a process of its own, so that a server's threads never wait for
+the database or with it: it takes the names of files, line by line, says what became of each, and ends with the one
+that started it. Whatever happens to it, the entries stay in the spool until it has said that the database has them.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from semtoken.journal.database import cause
+from semtoken.journal.database import cause, connected, url_of
 from semtoken.journal.spool import lines_of
 from semtoken.journal.store import Journal
 
 TOGETHER = 2_000
 """Entries of one transaction."""
+NICE = 10
+"""By how much the process stands back where the machine has too little for all."""
+ENDED = "The process that writes it has ended."
 
 
 def write_file(journal: Journal, file: Path, refused: Callable[[str], None]) -> int:
@@ -52,3 +66,98 @@ def _written_alone(journal: Journal, row: Mapping[str, Any], refused: Callable[[
 def _together(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     while some := list(islice(rows, TOGETHER)):
         yield some
+
+
+class WriterProcess:
+    """Writes files of a spool into a journal in a process of its own. Not for several threads at one time.
+
+    Parameters
+    ----------
+    journal
+        Where the entries go; opened before, so that its tables are in their newest form.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._url = journal.engine.url.render_as_string(hide_password=False)
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the process unless it runs.
+
+        Raises
+        ------
+        OSError
+            It cannot be started.
+        """
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", "from semtoken.journal.writing import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONSAFEPATH": "1"},
+                text=True,
+            )
+            self._say(self._process, self._url)
+        return self._process
+
+    def write(self, file: Path, refused: Callable[[str], None]) -> int:
+        """Write the entries of a file, each once; how many there were. `refused` hears why of each that was refused.
+
+        Raises
+        ------
+        OSError
+            The database is away or full, or the process has ended. The next attempt starts another one.
+        """
+        process = self.start()
+        assert process.stdout is not None
+        self._say(process, str(file))
+        line = process.stdout.readline()
+        if not line:
+            raise OSError(ENDED)
+        outcome = json.loads(line)
+        if "problem" in outcome:
+            raise OSError(outcome["problem"])
+        for why in outcome["refused"]:
+            refused(why)
+        return int(outcome["written"])
+
+    def close(self) -> None:
+        """Let it end; it does so by itself when it has written what it was told."""
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None
+                with suppress(OSError):
+                    pipe.close()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+
+    @staticmethod
+    def _say(process: subprocess.Popen[str], what: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(what) + "\n")
+        process.stdin.flush()
+
+
+def main() -> None:
+    """The process: reads the address of the database, and then names of files until there are no more."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # meant for the server, which has something to write until its end
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    with suppress(OSError, AttributeError):  # not every system has all of it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        os.nice(NICE)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever a library prints must not stand among the answers
+    journal = Journal(connected(url_of(json.loads(sys.stdin.readline()))))
+    with suppress(BrokenPipeError):
+        for line in sys.stdin:
+            print(json.dumps(_written(journal, Path(json.loads(line)))), file=answers, flush=True)
+    os._exit(0)  # there is nothing to tidy up, and nobody to read what would be said of a pipe that is gone
+
+
+def _written(journal: Journal, file: Path) -> dict[str, Any]:
+    refused: list[str] = []
+    try:
+        return {"written": write_file(journal, file, refused.append), "refused": refused}
+    except (SQLAlchemyError, OSError) as error:
+        return {"problem": cause(error)}

@@ -31,7 +31,7 @@ class WireFormat:
 
     def answers(self, asked: DecisionRequest, reply: Any) -> list[AnsweredQuestion]:
         """The answers in another server's reply; raises `InvalidInput` where they are none."""
-        return answers_in(asked, reply, self.read_answer)
+        return answers_in(asked.questions, asked.places, reply, self.read_answer)
 
 
 def _openai_refusal(error: WireError) -> JSONResponse:

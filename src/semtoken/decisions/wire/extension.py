@@ -1,4 +1,4 @@
-"""What both formats share: the request as questions about a state, errors, and semtoken's own key."""
+"""What both formats share: the request as questions about a state, errors, others' answers, and semtoken's own key."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from semtoken.decisions.answers import AnsweredQuestion, plain, refused, with_mass
-from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Question
+from semtoken.decisions.answers import AnsweredQuestion, plain, refused, told
+from semtoken.decisions.questions import Question, ReadingOptions
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
 
+from pydantic import BaseModel, ConfigDict, ValidationError  # noqa: E402
 from pydantic_core import from_json  # noqa: E402
 
 KEY = "semtoken"
 MOST_ORDERS = 255
 ROUNDED = 0.01
 """How far from 1 the probabilities of a server may sum that rounds them."""
-PASSED_ON = ("reading", "orders", "order_spread", "bounds", "flags")
-"""What of the block of an upstream that has one stays."""
-DECLINED = "The upstream declined to answer."
+PASSED_ON = ("reading", "orders", "flags")
+"""What of the block of an upstream that has one stays as it is."""
+DECLINED = "The server declined to answer."
 
 FormatName = Literal["decisions", "systemone"]
 
@@ -47,6 +47,21 @@ class WireError(InvalidInput):
         self.message = message
         self.place = tuple(place)
         self.kind = kind
+
+
+class StrictForm(BaseModel):
+    """Values of a request that may hold these fields, of these types, and no others."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def validated(validate: Callable[[Any], Any], value: Any, place: Sequence[str | int] = ()) -> Any:
+    """A part of a request in its form; raises `WireError` with the first thing that is wrong, and where."""
+    try:
+        return validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise WireError(first["msg"], (*place, *first["loc"]), first["type"]) from error
 
 
 @dataclass(frozen=True)
@@ -115,14 +130,17 @@ def extension_of(value: Any) -> ReadingOptions | None:
 
 
 def answers_in(
-    request: DecisionRequest, reply: Any, read: Callable[[Question, Any], Sequence[float] | None]
+    questions: Sequence[Question],
+    places: Sequence[Sequence[str | int]],
+    reply: Any,
+    read: Callable[[Question, Any], Sequence[float] | None],
 ) -> list[AnsweredQuestion]:
     """The answers in another server's reply, with what it says under semtoken's key.
 
     Parameters
     ----------
-    request
-        What was asked.
+    questions, places
+        What was asked, and where each answer stands in the reply, such as `("answers", 0)`.
     reply
         The whole reply, as plain values.
     read
@@ -134,7 +152,7 @@ def answers_in(
         They are not answers to these questions.
     """
     found = []
-    for question, (name, key) in zip(request.questions, request.places, strict=True):
+    for question, (name, key) in zip(questions, places, strict=True):
         try:
             given = reply[name][key]
         except (KeyError, IndexError, TypeError) as error:
@@ -145,21 +163,33 @@ def answers_in(
             continue
         if not all(0 <= p <= 1 for p in probabilities) or not math.isclose(sum(probabilities), 1, abs_tol=ROUNDED):
             raise InvalidInput(f"The answer {key!a} has other numbers than probabilities that sum to 1.")
-        found.append(with_mass(question, probabilities, _allowed_mass(given)))
+        own = _own_block(given)
+        mass, spread = (_share(own.get(what)) for what in ("allowed_mass", "order_spread"))
+        found.append(told(question, probabilities, mass, spread, _bounds(own.get("bounds"), len(probabilities))))
     return found
 
 
 def block_beside(given: Any, answer: AnsweredQuestion, more: Mapping[str, Any]) -> dict[str, Any]:
     """What stands under semtoken's key of another server's answer: what that said there itself, and what follows."""
-    own = given.get(KEY)
-    kept = {name: own[name] for name in PASSED_ON if name in own} if isinstance(own, Mapping) else {}
-    return {**kept, **plain(answer), **more}
+    own = _own_block(given)
+    return {**{name: own[name] for name in PASSED_ON if name in own}, **plain(answer), **more}
 
 
-def _allowed_mass(given: Mapping[str, Any]) -> float | None:
+def _own_block(given: Mapping[str, Any]) -> Mapping[str, Any]:
     own = given.get(KEY)
-    mass: Any = own.get("allowed_mass") if isinstance(own, Mapping) else None
-    return float(mass) if type(mass) in (int, float) and 0 <= mass <= 1 else None
+    return own if isinstance(own, Mapping) else {}
+
+
+def _share(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value <= 1 else None
+
+
+def _bounds(given: Any, n: int) -> tuple[tuple[float, float], ...] | None:
+    """An interval for each of n options; None where they are none."""
+    pairs = given if isinstance(given, list) and len(given) == n else []
+    found = [tuple(map(_share, pair)) for pair in pairs if isinstance(pair, list) and len(pair) == 2]
+    known = [(low, high) for low, high in found if low is not None and high is not None and low <= high]
+    return tuple(known) if len(known) == n else None
 
 
 def block(answer: AnsweredQuestion, options: ReadingOptions | None, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,23 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
-from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.wire.extension import (
+    KEY,
+    DecisionRequest,
+    StrictForm,
+    WireError,
+    block,
+    body_of,
+    extension_of,
+    validated,
+)
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError  # noqa: E402
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter  # noqa: E402
 
 MOST_QUESTIONS = 400
 MOST_ITEMS = 4096
 NO_IMAGES = "This server reads text only: leave images out."
-
-
-class _StrictForm(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class _Loose(BaseModel):
@@ -117,13 +121,12 @@ class ToolOutput(_Loose):
     output: Parts
 
 
-InputItem: TypeAlias = InputMessage | FunctionCall | CustomToolCall | ToolOutput
 _ITEM: TypeAdapter[Any] = TypeAdapter(
     Annotated[InputMessage | FunctionCall | CustomToolCall | ToolOutput, Field(discriminator="type")]
 )
 
 
-class PredicateForm(_StrictForm):
+class PredicateForm(StrictForm):
     """A question that asks whether something is so."""
 
     type: Literal["predicate"]
@@ -131,14 +134,14 @@ class PredicateForm(_StrictForm):
     name: str | None = None
 
 
-class ChoiceValue(_StrictForm):
+class ChoiceValue(StrictForm):
     """An option: a text, or true or false."""
 
     value: StrictStr | StrictBool
     description: str | None = None
 
 
-class ChoiceForm(_StrictForm):
+class ChoiceForm(StrictForm):
     """A question that asks which of some options holds."""
 
     type: Literal["choice"]
@@ -147,14 +150,14 @@ class ChoiceForm(_StrictForm):
     name: str | None = None
 
 
-class ScoreLevel(_StrictForm):
+class ScoreLevel(StrictForm):
     """A level, least first."""
 
     label: str
     description: str | None = None
 
 
-class ScoreForm(_StrictForm):
+class ScoreForm(StrictForm):
     """A question that asks for one of some ordered levels."""
 
     type: Literal["score"]
@@ -167,7 +170,7 @@ QuestionForm: TypeAlias = Annotated[PredicateForm | ChoiceForm | ScoreForm, Fiel
 _QUESTION: TypeAdapter[Any] = TypeAdapter(QuestionForm)
 
 
-class DecisionsRequest(_StrictForm):
+class DecisionsRequest(StrictForm):
     """What a client sends to `/v1/decisions`: what the questions are about, and the questions."""
 
     model: str | None = None
@@ -190,7 +193,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
-    request = _validated(DecisionsRequest.model_validate, body)
+    request = validated(DecisionsRequest.model_validate, body)
     questions = tuple(_question(form, ("questions", i)) for i, form in enumerate(request.questions))
     names = tuple(question.name for question in questions)
     return DecisionRequest("decisions", request.model, _state(request.input), questions, names, options, body)
@@ -199,15 +202,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 def read_question(given: Mapping[str, Any], name: str | None = None) -> Question:
     """One question from its dictionary, `{"type": "predicate", "instructions": ...}`; raises `WireError`."""
     found = {"name": name, **given} if name is not None else given
-    return _question(_validated(_QUESTION.validate_python, found), ())
-
-
-def _validated(validate: Any, value: Any, place: Sequence[str | int] = ()) -> Any:
-    try:
-        return validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise WireError(first["msg"], (*place, *first["loc"]), first["type"]) from error
+    return _question(validated(_QUESTION.validate_python, found), ())
 
 
 def _question(form: Any, place: Sequence[str | int]) -> Question:
@@ -249,7 +244,7 @@ def _state(given: str | list[dict[str, Any]]) -> str:
 
 def _item(given: Any, number: int) -> Any:
     found = {"type": "message", **given} if isinstance(given, Mapping) else given
-    return _validated(_ITEM.validate_python, found, ("input", number))
+    return validated(_ITEM.validate_python, found, ("input", number))
 
 
 def _check_calls(items: Sequence[Any]) -> None:

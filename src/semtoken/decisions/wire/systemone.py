@@ -6,15 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from semtoken.decisions.answers import AnsweredQuestion
-from semtoken.decisions.options import ReadingOptions
-from semtoken.decisions.questions import Choice, Option, Predicate, Question, Score, as_text
-from semtoken.decisions.wire.extension import KEY, DecisionRequest, WireError, block, body_of, extension_of
+from semtoken.decisions.questions import Choice, Option, Predicate, Question, ReadingOptions, Score, as_text
+from semtoken.decisions.wire.extension import (
+    KEY,
+    DecisionRequest,
+    StrictForm,
+    WireError,
+    block,
+    body_of,
+    extension_of,
+    validated,
+)
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 
 require("pydantic", extra="serve")
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError  # noqa: E402
+from pydantic import Field, TypeAdapter  # noqa: E402
 
 MOST_QUESTIONS = 64
 MOST_ASSETS = 4
@@ -23,30 +31,24 @@ NO_IMAGES = "This server reads text only: leave the assets out."
 Content: TypeAlias = str | dict[str, Any] | list[Any]
 
 
-class NoulQuestion(BaseModel):
+class NoulQuestion(StrictForm):
     """{"type": "noul", "instructions": "Is this spam?", "criteria": {"true": "Unsolicited ads", "false": null}}"""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["noul"]
     instructions: Content | None = None
     criteria: dict[Literal["true", "false"], Content | None] | None = None
 
 
-class ChoiceQuestion(BaseModel):
+class ChoiceQuestion(StrictForm):
     """{"type": "choice", "instructions": "What is the tone?", "criteria": {"calm": "A polite one", "angry": null}}"""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["choice"]
     criteria: dict[str, Content | None]
     instructions: Content | None = None
 
 
-class ScoreQuestion(BaseModel):
+class ScoreQuestion(StrictForm):
     """{"type": "score", "instructions": "How urgent is it?", "criteria": ["Can wait", "This week", "Today"]}"""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["score"]
     criteria: list[Content]
@@ -60,10 +62,8 @@ _FORMS: Mapping[str, Any] = {
 }
 
 
-class SystemOneRequest(BaseModel):
+class SystemOneRequest(StrictForm):
     """The whole request, its questions as yet unread."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     model: str | None = None
     state: Content
@@ -83,11 +83,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
     """
     body = body_of(data)
     options = extension_of(body.pop(KEY, None))
-    try:
-        request = SystemOneRequest.model_validate(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise WireError(first["msg"], first["loc"], first["type"]) from error
+    request = validated(SystemOneRequest.model_validate, body)
     if request.assets:
         raise InvalidInput(NO_IMAGES)
     questions = read_questions(request.questions)
@@ -128,12 +124,11 @@ def read_question(name: str, question: Any) -> Question:
     if form is None:
         raise InvalidInput(f"Question {name!r}: `type` must be one of {', '.join(_FORMS)}, got {ascii(kind)[:60]}.")
     try:
-        return _question(form.validate_python(question), name)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        return _question(validated(form.validate_python, question), name)
+    except WireError as error:
+        where = ".".join(map(str, error.place))
         example = {"noul": NoulQuestion, "choice": ChoiceQuestion, "score": ScoreQuestion}[str(kind)].__doc__
-        message = f"Question {name!r}: {where}: {first['msg']} (a {kind} question looks like {example})"
+        message = f"Question {name!r}: {where}: {error.message} (a {kind} question looks like {example})"
         raise InvalidInput(message) from error
     except InvalidInput as error:
         raise InvalidInput(f"Question {name!r}: {error}") from error

@@ -14,7 +14,7 @@ import anyio.to_thread
 from starlette.responses import Response
 
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
-from semtoken.decisions.options import READ_AS_USUAL
+from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
 from semtoken.errors import InvalidInput, SemtokenError

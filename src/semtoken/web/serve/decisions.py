@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from semtoken.decisions import Inquiry, InquiryAnswers
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.deciding import PreparedInquiry, prepare
-from semtoken.decisions.options import READ_AS_USUAL
+from semtoken.decisions.questions import READ_AS_USUAL
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.tokens.vocabulary import Vocabulary
