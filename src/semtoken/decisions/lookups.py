@@ -5,7 +5,7 @@ A transformers model reads all prompts as one tree, and goes on from it; other e
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
 Place: TypeAlias = tuple[int, Path]
 """Number of a prompt, and the tokens behind it."""
+Look: TypeAlias = Callable[[Sequence[Place], Sequence[IdArray]], Generator[int, int | None, list[LogMasses]]]
 AT_ONCE = 32
 """Places that are read together where an engine reads each as a reply."""
 
@@ -26,8 +27,8 @@ def option_masses(
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     """Least and greatest mass of the options of each prompt's reader.
 
-    Pauses after some prompts at a time, and after pieces of a long beginning, so that a server can do other work in
-    between; see `semtoken.backends.transformers.growing.read_trunk` for what it gives and gets then.
+    Pauses after some prompts at a time, and after pieces of what is read together, so that a server can do other work
+    in between; see `semtoken.backends.transformers.growing.read_trunk` for what it gives and gets then.
 
     Raises
     ------
@@ -47,12 +48,14 @@ def _masses_of_group(
     backend: Backend, prompts: Sequence[Sequence[int]], readers: Sequence[OptionReader]
 ) -> Generator[int, int | None, list[tuple[FloatArray, FloatArray]]]:
     look = yield from _look_at(backend, prompts)
-    starts = look([(place, ()) for place in range(len(prompts))], [reader.first_tokens for reader in readers])
+    ends = [(place, ()) for place in range(len(prompts))]
+    starts = yield from look(ends, [reader.first_tokens for reader in readers])
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, one in enumerate(wanted) for path in one]
     tokens = [one[path] for one in wanted for path in one]
+    found = (yield from look(places, tokens)) if places else []
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
-    for (place, path), ids, (low, high) in zip(places, tokens, look(places, tokens) if places else (), strict=True):
+    for (place, path), ids, (low, high) in zip(places, tokens, found, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
         further[place][path] = dict(zip(ids.tolist(), pairs, strict=True))
     return [reader.masses(one) for reader, one in zip(readers, further, strict=True)]
@@ -66,7 +69,7 @@ def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int
     return groups_of(prompts)
 
 
-def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Any]:
+def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Look]:
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
         return lambda places, tokens: _read_as_replies(backend, prompts, places, tokens)
@@ -75,9 +78,14 @@ def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[in
     tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
     yield from tree.begin()
 
-    def look(places: Sequence[Place], tokens: Sequence[IdArray]) -> Iterator[LogMasses]:
-        for row, ids in zip(tree.logits(places), tokens, strict=True):
-            yield _of_row(row, ids, backend.vocabulary.size)
+    def look(places: Sequence[Place], tokens: Sequence[IdArray]) -> Generator[int, int | None, list[LogMasses]]:
+        found: dict[int, LogMasses] = {}
+
+        def take(number: int, row: Any) -> None:
+            found[number] = _of_row(row, tokens[number], backend.vocabulary.size)
+
+        yield from tree.read(places, take)
+        return [found[number] for number in range(len(places))]
 
     return look
 
@@ -99,10 +107,11 @@ def _of_row(row: Any, ids: IdArray, size: int) -> LogMasses:
 
 def _read_as_replies(
     backend: Backend, prompts: Sequence[Sequence[int]], places: Sequence[Place], tokens: Sequence[IdArray]
-) -> list[LogMasses]:
+) -> Generator[int, int | None, list[LogMasses]]:
     looked = _LookedUp(tokens)
     sentinels = [[int(ids[0])] for ids in tokens]
     backend.read([[*prompts[number], *path] for number, path in places], sentinels, [looked], batch_size=AT_ONCE)
+    yield 0
     return [looked.found[place] for place in range(len(places))]
 
 

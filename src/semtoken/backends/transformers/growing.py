@@ -6,7 +6,7 @@ any place of the tree, with the keys and values of all that was read before.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,23 +81,37 @@ class GrowingTree:
         self._cache = yield from read_trunk(self._backend, self._beginning)
 
     @torch.inference_mode()
-    def logits(self, places: Sequence[tuple[int, Sequence[int]]]) -> Iterator[torch.Tensor]:
-        """Logits [columns] of what follows at some places.
+    def read(
+        self, places: Sequence[tuple[int, Sequence[int]]], take: Callable[[int, torch.Tensor], None]
+    ) -> Generator[int, int | None, None]:
+        """Read what follows at some places; pauses and gets as `read_trunk`.
 
         Parameters
         ----------
         places
             Number of a prompt, and tokens behind it. No place may have been given before.
+        take
+            Called with the number of each place and its logits [columns].
         """
         first = len(self._positions)
         new: list[tuple[int, int]] = []
-        ends = [self._path([*self._prompts[number], *path], new) for number, path in places]
-        if not new:
-            return
+        wanted: dict[int, list[int]] = {}
+        for number, (prompt, path) in enumerate(places):
+            wanted.setdefault(self._path([*self._prompts[prompt], *path], new), []).append(number)
+        assert min(wanted, default=first) >= first, "a place was read before, and its logits are gone"
         self._extend(new)
-        assert min(ends) >= first, "a place was read before, and its logits are gone"
-        output = self._pass(first, np.array([token for _, token in new]), np.array(ends) - first)
-        yield from output.logits[0]
+        ids, read = np.array([token for _, token in new], dtype=np.int64), 0
+        while first < len(self._positions):
+            stop = min(first + ((yield read) or len(ids)), len(self._positions))
+            nodes = [node for node in range(first, stop) if node in wanted]
+            rows = self._pass(first, ids[: stop - first], np.array(nodes or [first]) - first)
+            for node, row in zip(
+                nodes, rows, strict=False
+            ):  # without one that is wanted, the first is there all the same
+                for number in wanted[node]:
+                    take(number, row)
+            float(rows[-1, 0])  # as in `read_trunk`
+            ids, read, first = ids[stop - first :], stop - first, stop
 
     def _path(self, tokens: Sequence[int], new: list[tuple[int, int]]) -> int:
         """The node of a path's last token; nodes that are missing are noted."""
@@ -121,11 +135,13 @@ class GrowingTree:
             self._positions.append(self._trunk if before == ROOT else self._positions[before] + 1)
         self._seen = seen
 
-    def _pass(self, first: int, ids: IdArray, ends: IdArray) -> Any:
-        seen = np.concatenate([np.ones((len(ids), self._trunk), dtype=bool), self._seen[first:]], axis=1)
-        output = self._backend.forward_nodes(ids, seen, np.array(self._positions[first:]), self._cache, ends)
+    def _pass(self, first: int, ids: IdArray, keep: IdArray) -> torch.Tensor:
+        """Logits [kept, columns] of nodes from the first on, which see what was read before."""
+        stop = first + len(ids)
+        seen = np.concatenate([np.ones((len(ids), self._trunk), dtype=bool), self._seen[first:stop, :stop]], axis=1)
+        output = self._backend.forward_nodes(ids, seen, np.array(self._positions[first:stop]), self._cache, keep)
         self._cache = output.past_key_values
-        return output
+        return output.logits[0]  # type: ignore[no-any-return]
 
 
 @torch.inference_mode()
