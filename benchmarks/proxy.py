@@ -465,13 +465,13 @@ def relay(
     from semtoken.payloads.formats.openai_chat import OpenAIChat
     from semtoken.scoring.rules import ScoringRules
     from semtoken.scoring.scorer import scorer_for
+    from semtoken.web.admission import Workers
     from semtoken.web.proxy.editing import Editor
     from semtoken.web.proxy.metrics import ProxyMetrics
     from semtoken.web.proxy.relay import Scoring, relay_stream
     from semtoken.web.proxy.rewriting import read_request
     from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
     from semtoken.web.proxy.settings import ProxySettings
-    from semtoken.web.workers import Workers
 
     chunks = [*(chunk for _, chunk in prepared_chunks(tokens)), b"data: [DONE]\n\n"]
     pieces = [b"".join(chunks[i : i + together]) for i in range(0, len(chunks), together)]

@@ -25,7 +25,7 @@ from semtoken.cli.app import app
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.web.doctor import Diagnosis, examine
 from semtoken.web.doctor.diagnosis import Tried
-from semtoken.web.doctor.probes import compare_temperatures, find_most
+from semtoken.web.doctor.examination import compare_temperatures, find_most
 from tests import tiny
 from tests.web.servers import Received, raw_upstream, running
 from tests.web.sick_server import Faults, sick_app

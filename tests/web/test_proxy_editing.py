@@ -15,8 +15,8 @@ from semtoken.payloads.formats.registry import shape_of_reply
 from semtoken.payloads.going_on import GoingOn
 from semtoken.payloads.splice import apply, document, elements, keep_entries, members, set_member
 from semtoken.payloads.sse import EventReader
+from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits
 from semtoken.web.proxy.editing import Editor
-from semtoken.web.proxy.limits import REMEMBERED_SECONDS, LearnedLimits
 from semtoken.web.proxy.rewriting import lower_limit, read_request
 from semtoken.web.wire import ApiError
 from tests.payloads.recorded import STREAMED, recording

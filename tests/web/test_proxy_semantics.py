@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 from semtoken import TokenClusters
 from semtoken.errors import SemtokenError
 from semtoken.payloads import score_payload
+from semtoken.web.access import hosts_for
 from semtoken.web.connections import ConnectionLimits
-from semtoken.web.hosts import hosts_for
 from semtoken.web.proxy.app import proxy_app
-from semtoken.web.proxy.paths import check_target
+from semtoken.web.proxy.handler import check_target
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.quiet import FewOfAKind
-from semtoken.web.running import address_of, listen, server_for
+from semtoken.web.running import FewOfAKind, address_of, listen, server_for
 from semtoken.web.wire import ApiError
 from tests.payloads import recorded
 from tests.payloads.test_honest_streams import DAMAGE, by_the_standard, events_of

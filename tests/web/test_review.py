@@ -14,11 +14,11 @@ from semtoken import TokenClusters
 from semtoken.journal.entries import AnswerOrigin, Recording
 from semtoken.journal.store import Journal, rows_of
 from semtoken.journal.writer import JournalWriter
-from semtoken.web.gate import Gate
+from semtoken.web.access import Gate
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
 from semtoken.web.recorder import AnswerRecorder
-from semtoken.web.watching import PromiseWatch
+from semtoken.web.review import PromiseWatch
 from tests.journal.made_up import entry
 from tests.web.servers import running
 

@@ -31,9 +31,9 @@ from semtoken.calibration.apply import Applied
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
+from semtoken.web.serve.answering import ServeLimits
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.intake import ServeLimits
 from semtoken.web.serve.service import Offer
 from tests import tiny
 from tests.web.servers import running

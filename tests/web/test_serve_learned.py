@@ -23,10 +23,10 @@ from semtoken.journal.watch import watch
 from semtoken.journal.writer import JournalWriter
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.recorder import AnswerRecorder
+from semtoken.web.review import PromiseWatch
 from semtoken.web.serve.app import serve_app
 from semtoken.web.serve.engine import Engine
 from semtoken.web.serve.service import Offer
-from semtoken.web.watching import PromiseWatch
 from tests.web.servers import running
 from tests.web.test_journal_servers import wait_for
 

@@ -142,7 +142,7 @@ class JournalChoice:
             return None
         from semtoken.journal.writer import JournalWriter
         from semtoken.web.recorder import AnswerRecorder
-        from semtoken.web.watching import PromiseWatch
+        from semtoken.web.review import PromiseWatch
 
         journal, recording = found
         return AnswerRecorder(recording, JournalWriter(journal, self.journal_spool, apart=True), PromiseWatch(journal))

@@ -10,7 +10,7 @@ import typer
 from semtoken.cli.console import tell
 
 if TYPE_CHECKING:
-    from semtoken.web.gate import Gate
+    from semtoken.web.access import Gate
     from semtoken.web.running import Address
 
 LOOPBACK = "127.0.0.1"
@@ -25,7 +25,7 @@ GraceOption = Annotated[
 
 def gate_from_environment() -> Gate:
     """Who may read and write the journal: whoever has the token in SEMTOKEN_TOKEN, where it is set."""
-    from semtoken.web.gate import Gate
+    from semtoken.web.access import Gate
 
     return Gate(os.environ.get("SEMTOKEN_TOKEN") or None)
 

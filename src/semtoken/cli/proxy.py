@@ -154,8 +154,8 @@ def proxy(
     - `semtoken proxy --upstream http://127.0.0.1:11434 --decisions chat`
     """
     from semtoken.scoring.rules import ScoringRules
+    from semtoken.web.access import hosts_for
     from semtoken.web.connections import ConnectionLimits
-    from semtoken.web.hosts import hosts_for
     from semtoken.web.proxy.settings import ProxySettings
     from semtoken.web.running import listen, run, run_workers
 

@@ -71,12 +71,12 @@ def serve(
     - `semtoken serve`
     - `semtoken serve --model Qwen/Qwen2.5-3B-Instruct --port 9000`
     """
+    from semtoken.web.access import hosts_for
     from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
-    from semtoken.web.hosts import hosts_for
     from semtoken.web.running import listen, run
+    from semtoken.web.serve.answering import MEBIBYTE, ServeLimits
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
-    from semtoken.web.serve.intake import MEBIBYTE, ServeLimits
     from semtoken.web.serve.service import Offer
 
     listener = listen(host, port)

@@ -1,17 +1,20 @@
-"""The routes by which people label answers of the journal, and see whether the promise is kept."""
+"""People label answers of the journal here, and a thread looks at whether the promise is kept."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from semtoken.errors import SemtokenError
 from semtoken.journal import labels
 from semtoken.journal.store import Journal
-from semtoken.journal.watch import watch
-from semtoken.web.gate import Gate
-from semtoken.web.guarded import guarded
+from semtoken.journal.watch import PromiseReport, watch
+from semtoken.web.access import Gate, guarded
 from semtoken.web.wire import ApiError
 
 SHOWN = ("id", "question", "answer", "doubts", "model")
@@ -72,3 +75,54 @@ def _labelled(journal: Journal, body: dict[str, Any]) -> dict[str, Any]:
         raise ApiError(400, "Send `id`, `reviewer` and `correct`: true, false, or null for one who cannot tell.")
     labels.add_label(journal, entry, reviewer, correct)
     return {"labelled": entry}
+
+
+logger = logging.getLogger("semtoken.watch")
+
+EVERY = 60.0
+"""Seconds between two looks."""
+
+
+class PromiseWatch:
+    """Looks at the promise every minute.
+
+    Parameters
+    ----------
+    journal
+        Its entries and labels.
+    """
+
+    def __init__(self, journal: Journal, every: float = EVERY) -> None:
+        self._journal, self._every = journal, every
+        self._stop, self._thread = Event(), Thread(target=self._run, name="watch", daemon=True)
+        self.on_report: Callable[[PromiseReport], None] = lambda report: None
+        """Called with what each look finds."""
+        self.on_state: Callable[[PromiseReport], None] = lambda report: None
+        """Called where the state is another one than before, and at the first look."""
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        before = None
+        while True:
+            try:
+                report = watch(self._journal)
+                self.on_report(report)
+                if report.state != before:
+                    self.on_state(report)
+                    before = report.state
+                    if report.state == "broken":
+                        logger.warning(report.sentence)
+            except SemtokenError as error:
+                logger.warning("The promise could not be looked at: %s", error)
+            except Exception:
+                logger.exception("The promise could not be looked at")
+            if self._stop.wait(self._every):
+                return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import ipaddress
 import logging
 import multiprocessing
@@ -12,7 +13,8 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +23,11 @@ from semtoken.support.extras import require
 
 require("uvicorn", extra="serve")
 
+
 import uvicorn  # noqa: E402
 from uvicorn.supervisors import Multiprocess  # noqa: E402
 
 from semtoken.web.connections import ConnectionLimits, limited_protocol, open_files  # noqa: E402
-from semtoken.web.quiet import without_storms  # noqa: E402
 
 BACKLOG = 128  # asyncio accepts so many at once; where no file is left it reports each of them
 KEEP_ALIVE_SECONDS = 60  # clients drop idle connections after five seconds or so; they must not meet one that closes
@@ -257,3 +259,62 @@ def _announcing(app: Any, ready: Callable[[], None]) -> Any:
         await app(scope, receive, send_and_announce if scope["type"] == "lifespan" else send)
 
     return announced
+
+
+FRESH_OBJECTS = 50_000
+"""New objects after which the collector looks for cycles. A token has a hundred, and none of them is in a cycle."""
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the collector leave alone what is loaded already, and look at the rest less often."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(FRESH_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+PERIOD = 60.0
+PER_PERIOD = 5
+MOST_MESSAGES = 1000
+
+
+class FewOfAKind(logging.Filter):
+    """Lets the first few messages of a kind through in every minute, and says how many it left out.
+
+    Parameters
+    ----------
+    clock
+        Seconds that only go up.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a message is written."""
+        now = self._clock()
+        key = (record.name, str(record.msg)[:100])
+        since, count = self._seen.get(key, (now, 0))
+        if now - since >= PERIOD:
+            if count > PER_PERIOD:
+                record.msg = f"{record.msg} ({count - PER_PERIOD} more of these were left out)"
+            since, count = now, 0
+        if len(self._seen) >= MOST_MESSAGES and key not in self._seen:
+            self._seen.clear()
+        self._seen[key] = (since, count + 1)
+        return count < PER_PERIOD
+
+
+def without_storms() -> None:
+    """Keep the loggers of servers from writing the same message again and again."""
+    for name in ("asyncio", "uvicorn.error", "semtoken.proxy"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, FewOfAKind) for known in logger.filters):
+            logger.addFilter(FewOfAKind())

@@ -1,9 +1,8 @@
 """What an OpenAI-compatible endpoint gives that semtoken can use.
 
-connection.py   an address               -> requests and answers
-requests.py     a question               -> a request in each shape, the reply read
-probes.py       a server                 -> what it gives, one question after the other
-verdicts.py     what it gives            -> what semtoken can do there, and what to change
+asking.py        an address, a question   -> a request in each shape, the reply read
+examination.py   a server                 -> what it gives, one question after the other
+diagnosis.py     what it gives            -> what semtoken can do there, and what to change
 
 Enter by `semtoken doctor` or `examine(base_url)`.
 """

@@ -1,11 +1,14 @@
-"""What an examination of an endpoint found: plain records."""
+"""What an examination of an endpoint found, and what semtoken can do there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any, Literal
 
 from semtoken.results import Distribution
+from semtoken.support.text import number
 
 Level = Literal["good", "note", "bad"]
 Ids = Literal["always", "on request"]
@@ -148,3 +151,142 @@ class Diagnosis:
     def to_dict(self) -> dict[str, Any]:
         """The findings as plain values."""
         return asdict(self) | {"usable": self.usable}
+
+
+FEW = 20  # log-probabilities a token below which intervals are wide
+WIDE = 0.2
+MORE = {"vllm": " To get more, start vLLM with --max-logprobs 20 or above."}
+SILENT = (
+    "Requests for log-probabilities are taken and the log-probabilities left out without a word ({paths}), as "
+    "`transformers serve` and some gateways do."
+)
+NOTHING = (
+    "No log-probabilities, no scores: ask the engine itself instead of a gateway, or serve the model with vLLM, "
+    "SGLang, llama.cpp or `semtoken serve`; or have the model read the answers in the proxy (`semtoken proxy "
+    "--read-with MODEL`)."
+)
+ZEROS = (
+    "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "
+    "decoding)."
+)
+NO_NAMES = (
+    "Tokens come without ids and bytes: pieces of characters cannot be told apart, and an answer that holds some (most "
+    "answers that are not in English) is not scored."
+)
+
+
+def verdicts(found: Diagnosis) -> tuple[Finding, ...]:
+    """One sentence each, what matters most first."""
+    best = found.page(found.best)
+    if best is None:
+        return tuple(_without_log_probs(found))
+    return tuple(
+        verdict
+        for part in (_counts(best, found), _tokenizer(found), _trials(found), _names(found), _numbers(found))
+        for verdict in part
+    )
+
+
+def _without_log_probs(found: Diagnosis) -> Iterator[Finding]:
+    if not any(page.answers for page in found.pages):
+        told = "; ".join(f"{page.path}: {page.reason}" for page in found.pages)
+        yield Finding("bad", f"No endpoint of this address answers for the model {found.model!r} ({told}).")
+        return
+    yield from _silence(found, "bad")
+    for page in found.pages:
+        if page.answers and not page.silent:
+            reasons = [one.reason for one in page.tried if one.reason]
+            told = f" ({reasons[0]})" if reasons else ""
+            yield Finding("bad", f"{page.path} answers, but refuses log-probabilities{told}.")
+    yield Finding("bad", NOTHING)
+
+
+def _counts(best: Page, found: Diagnosis) -> Iterator[Finding]:
+    number = f"{best.most:,} log-probabilities a token"
+    whole = any(one.asked == -1 and one.given for one in best.tried)
+    said = f"{best.path} gives {number}" + (", the whole vocabulary if asked for -1" if whole else "")
+    if best.most >= FEW:
+        yield Finding("good", f"{said}: semtoken can score its answers, with an interval.")
+    else:
+        change = MORE.get((best.format or "").rpartition("-")[0], "")
+        yield Finding("note", f"{said} and no more: answers can be scored, but the intervals are wide.{change}")
+    yield from _silence(found, "note")
+    if found.only_zeros:
+        yield Finding("bad", ZEROS)
+
+
+def _silence(found: Diagnosis, level: Level) -> Iterator[Finding]:
+    paths = [page.path for page in found.pages if page.silent]
+    if paths:
+        yield Finding(level, SILENT.format(paths=", ".join(paths)))
+
+
+def _tokenizer(found: Diagnosis) -> Iterator[Finding]:
+    if found.tokenizer is None:
+        yield Finding("note", "Give --tokenizer to see whether it fits; intervals are narrower with it.")
+    elif not found.tokenizer.fits:
+        misfits = ", ".join(found.tokenizer.misfits[:3])
+        yield Finding(
+            "bad",
+            f"The tokenizer is another one: {misfits} are not in the vocabulary given. Name the model that is "
+            "served with --tokenizer.",
+        )
+    elif found.tokenizer.enough:
+        yield Finding("good", f"The tokenizer fits: all {found.tokenizer.n_tokens} tokens seen are in the vocabulary.")
+    else:
+        yield Finding(
+            "note",
+            f"All {found.tokenizer.n_tokens} tokens seen are in the vocabulary, too few to be sure that it is the same "
+            "tokenizer.",
+        )
+
+
+def _trials(found: Diagnosis) -> Iterator[Finding]:
+    widths = [trial.width for trial in found.trials if trial.width is not None]
+    reasons = [trial.reason for trial in found.trials if trial.reason is not None]
+    if reasons and not widths:
+        yield Finding("bad", f"None of {len(reasons)} trial answers could be scored: {reasons[0]}")
+    elif reasons:
+        yield Finding("note", f"{len(reasons)} of {len(found.trials)} trial answers could not be scored: {reasons[0]}")
+    if widths:
+        width = median(widths)
+        said = f"The intervals of {len(widths)} trial answers are {number(width)} wide (median)"
+        if width <= WIDE:
+            yield Finding("good", f"{said}.")
+        else:
+            yield Finding("note", f"{said}: the exact uncertainty may be far below the one given.")
+
+
+def _names(found: Diagnosis) -> Iterator[Finding]:
+    tokens = found.tokens
+    if tokens is None:
+        return
+    if tokens.ids == "always":
+        yield Finding("good", "Tokens come with their ids.")
+    elif tokens.ids == "on request":
+        fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
+        yield Finding("good", f"Token ids come on request ({fields}; `semtoken proxy --token-ids`): ask for them.")
+    elif tokens.bytes:
+        yield Finding("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
+    else:
+        yield Finding("note", NO_NAMES)
+
+
+def _numbers(found: Diagnosis) -> Iterator[Finding]:
+    if found.distribution == "raw":
+        yield Finding("good", "Log-probabilities are the model's own, before the temperature.")
+    elif found.distribution == "processed":
+        yield Finding("note", "Log-probabilities follow the temperature: ask at temperature 1 for the model's own.")
+    else:
+        yield Finding("note", f"Whether log-probabilities follow the temperature is open: {found.distribution_reason}.")
+    streaming = found.streaming
+    if streaming is None:
+        return
+    if not streaming.streams:
+        yield Finding("note", f"Streams do not work: {streaming.reason}")
+    elif not streaming.log_probs:
+        yield Finding("note", "Streams come without log-probabilities: ask without streaming to have answers scored.")
+    elif not streaming.complete:
+        yield Finding("note", "Streams come with fewer log-probabilities than the same replies unstreamed.")
+    else:
+        yield Finding("good", "Streams come with log-probabilities.")

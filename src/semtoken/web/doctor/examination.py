@@ -1,22 +1,200 @@
-"""`examine`: an address -> Diagnosis."""
+"""`examine`: an address -> Diagnosis, found out by asking: one function a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
-from semtoken.engine_tokens import TopStep
-from semtoken.errors import BackendError, InvalidInput
-from semtoken.payloads.formats import SHAPES, Shape
+from semtoken.engine_tokens import TopStep, check_shared_vocabulary
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.payloads import score_payload
+from semtoken.payloads.formats import SHAPES, ProbeQuestion, Shape
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
+from semtoken.results import Distribution
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.doctor import probes
-from semtoken.web.doctor.connection import Connection
-from semtoken.web.doctor.diagnosis import Diagnosis, Page
-from semtoken.web.doctor.requests import Asker
-from semtoken.web.doctor.verdicts import verdicts
+from semtoken.web.doctor.asking import Asker, Connection, ProbeReply
+from semtoken.web.doctor.diagnosis import Diagnosis, Page, Streaming, Tokenizer, TokenNaming, Trial, Tried, verdicts
+
+ALL = -1
+LADDER = (0, 1, 5, 20, 100)
+ENOUGH = 20  # more log-probabilities are of little use, and some servers send megabytes
+SHORT_PROMPT = "The capital of France is"
+MANY_TOKENS_PROMPT = "Write a sentence about the weather, with a café, a naïve question, 東京 and 🙂 in it."
+TRIAL_PROMPTS = ("What is the capital of France?", "Who wrote Hamlet?", "Name an animal that lives in the sea.")
+SENTINELS = -1000.0  # -9999 and the like are no log-probabilities
+SAME = 0.02  # log-probabilities of two runs of one server differ by less
+ID_FIELDS = ({"return_tokens_as_token_ids": True, "return_token_ids": True}, {"return_token_ids": True})
+
+
+def look_at(asker: Asker, shape: type[Shape]) -> Page:
+    """Whether a page answers, and how many log-probabilities a token it gives."""
+    plain = asker.ask(shape, ProbeQuestion(SHORT_PROMPT))
+    if plain.payload is None:
+        reason = "no such endpoint" if plain.answer.missing else plain.reason
+        return Page(shape.name, shape.path, answers=False, reason=reason)
+    tried = tuple(find_most(lambda top: _tried(asker, shape, top)))
+    return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)
+
+
+def _tried(asker: Asker, shape: type[Shape], top: int) -> Tried:
+    reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top))
+    if reply.payload is None:
+        return Tried(top, None, reply.reason)
+    return Tried(top, max((len(step.top) for step in reply.steps), default=0))
+
+
+def find_most(trying: Callable[[int], Tried]) -> Iterable[Tried]:
+    """Ask for ever more log-probabilities, then for all, then for numbers between the last good and the first bad."""
+    found: list[Tried] = []
+    for top in LADDER:
+        found.append(trying(top))
+        if top and not found[-1].given:
+            break
+    yield from found
+    whole = trying(ALL)
+    yield whole
+    good = max((one.asked for one in found if one.given), default=0)
+    refused = [one.asked for one in found if one.given is None and one.asked > good]
+    if not good or whole.given or not refused:
+        return
+    bad = min(refused)
+    while bad - good > 1:
+        middle = trying((good + bad) // 2)
+        yield middle
+        good, bad = (middle.asked, bad) if middle.given else (good, middle.asked)
+
+
+def look_at_tokens(asker: Asker, page: Page, shape: type[Shape]) -> tuple[TokenNaming, ProbeReply]:
+    """How tokens are named; the reply with the most names."""
+    question = ProbeQuestion(MANY_TOKENS_PROMPT, max_tokens=24, top=asked_for(page), temperature=0.0)
+    plain = asker.ask(shape, question)
+    named = [token for step in plain.steps for token in (step.chosen, *step.top)]
+    spelled = any(token.bytes is not None for token in named)
+    if named and all(token.id is not None for token in named):
+        return TokenNaming(spelled, "always"), plain
+    for fields in ID_FIELDS:
+        reply = asker.ask(shape, ProbeQuestion(question.prompt, 24, question.top, 0.0, fields))
+        if reply.steps and all(step.chosen.id is not None for step in reply.steps):
+            return TokenNaming(spelled, "on request", tuple(fields)), plain
+    return TokenNaming(spelled, None), plain
+
+
+def only_zeros(steps: Sequence[TopStep]) -> bool:
+    """Whether every token is said to be certain and its alternatives impossible."""
+    others = (token for step in steps for token in step.top if token.log_prob != step.chosen.log_prob)
+    certain = all(step.chosen.log_prob == 0 for step in steps)
+    return bool(steps) and certain and all(token.log_prob < SENTINELS for token in others)
+
+
+def asked_for(page: Page) -> int:
+    """How many log-probabilities a token to ask a page for."""
+    accepted = [one.asked for one in page.tried if one.given and one.asked <= ENOUGH]
+    return max((top for top in accepted if top > 0), default=1)
+
+
+def look_at_distribution(asker: Asker, page: Page, shape: type[Shape]) -> tuple[Distribution, str]:
+    """Whether the log-probabilities follow the temperature, seen at the first token after one prompt."""
+    replies = [
+        asker.ask(shape, ProbeQuestion(SHORT_PROMPT, 1, asked_for(page), temperature, {"seed": 1}))
+        for temperature in (1.0, 0.5)
+    ]
+    if not asker.takes_temperature:
+        return "unknown", "the server takes no temperature"
+    rows = [_by_name(reply.steps[:1]) for reply in replies]
+    return compare_temperatures(rows[0], rows[1])
+
+
+def _by_name(steps: Sequence[TopStep]) -> dict[object, float]:
+    """Log-probabilities of the listed tokens; sentinels left out."""
+    tokens = (token for step in steps for token in step.top)
+    return {(t.id, t.bytes, t.text): t.log_prob for t in tokens if t.log_prob > SENTINELS}
+
+
+def compare_temperatures(at_1: dict[object, float], at_half: dict[object, float]) -> tuple[Distribution, str]:
+    """What two lists of the same step at temperatures 1 and 0.5 tell.
+
+    Raw log-probabilities stay as they are. After division by the temperature the difference of any two is twice as
+    large at 0.5.
+    """
+    shared = sorted(set(at_1) & set(at_half), key=lambda name: -at_1[name])
+    if len(shared) < 2:
+        return "unknown", "too few alternatives to compare"
+    if all(abs(at_1[name] - at_half[name]) < SAME for name in shared):
+        return "raw", "equal at temperatures 1 and 0.5"
+    pairs = list(combinations(shared, 2))
+    scaled = all(
+        math.isclose(at_half[a] - at_half[b], 2 * (at_1[a] - at_1[b]), rel_tol=SAME, abs_tol=2 * SAME) for a, b in pairs
+    )
+    if scaled:
+        return "processed", "divided by the temperature"
+    return "unknown", "different at temperatures 1 and 0.5, but not by the temperature: the server is not repeatable"
+
+
+def look_at_streaming(asker: Asker, page: Page, shape: type[Shape]) -> Streaming:
+    """Whether streams come, with log-probabilities, with all of them."""
+    question = ProbeQuestion(TRIAL_PROMPTS[0], max_tokens=8, top=asked_for(page), temperature=0.0)
+    streamed = asker.stream(shape, question)
+    if streamed.payload is None:
+        return Streaming(False, reason=streamed.reason)
+    whole = asker.ask(shape, question)
+    return Streaming(True, bool(streamed.steps), bool(streamed.steps) and len(streamed.steps) == len(whole.steps))
+
+
+def look_at_prompt_log_probs(asker: Asker, answers: bool) -> tuple[str, ...]:
+    """Which fields bring the log-probabilities of a prompt from the completions page."""
+    if not answers:
+        return ()
+    found = []
+    echoed = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, 1, 0.0, {"echo": True})).answer
+    lists = _first_choice(echoed).get("logprobs")
+    numbers = lists.get("token_logprobs") if isinstance(lists, dict) else None
+    if isinstance(numbers, list) and len(numbers) > 2:
+        found.append("echo")
+    asked = asker.ask(OpenAICompletions, ProbeQuestion(SHORT_PROMPT, 1, None, 0.0, {"prompt_logprobs": 1})).answer
+    if _first_choice(asked).get("prompt_logprobs"):
+        found.append("prompt_logprobs")
+    return tuple(found)
+
+
+def _first_choice(answer: object) -> dict[str, object]:
+    values = getattr(answer, "values", None) if getattr(answer, "ok", False) else None
+    choices = values.get("choices") if isinstance(values, dict) else None
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+
+
+def look_at_tokenizer(steps: Sequence[TopStep], vocabulary: Vocabulary) -> Tokenizer:
+    """Whether the tokens of some replies are those of a vocabulary."""
+    shared = check_shared_vocabulary(steps, vocabulary)
+    return Tokenizer(shared.fits, shared.enough, shared.n_tokens, shared.misfits)
+
+
+def try_prompts(
+    asker: Asker, page: Page, shape: type[Shape], tokens: TokenNaming, vocabulary: Tokens | None
+) -> tuple[list[Trial], list[TopStep]]:
+    """Scores of a few answers, and all their steps."""
+    trials: list[Trial] = []
+    steps: list[TopStep] = []
+    fields = dict.fromkeys(tokens.id_fields, True)
+    for prompt in TRIAL_PROMPTS:
+        asked = prompt if shape.is_chat else f"Question:\n{prompt}\nAnswer:\n"
+        reply = asker.ask(shape, ProbeQuestion(asked, 24, asked_for(page), 0.0, fields))
+        steps += reply.steps
+        trials.append(_trial(prompt, reply, vocabulary))
+    return trials, steps
+
+
+def _trial(prompt: str, reply: ProbeReply, vocabulary: Tokens | None) -> Trial:
+    if reply.payload is None:
+        return Trial(prompt, reason=reply.reason)
+    try:
+        result = score_payload(reply.payload, vocabulary)[0]
+    except SemtokenError as error:
+        return Trial(prompt, reason=str(error))
+    return Trial(prompt, result.text, result.uncertainty, result.uncertainty_bounds, len(result.tokens))
 
 
 def examine(
@@ -60,7 +238,7 @@ def examine(
         pages = []
         for shape in SHAPES:
             progress(shape.name)
-            pages.append(probes.look_at(asker, shape))
+            pages.append(look_at(asker, shape))
         found = _without_details(connection, asker, models, pages)
         good = {page.name for page in pages if page.most}
         best = next((shape for shape in SHAPES if shape.below_v1 and shape.name in good), None)
@@ -124,28 +302,28 @@ def _with_details(
     page = found.page(shape.name)
     assert page is not None
     progress("names of tokens")
-    tokens, reply = probes.look_at_tokens(asker, page, shape)
+    tokens, reply = look_at_tokens(asker, page, shape)
     steps: list[TopStep] = list(reply.steps)
     progress("temperature")
-    distribution, reason = probes.look_at_distribution(asker, page, shape)
+    distribution, reason = look_at_distribution(asker, page, shape)
     progress("streams")
-    streaming = probes.look_at_streaming(asker, page, shape)
+    streaming = look_at_streaming(asker, page, shape)
     progress("prompts")
     completions = found.page(OpenAICompletions.name)
-    prompts = probes.look_at_prompt_log_probs(asker, completions is not None and completions.answers)
+    prompts = look_at_prompt_log_probs(asker, completions is not None and completions.answers)
     progress("trial answers")
-    tried, more = probes.try_prompts(asker, page, shape, tokens, vocabulary)
+    tried, more = try_prompts(asker, page, shape, tokens, vocabulary)
     trials, steps = tuple(tried), steps + more
     known = vocabulary if vocabulary is None or isinstance(vocabulary, Vocabulary) else vocabulary.vocabulary
     return replace(
         found,
         best=shape.name,
         tokens=tokens,
-        only_zeros=probes.only_zeros(reply.steps),
+        only_zeros=only_zeros(reply.steps),
         distribution=distribution,
         distribution_reason=reason,
         streaming=streaming,
         prompt_log_probs=prompts,
-        tokenizer=None if known is None else probes.look_at_tokenizer(steps, known),
+        tokenizer=None if known is None else look_at_tokenizer(steps, known),
         trials=trials,
     )

@@ -3,13 +3,12 @@
     client -> client.py -> handler.py -> rewriting.py, asking.py -> upstream.py -> the server behind
     client <- relay.py  <- editing.py <- scoring.py   <------------------------'
 
-handler.py      what becomes of one request, and all that can go wrong; paths.py: paths that must not pass
-rewriting.py    which requests are scored, and what the upstream is asked for; asking.py and limits.py: how many tokens
-relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes,
-                unpacking.py takes off a compression
+handler.py      what becomes of one request, and all that can go wrong
+rewriting.py    which requests are scored, and what the upstream is asked for; asking.py: how many tokens
+relay.py        the answer on its way back, untouched or with scores; scoring.py scores each choice as it comes
 reading.py      answers without log-probabilities, read by a model in this process
 editing.py      the block goes in, what only we asked for comes out; every other character stays
-decisions.py    typed questions, passed on; asking_texts.py: or asked as texts
+decisions.py    typed questions, passed on or asked as texts
 settings.py, metrics.py   what the proxy is given, and what it shows to Prometheus
 
 No module here names a field of an API: `semtoken.payloads.formats` says how to ask each one and where everything

@@ -22,10 +22,9 @@ from fastapi import FastAPI, Response  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST  # noqa: E402
 from starlette.routing import BaseRoute, Match  # noqa: E402
 
+from semtoken.web.access import Gate, HostGuard  # noqa: E402
+from semtoken.web.admission import Workers  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.collector import few_collections  # noqa: E402
-from semtoken.web.gate import Gate  # noqa: E402
-from semtoken.web.hosts import HostGuard  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
@@ -35,7 +34,7 @@ from semtoken.web.proxy.scoring import AnswerScoring  # noqa: E402
 from semtoken.web.proxy.settings import ProxySettings  # noqa: E402
 from semtoken.web.proxy.upstream import Upstream  # noqa: E402
 from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
-from semtoken.web.workers import Workers  # noqa: E402
+from semtoken.web.running import few_collections  # noqa: E402
 
 
 class Everything(BaseRoute):

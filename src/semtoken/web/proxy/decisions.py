@@ -1,34 +1,245 @@
-"""Typed questions through the proxy: passed on to an upstream that answers them, else asked as texts.
-
-An answer that is passed on keeps every byte and gets a block; asking_texts.py has the other way.
-"""
+"""Typed questions through the proxy: passed on to an upstream that answers them, else asked as texts."""
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
+import anyio
 import anyio.to_thread
 from starlette.responses import Response
 
+from semtoken.decisions import AnsweredQuestion, ReadingOptions
 from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
 from semtoken.decisions.questions import READ_AS_USUAL
+from semtoken.decisions.remote import AskedText, Masses, asked_texts
 from semtoken.decisions.wire import DecisionRequest, WireError
 from semtoken.decisions.wire.extension import KEY, block_beside
 from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.payloads import read_payload
+from semtoken.payloads.formats import SHAPES, Shape
+from semtoken.payloads.formats.registry import error_text
+from semtoken.payloads.inline import loaded
 from semtoken.payloads.splice import Document, Put, encode
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
-from semtoken.web.proxy.asking_texts import AbsentRoutes, TextQuestions, says_no_route
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.relay import CHANGED, LARGE, relay_untouched
+from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.unpacking import PIECE, unpacked
-from semtoken.web.proxy.upstream import Answer, Request, Upstream, forwarded
+from semtoken.web.proxy.upstream import PIECE, Answer, BrokenOff, Request, Upstream, failure, forwarded, unpacked
 from semtoken.web.wire import ApiError
+
+NO_ROUTE = (404, 405)
+ABSENT_SECONDS = 300.0
+"""For how long a path at which the upstream had nothing is not asked again."""
+LONGEST_ERROR = 2**16
+FIRST_CHOICES = ("chat", "completions")
+"""The shapes in which questions are asked where nobody chose one, in order."""
+NO_LISTS = "the upstream refuses to give log-probabilities, so nothing can be read from its answers."
+NO_FIELDS = "the fields of --decision-fields make a request that is none of this API."
+
+
+class NoRoute(Exception):
+    """The upstream answers nothing at a path."""
+
+
+class AbsentRoutes:
+    """The paths at which the upstream answered nothing, for five minutes each."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+
+    def add(self, path: str) -> None:
+        """Remember one; they are few, as no client names them."""
+        self._until[path] = time.monotonic() + ABSENT_SECONDS
+
+    def __contains__(self, path: str) -> bool:
+        return time.monotonic() < self._until.get(path, 0.0)
+
+
+@dataclass
+class AnsweredTexts:
+    """The answers to the questions of one request, and what the upstream said of its work."""
+
+    answers: list[AnsweredQuestion]
+    read: int
+    """Tokens that the upstream's model read, as far as it says so."""
+    model: str | None
+    """What the upstream calls its model."""
+
+
+@dataclass
+class _Work:
+    """One request's questions on their way to the upstream."""
+
+    wire: WireFormat
+    asked: DecisionRequest
+    client: Request
+    """What the client sent: its path and headers."""
+    texts: list[AskedText]
+    read: int = 0
+    model: str | None = None
+
+
+class TextQuestions:
+    """Asks an upstream that answers with texts and log-probabilities.
+
+    Parameters
+    ----------
+    settings, asking
+        The parts of the proxy.
+    absent
+        Takes the paths at which the upstream answers nothing.
+    """
+
+    def __init__(self, settings: ProxySettings, asking: Asking, absent: AbsentRoutes) -> None:
+        self._settings = settings
+        self._asking = asking
+        self._absent = absent
+        self._together: anyio.CapacityLimiter | None = None
+
+    async def answers(
+        self, wire: WireFormat, asked: DecisionRequest, client: Request, options: ReadingOptions
+    ) -> AnsweredTexts:
+        """The answers to all questions of a request.
+
+        Raises
+        ------
+        InvalidInput
+            They are too many, or too long together.
+        ApiError
+            The upstream failed at one of them, which the message names.
+        """
+        texts = asked_texts(asked.state, asked.questions, options)
+        work = _Work(wire, asked, client, list(texts.texts))
+        masses = await self._masses(work)
+        return AnsweredTexts(texts.answers(masses), work.read, work.model)
+
+    async def _masses(self, work: _Work) -> list[Masses]:
+        """The masses of all texts, in the first shape in which the upstream answers."""
+        shapes = self._shapes()
+        for shape in shapes:
+            if shape.path in self._absent and shape is not shapes[-1]:
+                continue
+            try:
+                return await self._masses_by(shape, work)
+            except NoRoute:
+                self._absent.add(shape.path)
+        tried = " and ".join(shape.path for shape in shapes)
+        message = f"The upstream has no route for decisions, and none at {tried} to ask them as texts."
+        raise ApiError(502, message, kind="upstream_error", code="no_route")
+
+    def _shapes(self) -> list[type[Shape]]:
+        chosen = self._settings.decisions
+        by_name = {shape.name: shape for shape in SHAPES}
+        return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
+
+    async def _masses_by(self, shape: type[Shape], work: _Work) -> list[Masses]:
+        """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
+        found: dict[int, Masses] = {}
+        failed: list[ApiError | NoRoute] = []
+        if self._together is None:  # it belongs to the event loop that it is made in
+            self._together = anyio.CapacityLimiter(self._settings.decision_requests)
+        together = self._together
+
+        async def ask(number: int) -> None:
+            try:
+                async with together:
+                    found[number] = await self._asked(shape, work, work.texts[number])
+            except (ApiError, NoRoute) as error:
+                failed.append(error)
+                tasks.cancel_scope.cancel()
+
+        for numbers in (range(len(work.texts))[:1], range(len(work.texts))[1:]):
+            async with anyio.create_task_group() as tasks:
+                for number in numbers:
+                    tasks.start_soon(ask, number)
+            if failed:
+                raise failed[0]
+        return [found[number] for number in range(len(work.texts))]
+
+    async def _asked(self, shape: type[Shape], work: _Work, text: AskedText) -> Masses:
+        """One text's masses; a failure names its question."""
+        try:
+            return await self._masses_of(shape, work, text)
+        except ApiError as error:
+            failed = error
+        except BrokenOff as error:
+            failed = failure(error)
+        except (SemtokenError, ValueError, zlib.error) as error:
+            failed = ApiError(502, str(error), kind="upstream_error", code="not_understood")
+        name = work.asked.names[text.number]
+        which = repr(name) if name is not None else str(text.number)
+        raise ApiError(
+            failed.status,
+            f"Question {which}: {failed.message}",
+            kind=failed.kind,
+            param=f"questions[{text.number}]",
+            code=failed.code,
+        )
+
+    async def _masses_of(self, shape: type[Shape], work: _Work, text: AskedText) -> Masses:
+        asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
+        async with AsyncExitStack() as stack:
+            request = replace(work.client, target=_target(work, shape), body=b"")
+            answer, top = await self._asking.answer(stack, request, asked)
+            if answer.status != 200:
+                raise await _failed(answer)
+            if not top:
+                raise ApiError(502, NO_LISTS, kind="upstream_error", code="no_logprobs")
+            reply = await self._reply(answer)
+        payload = read_payload(reply, temperature=asked.temperature)
+        work.read += shape.prompt_tokens(reply) or 0
+        work.model = payload.model or work.model
+        return text.masses(payload)
+
+    def _request(self, shape: type[Shape], work: _Work, text: AskedText) -> AnswerRequest:
+        extra = self._settings.decision_fields
+        body = text.request(shape, work.asked.state, model=work.asked.model, extra=extra)
+        found = read_request(shape, encode(body).encode())
+        if found is None:
+            raise InvalidInput(NO_FIELDS)
+        return found
+
+    async def _reply(self, answer: Answer) -> Any:
+        limit, raw = self._settings.max_scored_bytes, bytearray()
+        while piece := await answer.piece():
+            raw += piece
+            if len(raw) > limit:
+                raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
+        return loaded(unpacked(bytes(raw), answer.encoding, limit))
+
+
+def _target(work: _Work, shape: type[Shape]) -> bytes:
+    """Where a shape is asked, below the path that the client asked at."""
+    path, mark, query = work.client.target.partition(b"?")
+    root = path.removesuffix(f"/v1{work.wire.path}".encode())
+    return root + (b"/v1" if shape.below_v1 else b"") + shape.path.encode() + mark + query
+
+
+async def _failed(answer: Answer) -> ApiError | NoRoute:
+    if await says_no_route(answer):
+        return NoRoute()
+    said = (await answer.beginning(LONGEST_ERROR)).decode("utf-8", "replace")
+    try:
+        found = loaded(said)
+        said = error_text(found.get("error", found.get("detail", found))) if isinstance(found, dict) else said
+    except ValueError:
+        said = " ".join(said.split())[:500]
+    status = answer.status if 400 <= answer.status < 500 else 502
+    return ApiError(status, f"the upstream answered with status {answer.status}: {said}", kind="upstream_error")
+
+
+async def says_no_route(answer: Answer) -> bool:
+    """Whether an answer says that there is nothing at a path, and not that the upstream has no such model."""
+    return answer.status in NO_ROUTE and b"model" not in (await answer.beginning(LONGEST_ERROR)).lower()
+
 
 T = TypeVar("T")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import AsyncExitStack
+from unicodedata import normalize
+from urllib.parse import unquote, unquote_to_bytes
 
 import anyio
 
 from semtoken.calibration.apply import Applied
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.payloads.formats import SHAPES, shape_at
-from semtoken.web.admission import Admission
+from semtoken.web.admission import Admission, Workers
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.asking import Asking
@@ -19,7 +21,6 @@ from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.decisions import ProxyDecisions
 from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.paths import check_target, shows_answers
 from semtoken.web.proxy.relay import (
     Scoring,
     held_back,
@@ -31,10 +32,50 @@ from semtoken.web.proxy.relay import (
 from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.unpacking import can_be_unpacked
-from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, failure, forwarded
+from semtoken.web.proxy.upstream import BrokenOff, Request, Upstream, can_be_unpacked, failure, forwarded
 from semtoken.web.wire import ApiError
-from semtoken.web.workers import Workers
+
+DECODED = 3
+"""Times that a path is decoded to see what it may mean: servers behind gateways decode more than once."""
+ANSWERING = frozenset(
+    {"chat", "conversations", "generate", "generatestream", "infill", "invocations", "messages", "responses"}
+    | {"slots", "threads"}
+)
+"""Segments of the paths at which servers give answers, besides those that hold "completion"."""
+
+
+def check_target(target: bytes) -> None:
+    """Check that a path stays below the upstream's.
+
+    Raises
+    ------
+    ApiError
+        It does not begin with a slash, or has a fragment or a segment "." or "..", in whatever spelling.
+    """
+    if not target.startswith(b"/") or b"#" in target:
+        raise ApiError(400, "The proxy forwards to its upstream only: ask for a path.", code="bad_target")
+    path = target.partition(b"?")[0]
+    for _ in range(DECODED):
+        segments = re.split(rb"[/\\]", path)
+        if any(segment.partition(b";")[0] in (b".", b"..") for segment in segments):
+            raise ApiError(400, 'A path must not have the segments "." and "..".', code="bad_target")
+        path = unquote_to_bytes(path)
+
+
+def shows_answers(path: str) -> bool:
+    """Whether some server might take a path for one where answers are to be had, in whatever spelling.
+
+    Servers drop slashes at the end, parameters of segments and blanks, decode more than once, and fold letters.
+
+    >>> shows_answers("/v1/Chat/completions%20;x/"), shows_answers("/v1/embeddings")
+    (True, False)
+    """
+    for _ in range(DECODED):
+        path = unquote(path)
+    segments = re.split(r"[/\\]", normalize("NFKC", path).casefold())
+    names = ["".join(filter(str.isalpha, segment.partition(";")[0])) for segment in segments]
+    return any(name in ANSWERING or "completion" in name for name in names)
+
 
 logger = logging.getLogger("semtoken.proxy")
 

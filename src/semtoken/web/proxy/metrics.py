@@ -11,7 +11,7 @@ require("prometheus_client", extra="serve")
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest  # noqa: E402
 from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 
-from semtoken.web.journal_figures import JournalFigures  # noqa: E402
+from semtoken.web.recorder import JournalFigures  # noqa: E402
 from semtoken.web.running import SHARED_FIGURES  # noqa: E402
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -14,13 +14,12 @@ import anyio
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.sse import Event, EventReader
+from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
-from semtoken.web.proxy.unpacking import PIECE, Unpacked, unpacked
-from semtoken.web.proxy.upstream import Answer, BrokenOff, forwarded
+from semtoken.web.proxy.upstream import PIECE, Answer, BrokenOff, Unpacked, forwarded, unpacked
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
-from semtoken.web.workers import Busy, Workers
 
 T = TypeVar("T")
 LARGE = 2**15  # bytes of an event or reply from which on it is read in a thread

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats import SHAPES
-from semtoken.web.hosts import LOOPBACK_HOSTS
+from semtoken.web.access import LOOPBACK_HOSTS
 
 MEBIBYTE = 2**20
 
@@ -29,7 +29,7 @@ class ProxySettings:
     proxy_for: str | None = None
     """The upstream's model, where the clusters come from another one with the same tokenizer."""
     allowed_hosts: tuple[str, ...] = LOOPBACK_HOSTS
-    """Names under which clients may reach the proxy; "*" for all. See `semtoken.web.hosts`."""
+    """Names under which clients may reach the proxy; "*" for all. See `semtoken.web.access`."""
     allowed_origins: tuple[str, ...] = ()
     """Pages of other sites that may call it from a browser, such as https://chat.example.org; "*" for all."""
     hold: float = 0.25

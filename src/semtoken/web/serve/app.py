@@ -19,19 +19,31 @@ from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
 
 from semtoken.errors import SemtokenError  # noqa: E402
+from semtoken.web.access import (  # noqa: E402
+    LOOPBACK_HOSTS,
+    App,
+    Gate,
+    HostGuard,
+)
 from semtoken.web.admission import Admission, Admitted  # noqa: E402
 from semtoken.web.calibrators import slot_of  # noqa: E402
-from semtoken.web.collector import few_collections  # noqa: E402
 from semtoken.web.decision_formats import WIRE_FORMATS  # noqa: E402
-from semtoken.web.gate import Gate  # noqa: E402
-from semtoken.web.hosts import LOOPBACK_HOSTS, App, HostGuard  # noqa: E402
-from semtoken.web.journal_figures import JournalFigures  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
-from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa: E402
-from semtoken.web.serve.decisions import DecisionAnswering  # noqa: E402
+from semtoken.web.recorder import (  # noqa: E402
+    AnswerRecorder,
+    JournalFigures,
+    add_routes,
+    recording,
+)
+from semtoken.web.running import few_collections  # noqa: E402
+from semtoken.web.serve.answering import (  # noqa: E402
+    DecisionAnswering,
+    Intake,
+    ServeLimits,
+    unless_gone,
+)
 from semtoken.web.serve.engine import Engine  # noqa: E402
-from semtoken.web.serve.intake import Intake, ServeLimits, unless_gone  # noqa: E402
 from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
 from semtoken.web.serve.worker import Worker  # noqa: E402
@@ -69,7 +81,7 @@ def serve_app(
         Who may read and write the journal, and exchange the calibrator. Default: this machine, where no other one can
         reach the server.
     allowed_hosts
-        Names under which clients may reach it; "*" for all. See `semtoken.web.hosts`.
+        Names under which clients may reach it; "*" for all. See `semtoken.web.access`.
     limits
         What clients may take.
     """

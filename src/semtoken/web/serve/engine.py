@@ -1,26 +1,31 @@
-"""Generations for the server, watched step by step: tokens, raw log-probabilities, text and uncertainty as they come.
+"""Generations and typed questions in the model's thread, watched step by step.
 
 Requests are answered together: where the backend can do so they join the batch and leave it one by one, else those
-that wait are one batch.
+that wait are one batch. Typed questions that wait at one time are read together, between decoding steps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import GEN_CREATED, getgeneratorstate
 from itertools import count
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from semtoken.backends import base
-from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer
+from semtoken.backends.base import Arrival, Backend, Completion, Decoding, JoiningBackend, Observer
 from semtoken.backends.detokenize import AnswerText
+from semtoken.backends.pace import FEWEST, Pace
+from semtoken.decisions import InquiryAnswers
+from semtoken.decisions.deciding import answer_prepared
+from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores
 from semtoken.stc import STC
-from semtoken.web.serve.deciding import OpenDecisions
 from semtoken.web.serve.orders import (
     AnyOrder,
     DecisionOrder,
@@ -31,6 +36,90 @@ from semtoken.web.serve.orders import (
     Order,
     RowToken,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class _ReadTogether:
+    """Orders that are read together."""
+
+    orders: Sequence[DecisionOrder]
+    steps: Generator[int, int | None, list[InquiryAnswers]]
+
+    def advance(self, most: int) -> int | None:
+        """Read some prompts more, or so many tokens of a long one; how many tokens it was, None if that was all."""
+        if all(order.cancelled.is_set() for order in self.orders):
+            self.steps.close()
+            self._end()
+            return None
+        try:
+            return self.steps.send(None if getgeneratorstate(self.steps) == GEN_CREATED else most)
+        except StopIteration as end:
+            for order, answers in zip(self.orders, end.value, strict=True):
+                order.emit(answers)
+            self._end()
+        except SemtokenError as error:
+            self._end(error)
+        return None
+
+    def _end(self, error: SemtokenError | None = None) -> None:
+        for order in self.orders:
+            order.end(error)
+
+
+class OpenDecisions:
+    """The typed questions that are being read.
+
+    Parameters
+    ----------
+    backend
+        The model.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._open: list[_ReadTogether] = []
+        self._pace = Pace()
+        self._left = perf_counter()
+        """When the model was last left to the answers that are being written."""
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._open)
+
+    def take(self, orders: Sequence[DecisionOrder]) -> None:
+        """Begin to read some, together; those that nobody waits for any more are not read."""
+        for order in orders:
+            if order.cancelled.is_set():
+                order.end()
+        wanted = [order for order in orders if not order.is_done]
+        if wanted:
+            steps = answer_prepared(self._backend, [order.inquiry for order in wanted])
+            self._open.append(_ReadTogether(wanted, steps))
+
+    def advance(self, running: int = 0) -> None:
+        """Read some prompts of each more, so that a long one holds up nobody.
+
+        Parameters
+        ----------
+        running
+            How many answers are being written. They take a step between two calls, and wait meanwhile.
+        """
+        begun = perf_counter()
+        if running:
+            self._pace.note_step(begun - self._left)
+        waiting = len(self._open)
+        if waiting:
+            most = max(FEWEST, self._pace.budget(waiting, running) // waiting)
+            read = [(reading, reading.advance(most)) for reading in self._open]
+            self._open = [reading for reading, tokens in read if tokens is not None]
+            tokens = sum(tokens or 0 for _, tokens in read)
+            self._pace.note_reading(perf_counter() - begun, tokens, waiting, running)
+        self._left = perf_counter()
+
+    def finish(self) -> None:
+        """Read all of them to their end."""
+        while self._open:
+            self.advance()
 
 
 class Engine:

@@ -1,0 +1,191 @@
+"""Requests for texts and decisions: read within limits, made ready off the event loop, answered or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, TypeVar
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from semtoken.decisions import Inquiry, InquiryAnswers
+from semtoken.decisions.calibrating import DecisionCalibrator, blocks_of
+from semtoken.decisions.deciding import PreparedInquiry, prepare
+from semtoken.decisions.questions import READ_AS_USUAL
+from semtoken.decisions.wire import DecisionRequest, WireError
+from semtoken.errors import InvalidInput, SemtokenError
+from semtoken.tokens.vocabulary import Vocabulary
+from semtoken.web.access import App
+from semtoken.web.admission import Busy, Workers
+from semtoken.web.calibrators import CalibratorSlot, slot_of
+from semtoken.web.decision_formats import WireFormat
+from semtoken.web.serve.service import Offer, as_api_error
+from semtoken.web.serve.worker import MOST_TOGETHER, Worker
+from semtoken.web.wire import ApiError
+
+T = TypeVar("T")
+
+MEBIBYTE = 2**20
+DISCARDED = 8  # a body that is too long is read to its end, up to so many times the limit, so that its sender hears
+
+
+@dataclass(frozen=True)
+class ServeLimits:
+    """How much clients may send and ask for at one time.
+
+    What a connection may do is limited by `semtoken.web.connections.ConnectionLimits`.
+    """
+
+    request_bytes: int = 2 * MEBIBYTE
+    """Longer requests are refused (413)."""
+    together: int = MOST_TOGETHER
+    """Answers that are written at one time; what comes beyond waits."""
+    requests: int = 500
+    """Requests at one time; more are refused (503)."""
+    body_timeout: float = 120.0
+    """Seconds that a client has for the body of a request (408)."""
+    prepared_inline_bytes: int = 2048
+    """Requests of this length at most are read and tokenised at once, within a millisecond or so."""
+    prepared_at_once: int = 2
+    """Longer requests that are read and tokenised at one time, in threads of their own."""
+    prepared_later: int = 64
+    """Requests that may wait for that; more are refused (503)."""
+
+
+class Intake:
+    """Reads the bodies of requests.
+
+    Parameters
+    ----------
+    limits
+        What clients may take.
+    """
+
+    def __init__(self, limits: ServeLimits) -> None:
+        self.limits = limits
+        self._preparing = Workers(limits.prepared_at_once, limits.prepared_later)
+
+    async def body(self, request: Request) -> bytes:
+        """The body of a request that is not too long, and comes in time."""
+        limit = self.limits.request_bytes
+        body, size = bytearray(), 0
+        try:
+            with anyio.fail_after(self.limits.body_timeout):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size <= limit:
+                        body += piece
+                    elif size > DISCARDED * limit:
+                        break
+        except TimeoutError:
+            raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
+        if size > limit:
+            raise ApiError(413, f"The request is larger than {limit:,} bytes.", code="request_too_large")
+        return bytes(body)
+
+    async def prepared(self, work: Callable[[], T], size: int | None) -> T:
+        """What `work` returns: done at once for small requests, else in a thread. `size` is the body's; None: large."""
+        if size is not None and size <= self.limits.prepared_inline_bytes:
+            return work()
+        try:
+            return await self._preparing.run(work)
+        except Busy:
+            message = "Too many requests wait to be read. Try again later."
+            raise ApiError(503, message, kind="overloaded_error", code="overloaded", retry_after=1) from None
+
+
+async def unless_gone(receive: Callable[[], Awaitable[Any]], answer: Coroutine[Any, Any, T]) -> T | None:
+    """What a request is answered with; it is given up, and None, when the client leaves."""
+    answering, leaving = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(receive))
+    leaving.add_done_callback(lambda _: answering.cancel())
+    try:
+        return await answering
+    except asyncio.CancelledError:
+        if leaving.done():
+            return None
+        raise
+    finally:
+        leaving.cancel()
+
+
+async def _gone(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass(frozen=True, eq=False)
+class _Prompts:
+    """A tokenizer of its own: while it reads a text in which control tokens are plain, it is set otherwise."""
+
+    tokenizer: Any
+    vocabulary: Vocabulary
+    max_length: int | None
+
+
+class DecisionAnswering:
+    """Takes requests with typed questions: reads and prepares them off the event loop, and answers or refuses them.
+
+    Parameters
+    ----------
+    worker, offer, intake
+        The parts of the server.
+    calibrator
+        Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        offer: Offer,
+        intake: Intake,
+        calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None,
+    ) -> None:
+        self._worker = worker
+        self._offer = offer
+        self._intake = intake
+        self._calibrators = slot_of(calibrator)
+        self._one_at_a_time = Lock()
+        self._prompts: _Prompts | None = None
+
+    async def answer(self, request: Request, wire: WireFormat) -> App:
+        """The answer to a request, or the error that says why there is none."""
+        try:
+            body = await self._intake.body(request)
+            asked, prepared = await self._intake.prepared(lambda: self._prepared(body, wire), None)
+            found = await unless_gone(request.receive, self._worker.answers(prepared))
+            if found is None:
+                raise ApiError(499, "The client left.")
+            return JSONResponse(self._reply(wire, asked, prepared, found))
+        except WireError as error:
+            return wire.refusal(error)
+        except InvalidInput as error:
+            return wire.error(ApiError(400, str(error)))
+        except (ApiError, SemtokenError) as error:
+            return wire.error(as_api_error(error))
+
+    def _prepared(self, body: bytes, wire: WireFormat) -> tuple[DecisionRequest, PreparedInquiry]:
+        asked = wire.parse(body)
+        self._offer.check_name(asked.model)
+        options = asked.reading or READ_AS_USUAL
+        with self._one_at_a_time:
+            return asked, prepare(self._own_prompts(), Inquiry(asked.state, asked.questions, options))
+
+    def _own_prompts(self) -> _Prompts:
+        if self._prompts is None:
+            backend = self._worker.engine.stc.backend
+            tokenizer = backend.tokenizer
+            own = copy.deepcopy(tokenizer) if hasattr(tokenizer, "backend_tokenizer") else tokenizer
+            self._prompts = _Prompts(own, backend.vocabulary, backend.max_length)
+        return self._prompts
+
+    def _reply(
+        self, wire: WireFormat, asked: DecisionRequest, prepared: PreparedInquiry, found: InquiryAnswers
+    ) -> dict[str, Any]:
+        options = prepared.inquiry.options
+        more = blocks_of(self._calibrators.current, found.answers, options)
+        return wire.reply(asked, self._offer.name, found.answers, options, more, found.input_tokens)
