@@ -53,7 +53,7 @@ class LocalChat:
             The request asks for something that there is not here; the message names the field.
         """
         try:
-            return await self._service.whole(self._service.chat(parse(ChatRequest, json.dumps(dict(request)).encode())))
+            return await self._service.whole(self._service.job(parse(ChatRequest, json.dumps(dict(request)).encode())))
         except ApiError as error:
             raise InvalidInput(error.message) from error
 

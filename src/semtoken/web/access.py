@@ -28,16 +28,8 @@ ANY = "*"
 
 
 class HostGuard:
-    """An ASGI application in front of another one, which sees only requests under allowed names.
-
-    Parameters
-    ----------
-    app
-        The application.
-    hosts
-        Names (without ports) that `Host` may have; "*" for all.
-    origins
-        Values that `Origin` may have besides the allowed hosts' own; "*" for all.
+    """An ASGI application in front of another one, which sees only requests under allowed names, and from pages of
+    these hosts or of allowed origins; "*" allows all.
     """
 
     def __init__(self, app: App, hosts: Sequence[str], origins: Sequence[str] = ()) -> None:
@@ -152,16 +144,8 @@ async def guarded(
 ) -> Response:
     """Answer a request in a thread, or say why not.
 
-    Parameters
-    ----------
-    request
-        A POST request has a JSON object.
-    gate
-        Who may pass.
-    work
-        Takes the object and makes that of the reply; a `SemtokenError` becomes an answer with status 400.
-    needs_token
-        See `Gate.check`.
+    `work` takes the JSON object of a POST request and makes that of the reply; a `SemtokenError` becomes an answer with
+    status 400.
     """
     writes = request.method == "POST"
     try:

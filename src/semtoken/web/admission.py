@@ -14,15 +14,7 @@ from semtoken.web.wire import ApiError
 
 
 class Admission:
-    """Counts the requests that run.
-
-    Parameters
-    ----------
-    most
-        Requests at one time.
-    most_per_client
-        Of them, those of one address.
-    """
+    """Counts the requests that run: `most` at one time, and `most_per_client` of them from one address."""
 
     def __init__(self, most: int, most_per_client: int) -> None:
         self._most = most
@@ -58,15 +50,7 @@ class Admission:
 
 
 class Admitted:
-    """An ASGI application in front of another one, which answers as many POST requests at one time as are admitted.
-
-    Parameters
-    ----------
-    app
-        The application.
-    admission
-        Counts its requests.
-    """
+    """An ASGI application in front of another one, which answers as many POST requests at one time as are admitted."""
 
     def __init__(self, app: Any, admission: Admission) -> None:
         self._app = app
@@ -94,16 +78,9 @@ class Busy(Exception):
 
 
 class Workers:
-    """Threads for work that would keep the event loop from everyone else.
+    """Threads for work that would keep the event loop from everyone else: some run, some more may wait.
 
-    Parameters
-    ----------
-    threads
-        How many pieces of work run at one time.
-    waiting
-        How many more may wait.
-    watched
-        Makes a context that a piece of work is in while it waits or runs, for figures.
+    `watched` makes a context that a piece of work is in meanwhile, for figures.
     """
 
     def __init__(

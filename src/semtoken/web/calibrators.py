@@ -146,19 +146,6 @@ def add_exchange(
     """Add a route that takes POST with `{"action": "reload"}` or `{"action": "back"}` and the token.
 
     Of several processes the one that gets the request tells the others, which follow within moments.
-
-    Parameters
-    ----------
-    app
-        The server (FastAPI).
-    path
-        Of the route.
-    calibrators
-        Holds the calibrator that decides.
-    gate
-        Knows the token.
-    kept_by_journal
-        Whether a journal keeps the calibrators that were in use, so that a former one can be had from it.
     """
     where = FROM_JOURNAL if kept_by_journal else ""
 

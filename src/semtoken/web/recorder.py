@@ -30,17 +30,7 @@ logger = logging.getLogger("semtoken.journal")
 
 
 class AnswerRecorder:
-    """Puts answers into a journal; nothing that goes wrong here reaches the client.
-
-    Parameters
-    ----------
-    recording
-        How answers become entries.
-    writer
-        Takes the entries.
-    watch
-        Looks at the promise.
-    """
+    """Puts answers into a journal; nothing that goes wrong here reaches the client."""
 
     def __init__(self, recording: Recording, writer: JournalWriter, watch: PromiseWatch) -> None:
         self.recording = recording
@@ -83,17 +73,7 @@ class AnswerRecorder:
 def recording(
     recorder: AnswerRecorder | None, calibrators: CalibratorSlot[Applied], figures: JournalFigures
 ) -> Iterator[None]:
-    """Keep answers for as long as a server runs.
-
-    Parameters
-    ----------
-    recorder
-        None: there is no journal.
-    calibrators
-        Whatever comes into use there is kept, too.
-    figures
-        Where its entries are counted.
-    """
+    """Keep answers, and the calibrators that come into use, while a server runs; nothing without a recorder."""
     if recorder is None:
         yield
         return
@@ -120,22 +100,8 @@ def add_routes(
     gate: Gate | None,
     hosts: Sequence[str],
 ) -> None:
-    """Add the routes of the journal and of the calibrators to a server that has any of them.
-
-    Parameters
-    ----------
-    app
-        The server.
-    recorder
-        None: there is no journal.
-    calibrators
-        Holds the calibrator that decides.
-    of_decisions
-        Holds that of typed decisions.
-    gate
-        Who may use them. Default: this machine, if the server answers to its names only.
-    hosts
-        Names that the server answers to.
+    """Add the routes of the journal and of the calibrators to a server that has any of them. Default of the gate: this
+    machine, if the server answers to its names only.
     """
     chosen = gate or Gate()
     chosen = replace(chosen, loopback_only=set(hosts) <= set(LOOPBACK_HOSTS))
@@ -153,13 +119,7 @@ OUTCOMES = ("acknowledged", "written", "dropped")
 
 
 class JournalFigures:
-    """The figures of one server's journal.
-
-    Parameters
-    ----------
-    registry
-        Of the server.
-    """
+    """The figures of one server's journal."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.entries = Counter(
@@ -176,34 +136,14 @@ class JournalFigures:
             multiprocess_mode="livesum",
         )
 
-        self.state = Gauge(
-            "semtoken_promise_state",
-            "1 for the state of the promise: kept, unknown, broken or no_promise.",
-            ["state"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self.share = Gauge(
-            "semtoken_promise_wrong_share",
-            "Bounds on the share that the promise limits, and the share that was promised.",
-            ["bound"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self.labels = Gauge(
-            "semtoken_promise_labels",
-            "Labels that tell of the promise, and those of them that count against it.",
-            ["kind"],
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
-        self.distance = Gauge(
-            "semtoken_drift_distance",
-            "Distance of the newest scores, and hidden states, from those that the calibrator was fitted on.",
-            ["of"],  # states only where a number was learned from them
-            registry=registry,
-            multiprocess_mode="mostrecent",
-        )
+        told = "1 for the state of the promise: kept, unknown, broken or no_promise."
+        self.state = _newest("semtoken_promise_state", told, "state", registry)
+        told = "Bounds on the share that the promise limits, and the share that was promised."
+        self.share = _newest("semtoken_promise_wrong_share", told, "bound", registry)
+        told = "Labels that tell of the promise, and those of them that count against it."
+        self.labels = _newest("semtoken_promise_labels", told, "kind", registry)
+        told = "Distance of the newest scores, and hidden states, from those that the calibrator was fitted on."
+        self.distance = _newest("semtoken_drift_distance", told, "of", registry)  # states where a number reads them
 
     def show(self, report: PromiseReport) -> None:
         """Show what a look at the promise found."""
@@ -227,3 +167,8 @@ class JournalFigures:
         """Count entries; `waiting` bytes are not in the database."""
         self._counted[outcome].inc(n)
         self.waiting.set(waiting)
+
+
+def _newest(name: str, told: str, label: str, registry: CollectorRegistry) -> Gauge:
+    """A gauge of which several processes show what the last one set."""
+    return Gauge(name, told, [label], registry=registry, multiprocess_mode="mostrecent")

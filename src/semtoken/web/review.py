@@ -22,17 +22,7 @@ SHOWN = ("id", "question", "answer", "doubts", "model")
 
 
 def add_review(app: Any, journal: Journal, gate: Gate) -> None:
-    """Add GET and POST /semtoken/review, and GET /semtoken/watch.
-
-    Parameters
-    ----------
-    app
-        The server (FastAPI).
-    journal
-        With the answers.
-    gate
-        Who may read and write it.
-    """
+    """Add GET and POST /semtoken/review, and GET /semtoken/watch."""
 
     async def state(request: Request) -> Response:
         return await guarded(request, gate, lambda _: watch(journal).to_dict())
@@ -84,13 +74,7 @@ EVERY = 60.0
 
 
 class PromiseWatch:
-    """Looks at the promise every minute.
-
-    Parameters
-    ----------
-    journal
-        Its entries and labels.
-    """
+    """Looks at the promise every minute."""
 
     def __init__(self, journal: Journal, every: float = EVERY) -> None:
         self._journal, self._every = journal, every

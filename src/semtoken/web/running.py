@@ -284,13 +284,7 @@ MOST_MESSAGES = 1000
 
 
 class FewOfAKind(logging.Filter):
-    """Lets the first few messages of a kind through in every minute, and says how many it left out.
-
-    Parameters
-    ----------
-    clock
-        Seconds that only go up.
-    """
+    """Lets the first few messages of a kind through in every minute, and says how many it left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -59,15 +59,6 @@ class HttpReply:
 class Connection:
     """A server, as long as it is being examined.
 
-    Parameters
-    ----------
-    base_url
-        Address of its API, with or without the final `/v1`.
-    key_env
-        Environment variable that holds the key, if there is one.
-    timeout
-        Seconds that the server may be silent.
-
     Raises
     ------
     InvalidInput

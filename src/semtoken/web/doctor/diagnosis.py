@@ -122,20 +122,20 @@ class Diagnosis:
     models: tuple[str, ...]
     """Those that the server lists."""
     pages: tuple[Page, ...]
-    best: str | None
+    best: str | None = None
     """Name of the page that serves semtoken best, None if none does."""
-    tokens: TokenNaming | None
-    only_zeros: bool
+    tokens: TokenNaming | None = None
+    only_zeros: bool = False
     """Every token of an answer is said to be certain."""
-    distribution: Distribution
-    distribution_reason: str
-    streaming: Streaming | None
-    prompt_log_probs: tuple[str, ...]
+    distribution: Distribution = "unknown"
+    distribution_reason: str = "there are no log-probabilities"
+    streaming: Streaming | None = None
+    prompt_log_probs: tuple[str, ...] = ()
     """Fields that bring the log-probabilities of a prompt."""
-    tokenizer: Tokenizer | None
+    tokenizer: Tokenizer | None = None
     """None if neither clusters nor a tokenizer were given, or nothing could be compared."""
-    trials: tuple[Trial, ...]
-    requests: int
+    trials: tuple[Trial, ...] = ()
+    requests: int = 0
     """How many were sent."""
     verdicts: tuple[Finding, ...] = ()
 

@@ -239,7 +239,7 @@ def examine(
         for shape in SHAPES:
             progress(shape.name)
             pages.append(look_at(asker, shape))
-        found = _without_details(connection, asker, models, pages)
+        found = Diagnosis(connection.base_url, asker.model, models, tuple(pages))
         good = {page.name for page in pages if page.most}
         best = next((shape for shape in SHAPES if shape.below_v1 and shape.name in good), None)
         if best is not None:
@@ -270,25 +270,6 @@ def _only(models: Sequence[str]) -> str:
         return models[0]
     listed = f"lists {len(models)}: {', '.join(models[:10])}" if models else "lists none"
     raise InvalidInput(f"Which model? The server {listed}. Name one with --model.")
-
-
-def _without_details(connection: Connection, asker: Asker, models: tuple[str, ...], pages: list[Page]) -> Diagnosis:
-    return Diagnosis(
-        base_url=connection.base_url,
-        model=asker.model,
-        models=models,
-        pages=tuple(pages),
-        best=None,
-        tokens=None,
-        only_zeros=False,
-        distribution="unknown",
-        distribution_reason="there are no log-probabilities",
-        streaming=None,
-        prompt_log_probs=(),
-        tokenizer=None,
-        trials=(),
-        requests=asker.requests,
-    )
 
 
 def _with_details(

@@ -27,15 +27,7 @@ TYPES = {".js": "text/javascript", ".css": "text/css"}
 
 
 def add_page(app: FastAPI, info: Callable[[], dict[str, Any]]) -> None:
-    """Serve the page at `/`, its files under `/page/`, and its facts at `/semtoken/info`.
-
-    Parameters
-    ----------
-    app
-        The server; it has to answer `/v1/chat/completions`.
-    info
-        What the page says of the model; see `semtoken.web.page.facts`.
-    """
+    """Serve the page at `/`, its files under `/page/`, and its facts at `/semtoken/info`; see facts.py."""
 
     @app.get("/")
     async def page() -> Response:

@@ -17,15 +17,7 @@ MOST_FORMS = 1000
 
 
 class LearnedLimits:
-    """The most log-probabilities a token, for each kind of answer and form of request; forgotten after five minutes.
-
-    Parameters
-    ----------
-    wanted
-        What to ask for where nothing is known.
-    clock
-        Seconds that only go up.
-    """
+    """The most log-probabilities a token, for each kind of answer and form of request; forgotten after five minutes."""
 
     def __init__(self, wanted: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._wanted = wanted

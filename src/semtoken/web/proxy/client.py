@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from starlette.responses import Response
 
 from semtoken.web.decision_formats import wire_at
-from semtoken.web.proxy.upstream import Headers
+from semtoken.web.proxy.upstream import PIECE, Headers
 from semtoken.web.wire import ApiError
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -100,9 +100,9 @@ class Client:
         await self._send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
     async def write(self, piece: bytes) -> None:
-        """Send a piece of the body."""
-        if piece:
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        """Send more of the body, no more than `PIECE` bytes at a time: so much waits for a slow client."""
+        for at in range(0, len(piece), PIECE):
+            await self._send({"type": "http.response.body", "body": piece[at : at + PIECE], "more_body": True})
 
     async def end(self) -> None:
         """Say that the body is complete. Without it the server breaks the connection off, which tells the client."""

@@ -29,10 +29,10 @@ from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
 from semtoken.web.proxy.client import Client
-from semtoken.web.proxy.relay import CHANGED, LARGE, relay_untouched
+from semtoken.web.proxy.relay import LARGE, relay_untouched, send_changed
 from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.settings import ProxySettings
-from semtoken.web.proxy.upstream import PIECE, Answer, BrokenOff, Request, Upstream, failure, forwarded, unpacked
+from semtoken.web.proxy.upstream import Answer, BrokenOff, Request, Upstream, failure, unpacked
 from semtoken.web.wire import ApiError
 
 NO_ROUTE = (404, 405)
@@ -88,15 +88,7 @@ class _Work:
 
 
 class TextQuestions:
-    """Asks an upstream that answers with texts and log-probabilities.
-
-    Parameters
-    ----------
-    settings, asking
-        The parts of the proxy.
-    absent
-        Takes the paths at which the upstream answers nothing.
-    """
+    """Asks an upstream that answers with texts and log-probabilities; what it has no route for is `absent`."""
 
     def __init__(self, settings: ProxySettings, asking: Asking, absent: AbsentRoutes) -> None:
         self._settings = settings
@@ -208,12 +200,11 @@ class TextQuestions:
         return found
 
     async def _reply(self, answer: Answer) -> Any:
-        limit, raw = self._settings.max_scored_bytes, bytearray()
-        while piece := await answer.piece():
-            raw += piece
-            if len(raw) > limit:
-                raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
-        return loaded(unpacked(bytes(raw), answer.encoding, limit))
+        limit = self._settings.max_scored_bytes
+        raw = await answer.whole(limit)
+        if len(raw) > limit:
+            raise InvalidInput(f"the upstream's reply is longer than {limit:,} bytes.")
+        return loaded(unpacked(raw, answer.encoding, limit))
 
 
 def _target(work: _Work, shape: type[Shape]) -> bytes:
@@ -245,15 +236,7 @@ T = TypeVar("T")
 
 
 class ProxyDecisions:
-    """Answers requests of both formats.
-
-    Parameters
-    ----------
-    upstream, settings, asking
-        The parts of the proxy.
-    calibrator
-        Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
-    """
+    """Answers requests of both formats, with the chance, decision and promise of a calibrator if there is one."""
 
     def __init__(
         self,
@@ -296,21 +279,16 @@ class ProxyDecisions:
         if answer.status != 200 or isinstance(asked, Response):
             await relay_untouched(answer, client)
             return
-        raw, limit = bytearray(), self._settings.max_scored_bytes
-        while len(raw) <= limit and (piece := await answer.piece()):
-            raw += piece
+        limit = self._settings.max_scored_bytes
+        raw = await answer.whole(limit)
         try:
             if len(raw) > limit:
                 raise InvalidInput(f"The reply is longer than {limit:,} bytes.")
-            changed = await _off_the_loop(lambda: self._with_blocks(bytes(raw), answer.encoding, wire, asked), len(raw))
+            changed = await _off_the_loop(lambda: self._with_blocks(raw, answer.encoding, wire, asked), len(raw))
         except (SemtokenError, ValueError, RecursionError, zlib.error):
-            await relay_untouched(answer, client, bytes(raw), "too_large" if len(raw) > limit else "not_understood")
+            await relay_untouched(answer, client, raw, "too_large" if len(raw) > limit else "not_understood")
             return
-        length = (b"content-length", str(len(changed)).encode())
-        await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
-        for at in range(0, len(changed), PIECE):  # so that no more than a piece waits for a slow client
-            await client.write(changed[at : at + PIECE])
-        await client.end()
+        await send_changed(answer, client, changed)
 
     def _with_blocks(self, raw: bytes, encoding: str, wire: WireFormat, asked: DecisionRequest) -> bytes:
         document = Document(unpacked(raw, encoding, self._settings.max_scored_bytes).decode())

@@ -42,17 +42,7 @@ class _Piece(NamedTuple):
 
 @dataclass
 class Editor:
-    """Edits the reply or the events of one answer.
-
-    Parameters
-    ----------
-    shape
-        The API that the answer comes from.
-    hidden
-        What to take out; None for nothing.
-    withheld
-        Which answers are not shown; None: all are.
-    """
+    """Edits the reply or the events of one answer: takes out what is `hidden`, and answers that are `withheld`."""
 
     shape: type[Shape]
     hidden: Hidden | None

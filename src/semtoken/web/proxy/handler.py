@@ -92,15 +92,7 @@ NOT_READ = "This proxy shows accepted answers only (--abstain-text), and could n
 
 
 class ProxyHandler:
-    """An ASGI application that forwards everything to the upstream.
-
-    Parameters
-    ----------
-    upstream, settings, scoring, workers, metrics
-        The parts of the proxy.
-    decision_calibrator
-        Holds what adds chance, decision and promise to the answers to typed questions.
-    """
+    """An ASGI application that forwards everything to the upstream."""
 
     def __init__(
         self,

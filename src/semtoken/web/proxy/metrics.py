@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from semtoken.support.extras import require
 
@@ -23,61 +24,31 @@ class ProxyMetrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "semtoken_proxy_requests", "Requests answered.", ["endpoint", "status"], registry=self._registry
-        )
-        self.failures = Counter(
-            "semtoken_proxy_failures", "Requests that did not end well.", ["reason"], registry=self._registry
-        )
-        self.scored = Counter(
-            "semtoken_proxy_scored_answers", "Choices with an uncertainty.", ["endpoint"], registry=self._registry
-        )
-        self.unscored = Counter(
-            "semtoken_proxy_unscored_answers", "Choices without one.", ["reason"], registry=self._registry
-        )
-        self.read_again = Counter(
-            "semtoken_proxy_answers_read_again",
-            "Choices without log-probabilities that a model in the proxy read.",
-            ["endpoint"],
-            registry=self._registry,
-        )
-        self.added_seconds = Histogram(
-            "semtoken_proxy_added_seconds",
-            "Time spent in the proxy itself for a scored answer.",
-            registry=self._registry,
-            buckets=_SECONDS,
-        )
-        self.widths = Histogram(
-            "semtoken_proxy_interval_width",
-            "Width of the uncertainty interval of scored choices.",
-            registry=self._registry,
-            buckets=_WIDTHS,
-        )
-        self.refusals = Counter(
-            "semtoken_proxy_refusals",
-            "Refusals of log-probabilities by the upstream; given: what it was asked for then.",
-            ["endpoint", "given"],
-            registry=self._registry,
-        )
-        self.refusals_remembered = Gauge(
-            "semtoken_proxy_refusals_remembered",
-            "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none.",
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
+        self.requests = self._counter("requests", "Requests answered.", "endpoint", "status")
+        self.failures = self._counter("failures", "Requests that did not end well.", "reason")
+        self.scored = self._counter("scored_answers", "Choices with an uncertainty.", "endpoint")
+        self.unscored = self._counter("unscored_answers", "Choices without one.", "reason")
+        told = "Choices without log-probabilities that a model in the proxy read."
+        self.read_again = self._counter("answers_read_again", told, "endpoint")
+        told = "Time spent in the proxy itself for a scored answer."
+        self.added_seconds = self._histogram("added_seconds", told, _SECONDS)
+        self.widths = self._histogram("interval_width", "Width of the uncertainty interval of scored choices.", _WIDTHS)
+        told = "Refusals of log-probabilities by the upstream; given: what it was asked for then."
+        self.refusals = self._counter("refusals", told, "endpoint", "given")
+        told = "Shapes of requests for which the upstream is asked for fewer log-probabilities, or none."
+        self.refusals_remembered = self._gauge("refusals_remembered", told)
         self.journal = JournalFigures(self._registry)
-        self.scoring = Gauge(
-            "semtoken_proxy_scoring_work",
-            "Pieces of scoring work that run or wait.",
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
-        self.in_flight = Gauge(
-            "semtoken_proxy_requests_in_flight",
-            "Requests being answered.",
-            registry=self._registry,
-            multiprocess_mode="livesum",
-        )
+        self.scoring = self._gauge("scoring_work", "Pieces of scoring work that run or wait.")
+        self.in_flight = self._gauge("requests_in_flight", "Requests being answered.")
+
+    def _counter(self, name: str, told: str, *labels: str) -> Counter:
+        return Counter(f"semtoken_proxy_{name}", told, labels, registry=self._registry)
+
+    def _histogram(self, name: str, told: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(f"semtoken_proxy_{name}", told, registry=self._registry, buckets=buckets)
+
+    def _gauge(self, name: str, told: str) -> Gauge:
+        return Gauge(f"semtoken_proxy_{name}", told, registry=self._registry, multiprocess_mode="livesum")
 
     def text(self) -> bytes:
         """All figures in Prometheus' text format: those of all processes of this proxy."""

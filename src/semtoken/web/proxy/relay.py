@@ -18,7 +18,7 @@ from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
-from semtoken.web.proxy.upstream import PIECE, Answer, BrokenOff, Unpacked, forwarded, unpacked
+from semtoken.web.proxy.upstream import Answer, BrokenOff, Unpacked, forwarded, unpacked
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
 T = TypeVar("T")
@@ -32,16 +32,7 @@ BUSY = "The proxy has more to score than it can; it passed this answer on unscor
 
 
 async def relay_untouched(answer: Answer, client: Client, begun: bytes = b"", unscored: str | None = None) -> None:
-    """Pass the answer on byte for byte.
-
-    Parameters
-    ----------
-    answer, client
-        The two ends.
-    begun
-        What has been read of the answer.
-    unscored
-        Why an answer that was to be scored is not, for a header.
+    """Pass the answer on byte for byte, behind what has `begun` of it; `unscored` says in a header why it has no score.
 
     Raises
     ------
@@ -164,36 +155,37 @@ async def relay_reply(answer: Answer, client: Client, scoring: Scoring) -> None:
     BrokenOff
         The upstream broke off; what came before has been passed on.
     """
-    raw = bytearray()
     try:
-        while piece := await answer.piece():
-            raw += piece
-            if len(raw) > scoring.limit:
-                scoring.scorer.give_up("too_large")
-                if scoring.decides:
-                    raise held_back()
-                await relay_untouched(answer, client, bytes(raw), "too_large")
-                return
-    except BrokenOff:
+        raw = await answer.whole(scoring.limit)
+    except BrokenOff as error:
         if not scoring.decides:
             await client.begin(answer.status, forwarded(answer.headers))
-            await client.write(bytes(raw))
+            await client.write(error.came)
         raise
+    if len(raw) > scoring.limit:
+        scoring.scorer.give_up("too_large")
+        if scoring.decides:
+            raise held_back()
+        await relay_untouched(answer, client, raw, "too_large")
+        return
     try:
-        changed = await scoring.workers.run(_edited_reply, bytes(raw), answer.encoding, scoring)
+        changed = await scoring.workers.run(_edited_reply, raw, answer.encoding, scoring)
     except Busy:
         scoring.scorer.fail("busy", BUSY)
-        changed = _edited_reply(bytes(raw), answer.encoding, scoring) if len(raw) < LARGE else None
-    if changed is None and scoring.decides:
+        changed = _edited_reply(raw, answer.encoding, scoring) if len(raw) < LARGE else None
+    if changed is not None:
+        await send_changed(answer, client, changed)
+    elif scoring.decides:
         raise held_back()
-    if changed is None:
-        await client.begin(answer.status, forwarded(answer.headers))
     else:
-        length = (b"content-length", str(len(changed)).encode())
-        await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
-    whole = memoryview(bytes(raw) if changed is None else changed)
-    for at in range(0, len(whole), PIECE):  # so that no more than a piece waits for a slow client
-        await client.write(bytes(whole[at : at + PIECE]))
+        await relay_untouched(answer, client, raw)
+
+
+async def send_changed(answer: Answer, client: Client, body: bytes) -> None:
+    """Send another body with the head of the upstream's answer."""
+    length = (b"content-length", str(len(body)).encode())
+    await client.begin(answer.status, [*forwarded(answer.headers, *CHANGED), length])
+    await client.write(body)
     await client.end()
 
 

@@ -95,17 +95,7 @@ class _Written:
 
 
 class ReplyScorer:
-    """Scores the choices of one reply, whole or as it is streamed.
-
-    Parameters
-    ----------
-    scoring
-        How.
-    asked
-        The request.
-    obstacle
-        Why nothing can be scored, if that is known before.
-    """
+    """Scores the choices of one reply, whole or as it is streamed; an `obstacle` says why none can be."""
 
     def __init__(self, scoring: AnswerScoring, asked: AnswerRequest, obstacle: str | None) -> None:
         self._scoring = scoring

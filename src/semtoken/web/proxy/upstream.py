@@ -35,17 +35,13 @@ AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # th
 
 
 class BrokenOff(Exception):
-    """The upstream broke its answer off.
-
-    Parameters
-    ----------
-    stalled
-        It was silent for too long.
-    """
+    """The upstream broke its answer off, or was silent for too long (`stalled`)."""
 
     def __init__(self, *, stalled: bool) -> None:
         super().__init__("stalled" if stalled else "broken off")
         self.stalled = stalled
+        self.came = b""
+        """What of a whole body had come."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +101,23 @@ class Answer:
             The upstream broke off.
         """
         return self._begun.pop(0) if self._begun else await self._read()
+
+    async def whole(self, limit: int) -> bytes:
+        """All of its body, or what came until that was longer than `limit` bytes; `piece` gives what follows.
+
+        Raises
+        ------
+        BrokenOff
+            The upstream broke off; the error has what came before.
+        """
+        raw = bytearray()
+        try:
+            while len(raw) <= limit and (piece := await self.piece()):
+                raw += piece
+        except BrokenOff as error:
+            error.came = bytes(raw)
+            raise
+        return bytes(raw)
 
     async def _read(self) -> bytes:
         try:

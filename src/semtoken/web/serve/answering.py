@@ -58,13 +58,7 @@ class ServeLimits:
 
 
 class Intake:
-    """Reads the bodies of requests.
-
-    Parameters
-    ----------
-    limits
-        What clients may take.
-    """
+    """Reads the bodies of requests."""
 
     def __init__(self, limits: ServeLimits) -> None:
         self.limits = limits
@@ -130,12 +124,7 @@ class _Prompts:
 class DecisionAnswering:
     """Takes requests with typed questions: reads and prepares them off the event loop, and answers or refuses them.
 
-    Parameters
-    ----------
-    worker, offer, intake
-        The parts of the server.
-    calibrator
-        Adds chance, decision and promise to the answers of the questions that it knows; in a slot it can be exchanged.
+    A calibrator adds chance, decision and promise to the answers of the questions that it knows.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ from semtoken.web.serve.answering import (  # noqa: E402
     unless_gone,
 )
 from semtoken.web.serve.engine import Engine  # noqa: E402
-from semtoken.web.serve.requests import ChatRequest, CompletionRequest, Form, parse  # noqa: E402
+from semtoken.web.serve.requests import AnyRequest, ChatRequest, CompletionRequest, parse  # noqa: E402
 from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa: E402
 from semtoken.web.serve.worker import Worker  # noqa: E402
 from semtoken.web.wire import DONE, EVENT_STREAM, ApiError  # noqa: E402
@@ -142,8 +142,8 @@ def serve_app(
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
     endpoints = {
-        "/v1/chat/completions": partial(answering.answer, form=ChatRequest, prepare=service.chat),
-        "/v1/completions": partial(answering.answer, form=CompletionRequest, prepare=service.completion),
+        "/v1/chat/completions": partial(answering.answer, form=ChatRequest),
+        "/v1/completions": partial(answering.answer, form=CompletionRequest),
         **{f"/v1{wire.path}": partial(deciding.answer, wire=wire) for wire in WIRE_FORMATS},
     }
     admission = Admission(limits.requests, limits.requests)
@@ -153,13 +153,6 @@ def serve_app(
 class Endpoints:
     """The requests for text and for decisions, in front of the application that has everything else: its layers and
     routes would cost a request more than its prompt does.
-
-    Parameters
-    ----------
-    app
-        The application.
-    endpoints
-        What answers a POST request, by its path.
     """
 
     def __init__(self, app: App, endpoints: Mapping[str, Callable[[Request], Awaitable[App]]]) -> None:
@@ -178,24 +171,18 @@ class Endpoints:
 
 
 class Answering:
-    """Takes requests for text: reads and prepares them off the event loop, and answers or refuses them.
-
-    Parameters
-    ----------
-    service, offer, intake
-        The parts of the server.
-    """
+    """Takes requests for text: reads and prepares them off the event loop, and answers or refuses them."""
 
     def __init__(self, service: Service, offer: Offer, intake: Intake) -> None:
         self._service = service
         self._offer = offer
         self._intake = intake
 
-    async def answer(self, request: Request, form: type[Form], prepare: Callable[[Form], Job]) -> App:
+    async def answer(self, request: Request, form: type[AnyRequest]) -> App:
         """The answer to a request, or the error that says why there is none."""
         try:
             body = await self._intake.body(request)
-            job = await self._intake.prepared(lambda: self._job(body, form, prepare), len(body))
+            job = await self._intake.prepared(lambda: self._job(body, form), len(body))
             if job.request.stream:
                 return EventStream(self._service.stream(job))
             whole = await unless_gone(request.receive, self._service.whole(job))
@@ -205,20 +192,14 @@ class Answering:
         except (ApiError, SemtokenError) as error:
             return as_api_error(error).response()
 
-    def _job(self, body: bytes, form: type[Form], prepare: Callable[[Form], Job]) -> Job:
+    def _job(self, body: bytes, form: type[AnyRequest]) -> Job:
         asked = parse(form, body)
         self._offer.check_name(asked.model)
-        return prepare(asked)
+        return self._service.job(asked)
 
 
 class EventStream:
-    """An answer of server-sent events as they come, given up when the client leaves.
-
-    Parameters
-    ----------
-    events
-        One or more of them, encoded, at a time; the last is `DONE`.
-    """
+    """An answer of encoded server-sent events as they come, the last being `DONE`; given up when the client leaves."""
 
     def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
         self._events = events

@@ -67,13 +67,7 @@ class _ReadTogether:
 
 
 class OpenDecisions:
-    """The typed questions that are being read.
-
-    Parameters
-    ----------
-    backend
-        The model.
-    """
+    """The typed questions that are being read."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -123,13 +117,7 @@ class OpenDecisions:
 
 
 class Engine:
-    """Generates with a model.
-
-    Parameters
-    ----------
-    stc
-        The model with its clusters.
-    """
+    """Generates with a model."""
 
     def __init__(self, stc: STC) -> None:
         self.stc = stc
@@ -145,14 +133,8 @@ class Engine:
         return self.stc.backend.max_length
 
     def run(self, orders: Sequence[AnyOrder], more: More = lambda running: ()) -> None:
-        """Generate all that is ordered; blocks until every order is done or cancelled.
-
-        Parameters
-        ----------
-        orders
-            What to begin with.
-        more
-            Called between two steps where answers can join those that are being written.
+        """Generate all that is ordered; blocks until every order is done or cancelled. `more` is called between two
+        steps where answers can join those that are being written.
 
         Raises
         ------
@@ -170,35 +152,15 @@ class Engine:
             rows.ask()
 
 
-@dataclass(eq=False)
-class _OpenOrder:
-    """An order that is not done."""
-
-    order: Order
-    left: int
-    """Rows that are not complete."""
-
-    def row_done(self) -> None:
-        """Count a complete row."""
-        self.left -= 1
-        if not self.left:
-            self.order.end()
-
-
 @dataclass(frozen=True, eq=False)
 class _Row:
     """One answer of one order."""
 
-    opened: _OpenOrder
+    order: Order
     number: int
     text: AnswerText
     methods: MethodScores
     """The methods that the request asks for."""
-
-    @property
-    def order(self) -> Order:
-        """What it belongs to."""
-        return self.opened.order
 
     @property
     def prompt(self) -> Sequence[int]:
@@ -249,12 +211,11 @@ class _Rows(Observer):
                 order.end()
                 continue
             work = order.work
-            opened = _OpenOrder(order, len(work.prompts))
             for number in range(len(work.prompts)):
                 stops = (*work.stops, "\n") if work.stop_at_newline else work.stops
                 answer = next(free for free in count() if free not in self._rows)
                 methods = MethodScores(work.methods)
-                self._rows[answer] = _Row(opened, number, AnswerText(self._vocabulary, stops), methods)
+                self._rows[answer] = _Row(order, number, AnswerText(self._vocabulary, stops), methods)
                 self._new.append(answer)
 
     def arrivals(self) -> list[Arrival]:
@@ -280,7 +241,7 @@ class _Rows(Observer):
             ask, order = row.order.work.ask, row.order
             if ask is not None and not order.cancelled.is_set():
                 order.emit(replace(ended, told=ask(self._stc, row.prompt, ended.result)))
-            row.opened.row_done()
+            row.order.row_done()
 
     def observe(self, step: base.Step) -> Collection[int]:
         """Take in one step; returns the rows that are complete, or that nobody waits for."""
@@ -341,11 +302,11 @@ class _Rows(Observer):
             ended = Ended(row.number, row.text.finish(), reason, result)
             if row.order.work.ask is None:
                 row.order.emit(ended)
-                row.opened.row_done()
+                row.order.row_done()
             else:
                 self._to_ask.append((row, ended))
         for answer in complete:
             row = self._rows.pop(answer)
             self._scores.forget(answer)
             if answer not in wanted:
-                row.opened.row_done()
+                row.order.row_done()

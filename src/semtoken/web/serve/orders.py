@@ -102,10 +102,14 @@ class Order(Awaited):
     emit: Callable[[RowToken | Ended], None]
     """Called with every step, and with the end of every row."""
 
-    @property
-    def rows(self) -> int:
-        """Answers that are written at one time."""
-        return len(self.work.prompts)
+    def __post_init__(self) -> None:
+        self.rows = self._left = len(self.work.prompts)
+
+    def row_done(self) -> None:
+        """Count a complete row; with the last one the order ends."""
+        self._left -= 1
+        if not self._left:
+            self.end()
 
 
 @dataclass(eq=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.serve.orders import Ended, RowToken
@@ -76,34 +77,12 @@ class Shown:
     """In a stream; a whole reply always has it."""
 
 
-class Reply(Protocol):
+class Reply(ABC):
     """The form in which an answer is sent: that of chat completions, or that of completions."""
 
-    def opening(self, index: int) -> dict[str, Any] | None:
-        """The first chunk of a choice, if there is one."""
-
-    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
-        """The chunk of a token; without a block if there is none."""
-
-    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The chunk of the text that the end of a choice brings."""
-
-    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice, without text."""
-
-    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
-        """The chunk behind all choices."""
-
-    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """The whole reply to a request that does not stream."""
-
-
-class _Form:
-    """What both forms have in common."""
-
-    prefix = ""
-    object = ""
-    chunk_object = ""
+    prefix: ClassVar[str]
+    object: ClassVar[str]
+    chunk_object: ClassVar[str]
 
     def __init__(self, model: str, names: TokenSpelling, shown: Shown) -> None:
         self.names = names
@@ -111,22 +90,57 @@ class _Form:
         self._usage_later = {"usage": None} if shown.usage else {}
         self._head = {"id": f"{self.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model}
 
+    def opening(self, index: int) -> dict[str, Any] | None:
+        """The first chunk of a choice, if there is one."""
+        return None
+
+    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
+        """The chunk of a token; without a block if there is none."""
+        choice = self._part(
+            row.index, step.text, self._logprobs([step], row.steps[:-1] if self.shown.logprobs else ()), None
+        )
+        return self._chunk({**choice, **self._ids([step]), **({} if block is None else {"semtoken": block})})
+
+    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The chunk of the text that the end of a choice brings."""
+        return self._chunk({**self._part(ended.row, ended.text, None, None), "semtoken": block})
+
+    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
+        """The last chunk of a choice, without text."""
+        return self._chunk({**self._part(ended.row, None, None, ended.finish_reason), "semtoken": block})
+
+    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
+        """The chunk behind all choices, with the numbers of tokens."""
+        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage}
+
+    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
+        """The whole reply to a request that does not stream."""
+        choices = [
+            {**self._complete(row, self._logprobs(row.steps, ())), **self._ids(row.steps), "semtoken": block}
+            for row, block in zip(rows, blocks, strict=True)
+        ]
+        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
+
     def _chunk(self, choice: Mapping[str, Any]) -> dict[str, Any]:
         return {**self._head, "object": self.chunk_object, "choices": [choice], **self._usage_later}
 
     def _ids(self, steps: Sequence[RowToken]) -> dict[str, Any]:
         return {"token_ids": [step.token for step in steps]} if self.shown.token_ids else {}
 
-    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
-        """The chunk behind all choices, with the numbers of tokens."""
-        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage}
+    @abstractmethod
+    def _part(self, index: int, text: str | None, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
+        """A choice in a chunk; without text if that is None."""
+
+    @abstractmethod
+    def _complete(self, row: Row, logprobs: Any) -> dict[str, Any]:
+        """A choice in a whole reply."""
+
+    @abstractmethod
+    def _logprobs(self, steps: Sequence[RowToken], before: Sequence[RowToken]) -> dict[str, Any] | None:
+        """The log-probabilities of some steps behind others; None if the client did not ask for them."""
 
 
-def _with(choice: dict[str, Any], block: Block | None) -> dict[str, Any]:
-    return choice if block is None else choice | {"semtoken": block}
-
-
-class ChatReply(_Form):
+class ChatReply(Reply):
     """Replies to POST /v1/chat/completions."""
 
     prefix = "chatcmpl"
@@ -138,45 +152,15 @@ class ChatReply(_Form):
         delta = {"role": "assistant", "content": "", "refusal": None}
         return self._chunk({"index": index, "delta": delta, "logprobs": None, "finish_reason": None})
 
-    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
-        """The chunk of a token; without a block if there is none."""
-        choice = {
-            "index": row.index,
-            "delta": {"content": step.text},
-            "logprobs": self._logprobs([step]),
-            "finish_reason": None,
-            **self._ids([step]),
-        }
-        return self._chunk(_with(choice, block))
+    def _part(self, index: int, text: str | None, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
+        delta = {} if text is None else {"content": text}
+        return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The chunk of the text that the end of a choice brings."""
-        return self._ending(ended, {"content": ended.text}, None, block)
+    def _complete(self, row: Row, logprobs: Any) -> dict[str, Any]:
+        message = {"role": "assistant", "content": row.text, "refusal": None}
+        return {"index": row.index, "message": message, "logprobs": logprobs, "finish_reason": row.finish_reason}
 
-    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice, without text."""
-        return self._ending(ended, {}, ended.finish_reason, block)
-
-    def _ending(self, ended: Ended, delta: Block, finish_reason: str | None, block: Block) -> dict[str, Any]:
-        choice = {"index": ended.row, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return self._chunk({**choice, "semtoken": block})
-
-    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """The whole reply to a request that does not stream."""
-        choices = [
-            {
-                "index": row.index,
-                "message": {"role": "assistant", "content": row.text, "refusal": None},
-                "logprobs": self._logprobs(row.steps),
-                "finish_reason": row.finish_reason,
-                **self._ids(row.steps),
-                "semtoken": block,
-            }
-            for row, block in zip(rows, blocks, strict=True)
-        ]
-        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
-
-    def _logprobs(self, steps: Sequence[RowToken]) -> dict[str, Any] | None:
+    def _logprobs(self, steps: Sequence[RowToken], before: Sequence[RowToken]) -> dict[str, Any] | None:
         if not self.shown.logprobs:
             return None
         item = self.names.item
@@ -186,46 +170,19 @@ class ChatReply(_Form):
         return {"content": content, "refusal": None}
 
 
-class CompletionReply(_Form):
+class CompletionReply(Reply):
     """Replies to POST /v1/completions."""
 
     prefix = "cmpl"
     object = chunk_object = "text_completion"
 
-    def opening(self, index: int) -> None:
-        """There is no such chunk in this form."""
+    def _part(self, index: int, text: str | None, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
+        return {"index": index, "text": text or "", "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def chunk(self, row: Row, step: RowToken, block: Block | None) -> dict[str, Any]:
-        """The chunk of a token; without a block if there is none."""
-        offset = sum(len(self.names.name(before.token)) for before in row.steps[:-1]) if self.shown.logprobs else 0
-        choice = self._choice(row.index, step.text, self._logprobs([step], offset), None) | self._ids([step])
-        return self._chunk(_with(choice, block))
+    def _complete(self, row: Row, logprobs: Any) -> dict[str, Any]:
+        return self._part(row.index, row.text, logprobs, row.finish_reason)
 
-    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The chunk of the text that the end of a choice brings."""
-        return self._chunk({**self._choice(ended.row, ended.text, None, None), "semtoken": block})
-
-    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
-        """The last chunk of a choice, without text."""
-        return self._chunk({**self._choice(ended.row, "", None, ended.finish_reason), "semtoken": block})
-
-    def whole(self, rows: Sequence[Row], blocks: Sequence[Block], usage: Mapping[str, int]) -> dict[str, Any]:
-        """The whole reply to a request that does not stream."""
-        choices = [
-            {
-                **self._choice(row.index, row.text, self._logprobs(row.steps, 0), row.finish_reason),
-                **self._ids(row.steps),
-                "semtoken": block,
-            }
-            for row, block in zip(rows, blocks, strict=True)
-        ]
-        return {**self._head, "object": self.object, "choices": choices, "usage": usage}
-
-    @staticmethod
-    def _choice(index: int, text: str, logprobs: Any, finish_reason: str | None) -> dict[str, Any]:
-        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
-
-    def _logprobs(self, steps: Sequence[RowToken], offset: int) -> dict[str, Any] | None:
+    def _logprobs(self, steps: Sequence[RowToken], before: Sequence[RowToken]) -> dict[str, Any] | None:
         """Lists, one entry a token. Of tokens with one name the most probable is shown, the chosen one always."""
         if not self.shown.logprobs:
             return None
@@ -237,6 +194,7 @@ class CompletionReply(_Form):
             for token, log_prob in step.top:
                 best.setdefault(name(token), max(log_prob, LOWEST))
             tops.append(best | {name(step.token): max(step.log_prob, LOWEST)})
+        offset = sum(len(name(step.token)) for step in before)
         return {
             "tokens": tokens,
             "token_logprobs": [max(step.log_prob, LOWEST) for step in steps],

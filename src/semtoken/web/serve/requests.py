@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, PrivateAttr, Tag, ValidationError
 from pydantic_core import from_json
@@ -122,12 +122,24 @@ class GenerationRequest(BaseModel):
     return_token_ids: bool = False
     semtoken: Any = None
 
+    prompt_field: ClassVar[str]
+    """The field that holds the prompt."""
+    top_field: ClassVar[str]
+    """The field that says how many log-probabilities are shown."""
+    usual_tokens: ClassVar[int]
+    """The longest answer to a request that names no length."""
+
     _person: str | None = PrivateAttr(None)
 
     @property
     def person(self) -> str | None:
         """The tag of a person that it carries, for the journal."""
         return self._person
+
+    @property
+    def limit(self) -> int | None:
+        """The longest answer that is wanted, in tokens; None: the request does not say."""
+        return self.max_tokens
 
     @property
     def question(self) -> str | None:
@@ -154,10 +166,19 @@ class GenerationRequest(BaseModel):
 class ChatRequest(GenerationRequest):
     """The body of POST /v1/chat/completions."""
 
+    prompt_field = "messages"
+    top_field = "top_logprobs"
+    usual_tokens = 256
+
     messages: Annotated[list[Message], Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)]
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def limit(self) -> int | None:
+        """The longest answer that is wanted, in tokens; None: the request does not say."""
+        return self.max_completion_tokens or self.max_tokens
 
     @property
     def top(self) -> int | None:
@@ -173,6 +194,10 @@ class ChatRequest(GenerationRequest):
 
 class CompletionRequest(GenerationRequest):
     """The body of POST /v1/completions."""
+
+    prompt_field = "prompt"
+    top_field = "logprobs"
+    usual_tokens = 16  # as OpenAI has it
 
     prompt: Prompts
     logprobs: Annotated[int, Field(ge=0)] | None = None
@@ -192,10 +217,10 @@ class CompletionRequest(GenerationRequest):
         return self.prompt
 
 
-Form = TypeVar("Form", bound=GenerationRequest)
+AnyRequest: TypeAlias = ChatRequest | CompletionRequest
 
 
-def parse(form: type[Form], body: bytes) -> Form:
+def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
     """Read a request.
 
     Raises

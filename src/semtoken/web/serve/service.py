@@ -24,7 +24,7 @@ from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.serve.orders import Ended, GenerationBatch, RowToken
 from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenSpelling
-from semtoken.web.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
+from semtoken.web.serve.requests import AnyRequest, ChatRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
 
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.recorder import AnswerRecorder
 
-CHAT_TOKENS = 256
-"""Longest answer of a chat that names no length."""
-COMPLETION_TOKENS = 16
-"""The same for completions, as OpenAI has it."""
 ALWAYS_TOKENISED = 2**16
 """Bytes of a text that is tokenised although so many tokens do not seem to fit: some tokenizers leave blanks out."""
 
@@ -76,7 +72,7 @@ class Job:
 
     work: GenerationBatch
     reply: Reply
-    request: GenerationRequest
+    request: AnyRequest
     applied: Applied | None = None
     """The calibrator that decides its answers, also if another one takes its place before they are written."""
 
@@ -100,40 +96,27 @@ class Service:
         self._longest_piece = max(map(len, vocabulary.pieces))
         self._special = dict(zip(nameless, self._stc.tokenizer.convert_ids_to_tokens(nameless), strict=True))
 
-    def chat(self, request: ChatRequest) -> Job:
-        """A chat as a job.
+    def job(self, request: AnyRequest) -> Job:
+        """A request as a job.
 
         Raises
         ------
         ApiError
-            The request cannot be answered.
+            It cannot be answered.
         """
-        if request.top_logprobs is not None and not request.logprobs:
-            raise ApiError(400, "top_logprobs needs logprobs: true.", param="top_logprobs")
-        prompts = self._encoded([self._rendered(request)], "messages")
-        limit = request.max_completion_tokens or request.max_tokens
-        work = self._work(request, prompts, limit, CHAT_TOKENS, request.top)
-        reply = ChatReply(self._offer.name, self._names(request), shown_of(request))
-        return self._job(work, reply, request)
+        reply: Reply
+        if isinstance(request, ChatRequest):
+            if request.top_logprobs is not None and not request.logprobs:
+                raise ApiError(400, "top_logprobs needs logprobs: true.", param="top_logprobs")
+            prompts = self._encoded([self._rendered(request)], request.prompt_field)
+            reply = ChatReply(self._offer.name, self._names(request), shown_of(request))
+        else:
+            prompts = self._encoded(request.prompts, request.prompt_field)
+            reply = CompletionReply(self._offer.name, self._names(request), shown_of(request))
+        job = Job(self._work(request, prompts), reply, request, self._calibrators.current)
+        return replace(job, work=replace(job.work, running=False)) if job.holds_answers else job
 
-    def completion(self, request: CompletionRequest) -> Job:
-        """A completion as a job.
-
-        Raises
-        ------
-        ApiError
-            The request cannot be answered.
-        """
-        prompts = self._encoded(request.prompts, "prompt")
-        work = self._work(request, prompts, request.max_tokens, COMPLETION_TOKENS, request.top)
-        reply = CompletionReply(self._offer.name, self._names(request), shown_of(request))
-        return self._job(work, reply, request)
-
-    def _job(self, work: GenerationBatch, reply: Reply, request: GenerationRequest) -> Job:
-        job = Job(work, reply, request, self._calibrators.current)
-        return replace(job, work=replace(work, running=False)) if job.holds_answers else job
-
-    def _names(self, request: GenerationRequest) -> TokenSpelling:
+    def _names(self, request: AnyRequest) -> TokenSpelling:
         vocabulary = self._stc.scorer.vocabulary
         return TokenSpelling(vocabulary, self._special, as_ids=request.return_tokens_as_token_ids)
 
@@ -168,27 +151,22 @@ class Service:
             raise too_long(room, f"{len(text):,} characters, which are more tokens than that", param)
         return encode_text(self._stc.tokenizer, text, special=isinstance(prompt, str))
 
-    def _work(
-        self, request: GenerationRequest, prompts: list[list[int]], limit: int | None, default: int, top: int | None
-    ) -> GenerationBatch:
+    def _work(self, request: AnyRequest, prompts: list[list[int]]) -> GenerationBatch:
+        top, limit = request.top, request.limit
         if top is not None and top > self._offer.max_logprobs:
             raise ApiError(
                 400,
                 f"At most {self._offer.max_logprobs} log-probabilities a token, got {top}: see --max-logprobs.",
-                param="top_logprobs" if isinstance(request, ChatRequest) else "logprobs",
+                param=request.top_field,
             )
         longest, room = max(map(len, prompts)), self._worker.engine.room
-        left = default if room is None else room - longest
+        left = request.usual_tokens if room is None else room - longest
         if left < (limit or 1):
-            raise ApiError(
-                400,
-                f"The model reads {room:,} tokens. The prompt has {longest:,}, the answer asks for {limit or 1:,}.",
-                param="messages" if isinstance(request, ChatRequest) else "prompt",
-                code="context_length_exceeded",
-            )
+            has = f"{longest:,}, the answer asks for {limit or 1:,}"
+            raise too_long(room, has, request.prompt_field)
         return GenerationBatch(
             prompts=[prompt for prompt in prompts for _ in range(request.n or 1)],
-            max_tokens=limit or min(default, left),
+            max_tokens=limit or min(request.usual_tokens, left),
             sampling=sampling(request),
             seed=request.seed,
             stops=request.stops,
@@ -201,7 +179,7 @@ class Service:
             ask=partial(probe, request.block, seconds=self._offer.part_seconds) if request.block.disputes else None,
         )
 
-    def _methods(self, request: GenerationRequest) -> tuple[str, ...]:
+    def _methods(self, request: AnyRequest) -> tuple[str, ...]:
         """The methods of a request that the server does not apply anyway. What they read must be there already."""
         asked = tuple(name for name in request.block.methods if name not in self._stc.methods)
         known = readable_with(self._stc.methods)
@@ -340,7 +318,7 @@ def probe(
     return Probed(disputes, parts)
 
 
-def sampling(request: GenerationRequest) -> Decoding:
+def sampling(request: AnyRequest) -> Decoding:
     """How tokens are chosen: greedy unless the request asks for chance."""
     chosen = (request.top_p, request.top_k, request.min_p)
     if request.temperature == 0 or (request.temperature is None and all(value is None for value in chosen)):
@@ -353,7 +331,7 @@ def sampling(request: GenerationRequest) -> Decoding:
     )
 
 
-def shown_of(request: ChatRequest | CompletionRequest) -> Shown:
+def shown_of(request: AnyRequest) -> Shown:
     """What the request wants to see beside the text."""
     return Shown(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
 

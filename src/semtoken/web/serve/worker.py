@@ -25,14 +25,8 @@ Item: TypeAlias = RowToken | Ended | InquiryAnswers | SemtokenError | None
 
 
 class Worker:
-    """Hands work to an engine, which runs in a thread of its own.
-
-    Parameters
-    ----------
-    engine
-        The model.
-    most_together
-        Answers that are generated together at most; a request with more of them is answered alone.
+    """Hands work to an engine, which runs in a thread of its own. A request with more than `most_together` answers is
+    answered alone.
     """
 
     def __init__(self, engine: Engine, most_together: int = MOST_TOGETHER) -> None:
@@ -152,13 +146,7 @@ class Worker:
 
 
 class _Post:
-    """Carries items from the model's thread into queues of an event loop, which is woken once for many of them.
-
-    Parameters
-    ----------
-    loop
-        The event loop.
-    """
+    """Carries items from the model's thread into queues of an event loop, which is woken once for many of them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
