@@ -114,13 +114,7 @@ class _Config(uvicorn.Config):
     """The settings of one server; the application is made in the process that serves it."""
 
     def __init__(
-        self,
-        make: Callable[[], Any],
-        limits: ConnectionLimits,
-        grace: float,
-        workers: int = 1,
-        *,
-        strict: bool = True,
+        self, make: Callable[[], Any], limits: ConnectionLimits, grace: float, workers: int = 1, *, strict: bool = True
     ) -> None:
         super().__init__(
             "semtoken",

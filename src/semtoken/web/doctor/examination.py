@@ -273,11 +273,7 @@ def _only(models: Sequence[str]) -> str:
 
 
 def _with_details(
-    found: Diagnosis,
-    asker: Asker,
-    shape: type[Shape],
-    vocabulary: Tokens | None,
-    progress: Callable[[str], Any],
+    found: Diagnosis, asker: Asker, shape: type[Shape], vocabulary: Tokens | None, progress: Callable[[str], Any]
 ) -> Diagnosis:
     """What is known of the best page only."""
     page = found.page(shape.name)

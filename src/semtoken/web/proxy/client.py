@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from starlette.responses import Response
 
+from semtoken.payloads.formats import shape_at
 from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.upstream import PIECE, Headers
 from semtoken.web.wire import ApiError
@@ -25,6 +26,18 @@ class Client:
 
     def __init__(self, scope: Message, receive: Receive, send: Send) -> None:
         self.scope = scope
+        self.method, self.path = str(scope["method"]), str(scope["path"])
+        """The HTTP method, and the path decoded."""
+        self.headers: Headers = scope["headers"]
+        """Those of the request, in order."""
+        found = scope.get("client")
+        self.address = str(found[0]) if found else ""
+        """Where the client is."""
+        posted = self.method == "POST"
+        self.shape = shape_at(self.path) if posted else None
+        """The API that it asks for an answer that can be scored."""
+        self.wire = wire_at(self.path) if posted else None
+        """The format in which it asks typed questions."""
         self._receive = receive
         self._send = send
         self.status: int | None = None
@@ -33,33 +46,11 @@ class Client:
         """The answer is complete."""
 
     @property
-    def method(self) -> str:
-        """The HTTP method of the request."""
-        return str(self.scope["method"])
-
-    @property
-    def path(self) -> str:
-        """The request's path, decoded."""
-        return str(self.scope["path"])
-
-    @property
-    def address(self) -> str:
-        """Where the client is."""
-        found = self.scope.get("client")
-        return str(found[0]) if found else ""
-
-    @property
     def target(self) -> bytes:
         """Path and query as the client spelled them."""
         path: bytes = self.scope.get("raw_path") or self.scope["path"].encode()
         query: bytes = self.scope.get("query_string", b"")
         return path + (b"?" + query if query else b"")
-
-    @property
-    def headers(self) -> Headers:
-        """The request's headers in order."""
-        headers: Headers = self.scope["headers"]
-        return headers
 
     def header(self, name: bytes) -> bytes | None:
         """The value of a header, None if it is not there."""
@@ -116,7 +107,7 @@ class Client:
 
     async def fail(self, error: ApiError) -> None:
         """Answer with an error of the proxy's own, in the shape of what was asked for."""
-        wire = wire_at(self.path)
+        wire = wire_at(self.path)  # whatever the method
         await self.respond(error.response() if wire is None else wire.error(error))
 
 

@@ -64,19 +64,8 @@ class AbsentRoutes:
 
 
 @dataclass
-class AnsweredTexts:
-    """The answers to the questions of one request, and what the upstream said of its work."""
-
-    answers: list[AnsweredQuestion]
-    read: int
-    """Tokens that the upstream's model read, as far as it says so."""
-    model: str | None
-    """What the upstream calls its model."""
-
-
-@dataclass
-class _Work:
-    """One request's questions on their way to the upstream."""
+class AskedTexts:
+    """One request's questions on their way to the upstream, and what it said of its work."""
 
     wire: WireFormat
     asked: DecisionRequest
@@ -84,7 +73,9 @@ class _Work:
     """What the client sent: its path and headers."""
     texts: list[AskedText]
     read: int = 0
+    """Tokens that the upstream's model read, as far as it says so."""
     model: str | None = None
+    """What the upstream calls its model."""
 
 
 class TextQuestions:
@@ -98,8 +89,8 @@ class TextQuestions:
 
     async def answers(
         self, wire: WireFormat, asked: DecisionRequest, client: Request, options: ReadingOptions
-    ) -> AnsweredTexts:
-        """The answers to all questions of a request.
+    ) -> tuple[list[AnsweredQuestion], AskedTexts]:
+        """The answers to all questions of a request, and what the upstream said of its work.
 
         Raises
         ------
@@ -109,11 +100,11 @@ class TextQuestions:
             The upstream failed at one of them, which the message names.
         """
         texts = asked_texts(asked.state, asked.questions, options)
-        work = _Work(wire, asked, client, list(texts.texts))
+        work = AskedTexts(wire, asked, client, list(texts.texts))
         masses = await self._masses(work)
-        return AnsweredTexts(texts.answers(masses), work.read, work.model)
+        return texts.answers(masses), work
 
-    async def _masses(self, work: _Work) -> list[Masses]:
+    async def _masses(self, work: AskedTexts) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
         shapes = self._shapes()
         for shape in shapes:
@@ -132,7 +123,7 @@ class TextQuestions:
         by_name = {shape.name: shape for shape in SHAPES}
         return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
-    async def _masses_by(self, shape: type[Shape], work: _Work) -> list[Masses]:
+    async def _masses_by(self, shape: type[Shape], work: AskedTexts) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
         found: dict[int, Masses] = {}
         failed: list[ApiError | NoRoute] = []
@@ -156,7 +147,7 @@ class TextQuestions:
                 raise failed[0]
         return [found[number] for number in range(len(work.texts))]
 
-    async def _asked(self, shape: type[Shape], work: _Work, text: AskedText) -> Masses:
+    async def _asked(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
             return await self._masses_of(shape, work, text)
@@ -176,7 +167,7 @@ class TextQuestions:
             code=failed.code,
         )
 
-    async def _masses_of(self, shape: type[Shape], work: _Work, text: AskedText) -> Masses:
+    async def _masses_of(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> Masses:
         asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
         async with AsyncExitStack() as stack:
             request = replace(work.client, target=_target(work, shape), body=b"")
@@ -191,7 +182,7 @@ class TextQuestions:
         work.model = payload.model or work.model
         return text.masses(payload)
 
-    def _request(self, shape: type[Shape], work: _Work, text: AskedText) -> AnswerRequest:
+    def _request(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> AnswerRequest:
         extra = self._settings.decision_fields
         body = text.request(shape, work.asked.state, model=work.asked.model, extra=extra)
         found = read_request(shape, encode(body).encode())
@@ -207,7 +198,7 @@ class TextQuestions:
         return loaded(unpacked(raw, answer.encoding, limit))
 
 
-def _target(work: _Work, shape: type[Shape]) -> bytes:
+def _target(work: AskedTexts, shape: type[Shape]) -> bytes:
     """Where a shape is asked, below the path that the client asked at."""
     path, mark, query = work.client.target.partition(b"?")
     root = path.removesuffix(f"/v1{work.wire.path}".encode())
@@ -305,9 +296,9 @@ class ProxyDecisions:
     async def _as_texts(self, wire: WireFormat, asked: DecisionRequest, request: Request) -> Response:
         options = asked.reading or READ_AS_USUAL
         try:
-            found = await self._texts.answers(wire, asked, request, options)
-            more = blocks_of(self._calibrators.current, found.answers, options)
-            reply = wire.reply(asked, found.model or asked.model or "", found.answers, options, more, found.read)
+            answers, work = await self._texts.answers(wire, asked, request, options)
+            more = blocks_of(self._calibrators.current, answers, options)
+            reply = wire.reply(asked, work.model or asked.model or "", answers, options, more, work.read)
         except InvalidInput as error:
             return wire.error(ApiError(400, str(error)))
         except ApiError as error:

@@ -12,23 +12,15 @@ import anyio
 
 from semtoken.calibration.apply import Applied
 from semtoken.decisions.calibrating import DecisionCalibrator
-from semtoken.payloads.formats import SHAPES, shape_at
+from semtoken.payloads.formats import SHAPES
 from semtoken.web.admission import Admission, Workers
 from semtoken.web.calibrators import CalibratorSlot
-from semtoken.web.decision_formats import wire_at
 from semtoken.web.proxy.asking import Asking
 from semtoken.web.proxy.client import Client, ClientGone, Message, Receive, Send
 from semtoken.web.proxy.decisions import ProxyDecisions
 from semtoken.web.proxy.editing import Editor, Withheld
 from semtoken.web.proxy.metrics import ProxyMetrics
-from semtoken.web.proxy.relay import (
-    Scoring,
-    held_back,
-    is_stream,
-    relay_reply,
-    relay_stream,
-    relay_untouched,
-)
+from semtoken.web.proxy.relay import Scoring, held_back, is_stream, relay_reply, relay_stream, relay_untouched
 from semtoken.web.proxy.rewriting import AnswerRequest, read_request
 from semtoken.web.proxy.scoring import AnswerScoring, ReplyScorer
 from semtoken.web.proxy.settings import ProxySettings
@@ -118,7 +110,6 @@ class ProxyHandler:
             await send({"type": "websocket.close", "code": 1011, "reason": "This proxy forwards no WebSockets."})
             return
         client = Client(scope, receive, send)
-        shape = shape_at(client.path) if client.method == "POST" else None
         with self._metrics.in_flight.track_inprogress():
             try:
                 with anyio.fail_after(self._settings.request_timeout):
@@ -132,7 +123,7 @@ class ProxyHandler:
                 await self._told(client, ApiError(500, "The proxy failed; see its log.", kind="server_error"))
             finally:
                 status = "none" if client.status is None else str(client.status)
-                wire = wire_at(client.path) if client.method == "POST" else None
+                shape, wire = client.shape, client.wire
                 endpoint = shape.name if shape else wire.path.strip("/") if wire else "other"
                 self._metrics.requests.labels(endpoint, status).inc()
 
@@ -156,7 +147,7 @@ class ProxyHandler:
                 body = await client.body(self._settings.max_request_bytes)
         except TimeoutError:
             raise ApiError(408, "The body of the request took too long.", code="body_timeout") from None
-        shape = shape_at(client.path) if client.method == "POST" else None
+        shape = client.shape
         encoded = client.header(b"content-encoding") not in (None, b"identity")
         asked = None if shape is None or encoded else read_request(shape, body)
         if asked is None and withheld(self._scoring.calibrator) is not None and shows_answers(client.path):
@@ -177,11 +168,10 @@ class ProxyHandler:
 
     async def _exchange(self, client: Client, asked: AnswerRequest | None, body: bytes) -> None:
         """Forward the request and pass the answer on; a failure is reported while that is still possible."""
-        wire = wire_at(client.path) if client.method == "POST" else None
         try:
             async with AsyncExitStack() as stack:
-                if wire is not None:
-                    await self._decisions.answer(stack, client, self._request(client, body), wire)
+                if client.wire is not None:
+                    await self._decisions.answer(stack, client, self._request(client, body), client.wire)
                 elif asked is None:
                     answer = await self._upstream.send(stack, self._request(client, body))
                     await relay_untouched(answer, client)

@@ -49,10 +49,7 @@ from semtoken.web.serve.service import Job, Offer, Service, as_api_error  # noqa
 from semtoken.web.serve.worker import Worker  # noqa: E402
 from semtoken.web.wire import DONE, EVENT_STREAM, ApiError  # noqa: E402
 
-EVENT_STREAM_HEADERS = [
-    (b"cache-control", b"no-cache"),
-    (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode()),
-]
+EVENT_STREAM_HEADERS = [(b"cache-control", b"no-cache"), (b"content-type", f"{EVENT_STREAM}; charset=utf-8".encode())]
 
 
 def serve_app(
@@ -92,10 +89,7 @@ def serve_app(
     registry = CollectorRegistry()
     figures = JournalFigures(registry)
     intake = Intake(limits)
-    answering, deciding = (
-        Answering(service, offer, intake),
-        DecisionAnswering(worker, offer, intake, of_decisions),
-    )
+    answering, deciding = (Answering(service, offer, intake), DecisionAnswering(worker, offer, intake, of_decisions))
 
     @asynccontextmanager
     async def closing(_: FastAPI) -> AsyncIterator[None]:

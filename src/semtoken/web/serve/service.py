@@ -346,10 +346,7 @@ def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:
 def too_long(room: int | None, has: str, param: str) -> ApiError:
     """The answer to a prompt that the model cannot read."""
     return ApiError(
-        400,
-        f"The model reads {room:,} tokens. The prompt has {has}.",
-        param=param,
-        code="context_length_exceeded",
+        400, f"The model reads {room:,} tokens. The prompt has {has}.", param=param, code="context_length_exceeded"
     )
 
 
