@@ -48,6 +48,10 @@ class Rounding:
         return np.asarray(more)
 
 
+IN_FULL = Rounding()
+"""That of numbers that are written in full."""
+
+
 class Precision:
     """How exactly the numbers of an answer are written, as far as they have come.
 
@@ -64,12 +68,8 @@ class Precision:
         self._largest = 0.0
         self._halves = {BFLOAT16: True, FLOAT16: True}
         """Formats by their relative error: whether all numbers fit."""
-
-    @property
-    def in_full(self) -> bool:
+        self.in_full = False
         """Whether some number is known to be written in full, which no later one changes."""
-        written_short = self._decimals < ALL_DECIMALS or self._digits < ALL_DIGITS
-        return not written_short and not any(self._halves.values())
 
     def add(self, log_probs: Sequence[float]) -> None:
         """Take in the log-probabilities of a step."""
@@ -84,12 +84,14 @@ class Precision:
         self._digits = max(self._digits, digits_of(numbers)) if self._digits < ALL_DIGITS else ALL_DIGITS
         for half, fits in self._halves.items():
             self._halves[half] = fits and fits_half(numbers, half)
+        written_short = self._decimals < ALL_DECIMALS or self._digits < ALL_DIGITS
+        self.in_full = not written_short and not any(self._halves.values())
 
     @property
     def rounding(self) -> Rounding:
         """By how much the numbers may be off: whole units of their last digits, since they may have been cut off."""
         if not self._numbers or self.in_full:
-            return Rounding()
+            return IN_FULL
         relative = max((half for half, fits in self._halves.items() if fits), default=0.0)
         if self._digits <= 1 and self._numbers < MANY_NUMBERS:
             return Rounding(relative=relative)

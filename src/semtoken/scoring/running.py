@@ -30,6 +30,9 @@ class LogMass(NamedTuple):
     @staticmethod
     def total(masses: Sequence[LogMass]) -> LogMass:
         """The log-probabilities of one step or more added up, each end of the interval and the estimate by itself."""
+        if len(masses) == 2:  # an answer goes on; the sum of two is the same, rounded once
+            (low, estimate, high), (more_low, more, more_high) = masses
+            return LogMass(low + more_low, estimate + more, high + more_high)
         return LogMass(*(math.fsum(logs) for logs in zip(*masses, strict=True)))
 
 
@@ -161,13 +164,14 @@ class RunningAnswer(ABC, Generic[O]):
 
     def _running_with(self, new: Sequence[LogMass]) -> Running:
         """What is known so far, by the masses of the unsettled steps."""
+        neutrality = self._neutrality
         undecided = {step.position for step in self._open if self._prefixes_matter(step.position)}
-        settled = min(undecided, default=len(self.ids)) if self._neutrality else 0
+        settled = min(undecided, default=len(self.ids)) if neutrality else 0
         first, settled = self._n_settled, max(self._n_settled, settled)
         self._settled = LogMass.total([self._settled, *new[: settled - first]])
         self._n_settled = settled
         later = [
-            mass if self._neutrality and position not in undecided else mass._replace(upper=0.0)
+            mass if neutrality and position not in undecided else mass._replace(upper=0.0)
             for position, mass in enumerate(new[settled - first :], start=settled)
         ]
         total = LogMass.total([self._settled, *later]) if later else self._settled

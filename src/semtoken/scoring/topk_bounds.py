@@ -221,15 +221,18 @@ def _usual_sums(
     listed, token = step.listed, step.token
     related, neutral = scorer.related_kinds(token), scorer.neutral_bytes[0 if step.opening else 1]
     begins = prefixes[scorer.in_prefix_set(prefixes)].tolist() if scorer.rules.prefix_matching else []
-    masses, seen = [0.0, 0.0, 0.0, 0.0], 0
-    for listed_id, probability in zip(listed.ids, listed.probabilities, strict=True):
-        kind = related.get(listed_id) or (2 if listed_id in begins else 0)
-        if neutrality and neutral[listed_id] and listed_id != token:
-            kind = 3
+    masses, seen, further, why = [0.0, 0.0, 0.0, 0.0], 0, 0, related.get
+    if begins:
+        further = sum(one not in related and not (neutrality and neutral[one]) for one in begins)
+        why = (dict.fromkeys(begins, 2) | dict(related)).get
+    if neutrality:
+        kinds = [3 if neutral[one] and one != token else why(one) for one in listed.ids]
+    else:
+        kinds = list(map(why, listed.ids))
+    for kind, probability in zip(kinds, listed.probabilities, strict=True):
         if kind:
             masses[kind] += probability
             seen += 1
-    further = sum(one not in related and not (neutrality and neutral[one]) for one in begins)
     unseen = scorer.related_count(token, step.opening, neutrality) + further - seen
     lower = masses[1] + masses[2] + masses[3]
     missing = 0.0 if listed.complete else max(1.0 - listed.total, 0.0) + off

@@ -23,7 +23,7 @@ FEW = 64
 """So many steps are scored one by one, more of them in arrays."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ListedSteps:
     """Some steps of an answer, and how they are scored."""
 

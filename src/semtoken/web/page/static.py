@@ -14,23 +14,16 @@ from typing import Any
 from semtoken.errors import InvalidInput
 
 MOST_BYTES = 20_000_000
-LIBRARIES = ("preact.js", "strings.js")
-"""Modules that import nothing."""
+LIBRARY = "preact.js"
+"""The one module that we did not write."""
 MODULES = (
-    "helpers.js",
-    "answer.js",
-    "ask.js",
-    "file.js",
-    "fields.js",
-    "compare.js",
-    "calibration.js",
-    "review.js",
-    "app.js",
+    *("strings.js", "helpers.js", "answer.js", "ask.js", "file.js", "fields.js", "compare.js", "calibration.js"),
+    *("review.js", "app.js"),
 )
-"""The others, each after those that it imports from."""
+"""Ours, each after those that it imports from."""
 SERVED_ONLY = frozenset({"review.js"})
 """Modules of views that need a server's journal: a file never opens them."""
-FILES = frozenset({*LIBRARIES, *MODULES, "app.css"})
+FILES = frozenset({LIBRARY, *MODULES, "app.css"})
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
@@ -99,16 +92,12 @@ _IMPORT = re.compile(r'^import \{ (.+) \} from "\./(.+)";\n', re.MULTILINE)
 
 @cache
 def _script() -> str:
-    """The modules as one: from a file, a browser loads no modules beside it. Libraries are imported from the text."""
+    """The modules as one: from a file, a browser loads no modules beside it. The library is imported from its text."""
     source = "".join(page_file(module) for module in MODULES if module not in SERVED_ONLY)
-    heads = []
-    for library in LIBRARIES:
-        names = sorted(
-            {n for listed, module in _IMPORT.findall(source) if module == library for n in listed.split(", ")}
-        )
-        encoded = base64.b64encode(_lines_of(page_file(library)).encode()).decode()
-        heads.append(f'import {{ {", ".join(names)} }} from "data:text/javascript;base64,{encoded}";\n')
-    return "".join(heads) + _lines_of(re.sub("^export ", "", _IMPORT.sub("", source), flags=re.MULTILINE))
+    names = sorted({n for listed, module in _IMPORT.findall(source) if module == LIBRARY for n in listed.split(", ")})
+    library = base64.b64encode(_lines_of(page_file(LIBRARY)).encode()).decode()
+    head = f'import {{ {", ".join(names)} }} from "data:text/javascript;base64,{library}";\n'
+    return head + _lines_of(re.sub("^export ", "", _IMPORT.sub("", source), flags=re.MULTILINE))
 
 
 def _lines_of(source: str) -> str:
