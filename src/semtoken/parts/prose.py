@@ -72,6 +72,7 @@ def words(text: str, budget: Budget | None = None) -> list[tuple[int, int]]:
 
 def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
     plain = _FLAG_LETTER.sub("\u2691", text)  # those of flags are no words, and cost the square of their number
+    budget.spend()
     left = None if len(plain) <= SHORT else budget.seconds_left  # looking at the clock takes three quarters of the time
     try:
         matches = boundary.finditer(plain, timeout=left, concurrent=True)

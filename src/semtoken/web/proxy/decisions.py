@@ -64,7 +64,7 @@ class AbsentRoutes:
 
 
 @dataclass
-class AskedTexts:
+class QuestionsUnderWay:
     """One request's questions on their way to the upstream, and what it said of its work."""
 
     wire: WireFormat
@@ -89,7 +89,7 @@ class TextQuestions:
 
     async def answers(
         self, wire: WireFormat, asked: DecisionRequest, client: Request, options: ReadingOptions
-    ) -> tuple[list[AnsweredQuestion], AskedTexts]:
+    ) -> tuple[list[AnsweredQuestion], QuestionsUnderWay]:
         """The answers to all questions of a request, and what the upstream said of its work.
 
         Raises
@@ -100,11 +100,11 @@ class TextQuestions:
             The upstream failed at one of them, which the message names.
         """
         texts = asked_texts(asked.state, asked.questions, options)
-        work = AskedTexts(wire, asked, client, list(texts.texts))
+        work = QuestionsUnderWay(wire, asked, client, list(texts.texts))
         masses = await self._masses(work)
         return texts.answers(masses), work
 
-    async def _masses(self, work: AskedTexts) -> list[Masses]:
+    async def _masses(self, work: QuestionsUnderWay) -> list[Masses]:
         """The masses of all texts, in the first shape in which the upstream answers."""
         shapes = self._shapes()
         for shape in shapes:
@@ -123,7 +123,7 @@ class TextQuestions:
         by_name = {shape.name: shape for shape in SHAPES}
         return [by_name[name] for name in (FIRST_CHOICES if chosen == "auto" else (chosen,))]
 
-    async def _masses_by(self, shape: type[Shape], work: AskedTexts) -> list[Masses]:
+    async def _masses_by(self, shape: type[Shape], work: QuestionsUnderWay) -> list[Masses]:
         """Ask the first alone, which tells what the upstream gives, then several at a time; one that fails ends all."""
         found: dict[int, Masses] = {}
         failed: list[ApiError | NoRoute] = []
@@ -147,7 +147,7 @@ class TextQuestions:
                 raise failed[0]
         return [found[number] for number in range(len(work.texts))]
 
-    async def _asked(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> Masses:
+    async def _asked(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         """One text's masses; a failure names its question."""
         try:
             return await self._masses_of(shape, work, text)
@@ -167,7 +167,7 @@ class TextQuestions:
             code=failed.code,
         )
 
-    async def _masses_of(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> Masses:
+    async def _masses_of(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> Masses:
         asked = await anyio.to_thread.run_sync(self._request, shape, work, text)
         async with AsyncExitStack() as stack:
             request = replace(work.client, target=_target(work, shape), body=b"")
@@ -182,7 +182,7 @@ class TextQuestions:
         work.model = payload.model or work.model
         return text.masses(payload)
 
-    def _request(self, shape: type[Shape], work: AskedTexts, text: AskedText) -> AnswerRequest:
+    def _request(self, shape: type[Shape], work: QuestionsUnderWay, text: AskedText) -> AnswerRequest:
         extra = self._settings.decision_fields
         body = text.request(shape, work.asked.state, model=work.asked.model, extra=extra)
         found = read_request(shape, encode(body).encode())
@@ -198,7 +198,7 @@ class TextQuestions:
         return loaded(unpacked(raw, answer.encoding, limit))
 
 
-def _target(work: AskedTexts, shape: type[Shape]) -> bytes:
+def _target(work: QuestionsUnderWay, shape: type[Shape]) -> bytes:
     """Where a shape is asked, below the path that the client asked at."""
     path, mark, query = work.client.target.partition(b"?")
     root = path.removesuffix(f"/v1{work.wire.path}".encode())
