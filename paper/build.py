@@ -84,7 +84,7 @@ def interval(row: pd.Series, name: str) -> str:
 
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     """A table."""
-    widths = [max(9, *(len(row[column]) for row in rows)) for column in range(len(head))]
+    widths = [max(11, *(len(row[column]) + 3 for row in rows)) for column in range(len(head))]
     dashes = [":" + "-" * width for width in [widths[0] + 4, *widths[1:]]]  # pandoc makes columns as wide as these
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, dashes, *rows])
 
@@ -105,7 +105,9 @@ def larger(file: str, rules: dict[str, str]) -> str:
     frame = pd.read_csv(ROOT / "experiments" / "headline" / file)
     rows = []
     for name, said in LARGER.items():
-        for judge, part in frame[(frame["set"] == name) & frame["judge"].isin(SAID)].groupby("judge"):
+        of_set = frame[frame["set"] == name]
+        for judge in (one for one in SAID if one in of_set["judge"].to_numpy()):
+            part = of_set[of_set["judge"] == judge]
             found = part.set_index("candidate")["auroc"]
             counts = f"{int(part['answers'].iloc[0]):,}, {int(part['right'].iloc[0])}"
             rows.append([f"{said}, {SAID[judge]}", counts, *(f"{found[rule]:.3f}" for rule in rules)])
