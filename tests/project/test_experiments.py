@@ -355,6 +355,66 @@ def test_the_page_shows_the_headline_as_the_tables_have_it() -> None:
                 shown(cell, line, keys, signed=False)
 
 
+README_ROWS = {
+    "plain probability of the answer": "probability",
+    "preset `default`": "default",
+    "the paper's rules, preset `paper`": "paper",
+    "the paper's rules without clusters": "paper_without_clusters",
+}
+
+
+def test_the_table_of_the_readme_is_that_of_the_scores() -> None:
+    lines = {}
+    for file, name in (("default_rule", "rule"), ("headline", "candidate")):
+        lines |= {
+            (x["set"], x[name].replace(" ", "_")): x for x in lines_of(f"{file}/tables.csv") if x["judge"] == "exact"
+        }
+    columns = ("smollm2-wq", "gemma3-nq", "gemma3-wq", "qwen1.5b-nq", "qwen1.5b-wq")
+    page = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    seen = 0
+    for name, *cells in rows:
+        for cell, column in zip(cells, columns, strict=False):
+            if name == "`default` minus probability":
+                line = lines[column, "default"]
+                keys = ("minus_probability", "minus_probability_low", "minus_probability_high")
+                shown(cell, line, keys, signed=True)
+            elif name in README_ROWS and cell != "see below":
+                shown(cell, lines[column, README_ROWS[name]], ("auroc",), signed=False)
+        seen += name in README_ROWS
+    assert seen == len(README_ROWS)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing.md", "docs/results.md"])
+def test_pages_say_of_the_headline_of_sentences_what_its_scores_say(page: str) -> None:
+    """AUROC of the headline and of the product on the answers that chose it, and on those that confirmed it."""
+    lines = {(line["set"], line["candidate"]): line for line in lines_of("headline/tables.csv")}
+    text = (FOLDER.parent / page).read_text(encoding="utf-8")
+    for chosen in ("qwen1.5b-chat", "qwen1.5b-chat-new"):
+        for candidate in ("phrase_and_mean", "probability"):
+            assert f"{float(lines[chosen, candidate]['auroc']):.3f}" in text, (page, chosen, candidate)
+
+
+def test_short_answers_and_sentences_are_ranked_together_as_the_page_says() -> None:
+    """docs/choosing.md: the headline of all answers of the 1.5B that were there when it was written."""
+    roc_auc_score = pytest.importorskip("sklearn.metrics").roc_auc_score
+    page = (FOLDER.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    parts = {
+        name: pandas.read_parquet(FOLDER / "headline" / "scores" / f"qwen1.5b-{name}.parquet")
+        for name in ("nq", "wq", "chat")
+    }
+    right = [part["contains" if name == "chat" else "exact"] for name, part in parts.items()]
+    every = pandas.concat(parts.values(), ignore_index=True).assign(right=pandas.concat(right, ignore_index=True))
+    headline = np.where(every["length"] < 12, every["default"], every["phrase_and_mean"])
+    found = [roc_auc_score(~every["right"].astype(bool), numbers) for numbers in (headline, every["probability"])]
+    assert f"all {len(every):,} answers" in page
+    assert "the headline has {:.3f} and the product {:.3f}".format(*found) in page
+    long = parts["wq"][parts["wq"]["length"] >= 12]
+    found = [roc_auc_score(~long["close_no_echo"], long[name]) for name in ("phrase_and_mean", "default")]
+    assert f"Among the {len(long)} answers of 12 tokens or more" in page and not long["exact"].any()
+    assert "`phrase_and_mean` has {:.3f} and the product {:.3f}".format(*found) in page
+
+
 # ---- what labels add ----------------------------------------------------------------------------------------------
 
 
