@@ -167,7 +167,7 @@ def pythons() -> dict[str, str]:
 
 def check_version(tag: str | None) -> str:
     """The version, which the package, CITATION.cff, CHANGELOG and the tag must agree on."""
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "src/semtoken/__init__.py").read_text())[1]
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "src/semtoken/version.py").read_text())[1]
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1]
     if cited != version:
         sys.exit(f"CITATION.cff says {cited}, the package {version}.")

@@ -17,7 +17,7 @@ import semtoken
 SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
-    "errors choices support",
+    "errors choices version support",
     "files",
     "almanac",
     "tokens models clustering metrics",
@@ -26,7 +26,7 @@ LAYERS = (
     "clusters engine_tokens display",
     "calibration",
     "scoring methods",
-    "payloads backends observers stc probing cascade decisions",
+    "payloads backends observers stc stream probing cascade decisions",
     "statistics executors",
     "journal",
     "bench score_file checking",
@@ -105,7 +105,7 @@ def module_name(path: Path) -> str:
 
 def home_of(name: str) -> str:
     """Full name of the module behind `from semtoken import name`."""
-    value = None if name == "__version__" else getattr(semtoken, name, None)
+    value = getattr(semtoken, name, None)
     return f"semtoken.{name}" if value is None else str(getattr(value, "__module__", value.__name__))
 
 
@@ -124,7 +124,6 @@ def imported_by(path: Path) -> set[str]:
             visit(child)
 
     visit(parsed(path))
-    found.discard("semtoken.__version__")
     return {name.removeprefix("semtoken.") for name in found if name.startswith("semtoken.")}
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from semtoken.version import __version__
+
 if TYPE_CHECKING:
     from semtoken import methods as methods
     from semtoken import metrics as metrics
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from semtoken.scoring import ScoringRules, score_logits, score_top_logprobs
     from semtoken.stc import STC
     from semtoken.tokens.vocabulary import Vocabulary
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "STC": "semtoken.stc",

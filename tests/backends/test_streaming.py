@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import semtoken as st
-from semtoken.backends.stream import AnswerStream, stream_generate
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits
+from semtoken.stream import AnswerStream, stream_generate
 from tests import tiny
 from tests.backends.test_transformers import PROMPTS, assert_same, scorer
 

@@ -17,7 +17,6 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 import semtoken as st
 from semtoken.almanac.questions import load_questions
-from semtoken.backends.stream import stream_generate
 from semtoken.calibration import Fingerprint
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.curves import clipped, fit_beta, fit_venn_abers, log_complement, smoothed_targets
@@ -25,6 +24,7 @@ from semtoken.calibration.labels import labelled
 from semtoken.choices import CurveName
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse, ScoredToken
+from semtoken.stream import stream_generate
 from tests.calibration.worlds import WORLDS
 
 METHODS: tuple[CurveName, ...] = ("blend", "beta", "venn-abers", "platt", "temperature")

@@ -11,13 +11,13 @@ import pytest
 import semtoken as st
 from semtoken.almanac import almanac_clusters_path, almanac_path
 from semtoken.almanac.questions import load_questions
-from semtoken.backends.stream import stream_generate
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.calibration.threshold import Threshold
 from semtoken.cascade import Cascade, CascadeThreshold, stop_when_rejected
 from semtoken.choices import Preset
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.results import ScoredResponse
+from semtoken.stream import stream_generate
 from tests.calibration.test_calibrator import response
 
 Draw = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -8,7 +8,6 @@ base.py          what semtoken asks of a model: `Backend`, `Decoding`, `Step`, `
 load.py          a backend by name, for `--backend`
 prompts.py       text, chat messages or ids -> token ids; padding; batches of similar length
 scores.py        the observer that scores answers (`semtoken.STC` is a backend with this observer)
-stream.py        `stream_generate`: an answer token by token, from any backend
 detokenize.py    the text of an answer as its tokens come
 seeds.py         random numbers that belong to one answer
 transformers/    model.py (the backend), loading.py, observe.py (the hook and stopping criterion that see every step),

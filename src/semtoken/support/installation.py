@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 
 from packaging.requirements import Requirement
 
-from semtoken import __version__
+from semtoken.version import __version__
 
 PACKAGES = (
     *("numpy", "numba", "torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "gguf"),

@@ -9,6 +9,5 @@ from __future__ import annotations
 from semtoken.backends.transformers.loading import load_transformers
 from semtoken.backends.transformers.model import TransformersBackend
 from semtoken.backends.transformers.recorder import Recorder
-from semtoken.stc import STC
 
-__all__ = ["STC", "Recorder", "TransformersBackend", "load_transformers"]
+__all__ = ["Recorder", "TransformersBackend", "load_transformers"]
