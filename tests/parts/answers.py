@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from semtoken.parts.part import AnswerTokens
-from semtoken.tokens.characters import character_ranges
+from semtoken.tokens.tokenizers import character_ranges
 
 
 def answer_of(

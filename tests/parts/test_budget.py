@@ -15,10 +15,9 @@ from semtoken.parts import budget as budgets
 from semtoken.parts import parts_of
 from semtoken.parts.budget import Budget
 from semtoken.parts.code import find_identifiers
-from semtoken.parts.fields import find_fields
+from semtoken.parts.fields import ToolCall, find_fields, find_given_calls, find_tool_calls
 from semtoken.parts.json_values import find_json
 from semtoken.parts.lexing import tokens
-from semtoken.parts.tool_calls import ToolCall, find_given_calls, find_tool_calls
 from tests.parts.answers import answer_of
 
 PATIENCE = 600.0  # the machine may be busy
@@ -126,21 +125,21 @@ def test_a_lexer_that_takes_too_long_is_ended() -> None:
 def test_another_process_reads_the_same(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "<b>x</b> def f(a): return 'y' # z\nRUN echo 1\n" * 3
     expected = [token for token in tokens(language, code) if token is not None]
-    from semtoken.parts import lexers
+    from semtoken.parts import code as finding_code
 
-    monkeypatch.setattr(lexers, "WITHSTOOD", frozenset())
-    [found] = lexers.tokens_of([(language, code)], Budget(code))
+    monkeypatch.setattr(finding_code, "WITHSTOOD", frozenset())
+    [found] = finding_code.tokens_of([(language, code)], Budget(code))
     assert [tuple(token) for token in found] == expected
 
 
 def test_a_lexer_that_fails_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from semtoken.parts import lexers
+    from semtoken.parts import code as finding_code
 
     def failing(language: str, code: str) -> Any:
         yield None
         raise IndexError
 
-    monkeypatch.setattr(lexers.lexing, "tokens", failing)
+    monkeypatch.setattr(finding_code.lexing, "tokens", failing)
     with pytest.raises(InvalidInput, match="lexer of Python fails on this code: IndexError"):
         list(find_identifiers("a = 1"))
 

@@ -13,7 +13,7 @@ import pytest
 import semtoken as st
 from semtoken.errors import InvalidInput
 from semtoken.probing import Competitor, competing, competing_in_record, disputed, with_choices
-from semtoken.probing.branches import merge
+from semtoken.probing.competing import merge
 from tests.tiny import byte_level_bpe, llama
 
 torch = pytest.importorskip("torch")

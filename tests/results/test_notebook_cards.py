@@ -18,7 +18,7 @@ from hypothesis import strategies as hs
 import semtoken as st
 from semtoken.parts import Parts
 from semtoken.results import Alternative, Answers, Decision, Flag, ScoredResponse, ScoredToken
-from semtoken.support.html_elements import MOST_ROWS, element
+from semtoken.support.text import MOST_ROWS, element
 from tests import worked
 from tests.browsers import chromium, needed
 

@@ -13,8 +13,7 @@ from semtoken.almanac import load_questions
 from semtoken.scoring import Scorer, scorer_for
 from semtoken.scoring.rules import ScoringRules
 from semtoken.statistics import AnswerSettings, Timings, record_greedy
-from semtoken.statistics.clustered import NORMALIZERS, clustered_scores
-from semtoken.statistics.decoding import READING
+from semtoken.statistics.decoding import NORMALIZERS, READING, clustered_scores
 from semtoken.statistics.steps import STC_STEPS
 from tests.statistics import models
 

@@ -22,8 +22,8 @@ from semtoken.statistics import (
     similarity_matrices,
     token_similarities,
 )
-from semtoken.statistics.entailment import IDENTICAL, label_columns
-from semtoken.statistics.relevance import ONLY_TOKEN, special_token_ids
+from semtoken.statistics.encoders import IDENTICAL, label_columns
+from semtoken.statistics.pairs import ONLY_TOKEN, special_token_ids
 from tests import tiny
 from tests.statistics import models
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.tokens.characters import character_ranges
+from semtoken.tokens.tokenizers import character_ranges
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ import numpy as np
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Distribution
 from semtoken.scoring.rows import entropies_of
-from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, gather, log_normalizers
-from semtoken.support.entropies import entropy_bounds
+from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, entropy_bounds, gather, log_normalizers
 from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

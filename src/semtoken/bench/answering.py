@@ -17,11 +17,10 @@ from semtoken.results import ScoredResponse
 from semtoken.results.generation import Generation
 from semtoken.scoring import Scorer
 from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, record_greedy, record_samples
-from semtoken.statistics.clustered import clustered_scores
+from semtoken.statistics.decoding import clustered_scores, watched_statistics
 from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
 from semtoken.statistics.timings import IN_MODEL
-from semtoken.statistics.watched import watched_statistics
 
 Answered = Callable[[int], None]
 """Called with the number of prompts that are done."""
@@ -77,7 +76,7 @@ class RunAnswerer:
         scorers: Mapping[str, Scorer],
         timings: Timings,
     ) -> dict[str, list[ScoredResponse]]:
-        """The answers scored under each of the scorers; see `semtoken.statistics.clustered.clustered_scores`."""
+        """The answers scored under each of the scorers; see `semtoken.statistics.decoding.clustered_scores`."""
         return clustered_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
 
     def watched(
@@ -87,7 +86,7 @@ class RunAnswerer:
         watches: Mapping[str, Statistic],
         timings: Timings,
     ) -> dict[str, list[Any]]:
-        """What the watches record of each answer; see `semtoken.statistics.watched.watched_statistics`."""
+        """What the watches record of each answer; see `semtoken.statistics.decoding.watched_statistics`."""
         return watched_statistics(self.backend, prompts, answers, watches, timings, batch_size=self.batch_size)
 
     def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:

@@ -16,8 +16,7 @@ from semtoken.almanac import Question, load_questions
 from semtoken.bench.prompts import PROMPTS, PromptFormat
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import read_rows
-from semtoken.support.extras import require
-from semtoken.support.installed import DATASETS, installed
+from semtoken.support.extras import DATASETS, installed, require
 
 if TYPE_CHECKING:
     from semtoken.backends.prompts import Prompt

@@ -29,8 +29,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
 from semtoken.observers.inside import AnswerState
-from semtoken.statistics.entailment import DEFAULT_NLI
-from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require
 

@@ -5,7 +5,7 @@
     promises.py     the exact arithmetic of the promises; threshold.py makes thresholds of it, and decides
     calibrator.py   `Calibrator`: fit, chance, bounds, report, compare, save, load, and calibrator.json
     learned.py      a number that was learned from labels: its arrays, and how it is applied (numpy alone)
-    learning.py     how it is fitted, and the gate that it must pass (scikit-learn); reading.py what it reads of answers
+    learning.py     what it reads of answers, how it is fitted, and the gate that it must pass (scikit-learn)
     measures.py     Brier score, log loss, reliability; how far recent scores are from the labelled ones
     fingerprint.py  where the labelled answers came from, and what does not belong
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
+from semtoken.calibration.learning import LearnedAnswers, learn_from
 from semtoken.calibration.measures import Drift, Report
-from semtoken.calibration.reading import LearnedAnswers, learn_from
 from semtoken.calibration.threshold import Threshold, select
 from semtoken.results import Decision
 

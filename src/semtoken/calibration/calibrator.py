@@ -45,8 +45,8 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
 from semtoken.results import Decision
-from semtoken.support.html_elements import card, heading, note
 from semtoken.support.inputs import shown, whole
+from semtoken.support.text import card, heading, note
 from semtoken.tokens.scored import Flag
 from semtoken.version import __version__
 
@@ -146,7 +146,7 @@ class Calibrator:
         if not isinstance(method, str) or method not in get_args(CurveName):
             raise InvalidInput(f"method must be one of {', '.join(get_args(CurveName))}. Got {method!r} instead.")
         if learn:
-            from semtoken.calibration.reading import learn_from
+            from semtoken.calibration.learning import learn_from
 
             told = learn_from(scored, correct, prompts=prompts)
             chosen = by if told.learning.learned is None else LEARNED
@@ -317,7 +317,7 @@ class Calibrator:
         """A scored answer with the number that was learned, where this calibrator holds one and the answer has none."""
         if self.learned is None or not hasattr(answer, "scores") or LEARNED in answer.scores:
             return answer
-        from semtoken.calibration.reading import with_learned
+        from semtoken.calibration.learning import with_learned
 
         return with_learned(answer, self.learned)
 
@@ -476,7 +476,7 @@ def _calibrator(values: Mapping[str, Any]) -> Calibrator:
     if (fingerprint.method == LEARNED) != (learned is not None):
         raise ArtifactError("It was fitted on a learned number and holds none, or the other way round.")
     if learned is not None:
-        from semtoken.calibration.reading import require_known
+        from semtoken.calibration.learning import require_known
 
         require_known(learned)
     return Calibrator(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows
 from semtoken.results import HiddenState, ScoredResponse
-from semtoken.results.hidden_state import state_from
+from semtoken.results.generation import state_from
 from semtoken.support.arrays import real_numbers
 
 FloatArray = npt.NDArray[np.float64]

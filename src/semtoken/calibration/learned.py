@@ -111,7 +111,7 @@ class Learned:
     """A fitted number. Fit one with `semtoken.calibration.learning.learn`."""
 
     names: tuple[str, ...]
-    """The numbers that it reads; see `semtoken.calibration.reading`."""
+    """The numbers that it reads; see `semtoken.calibration.learning`."""
     weights: FloatArray
     """[numbers]"""
     intercept: float

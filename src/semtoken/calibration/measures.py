@@ -11,9 +11,8 @@ import numpy.typing as npt
 from semtoken.calibration.labels import FloatArray
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
-from semtoken.support.html_elements import card, folded, heading, note, table
 from semtoken.support.inputs import whole
-from semtoken.support.text import number
+from semtoken.support.text import card, folded, heading, note, number, table
 
 RESAMPLES = 2000
 BINS, PER_BIN = 10, 10

@@ -17,8 +17,8 @@ from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.results import Decision
-from semtoken.support.html_elements import card, heading, note
 from semtoken.support.inputs import real
+from semtoken.support.text import card, heading, note
 
 FEWEST_UNLABELLED = 200
 """Scores without labels that place the thresholds of the fixed sequence."""

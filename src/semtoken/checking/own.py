@@ -10,7 +10,7 @@ from semtoken.checking.doubts import Doubt
 from semtoken.errors import InvalidInput
 from semtoken.payloads import PayloadChoice
 from semtoken.payloads.blocks import VERSION, block_of, final_block
-from semtoken.payloads.inline import parsed
+from semtoken.payloads.splice import parsed
 from semtoken.payloads.sse import EventReader
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.results.headlines import Headline

@@ -184,7 +184,7 @@ def _print(
 
 def summary(result: ScoredResponse, question: str = "") -> str:
     """The numbers of an answer in one line, the headline first."""
-    from semtoken.parts.new_words import LONG, new_words
+    from semtoken.parts.prose import LONG, new_words
     from semtoken.support.text import CUT_OFF, number
 
     notes = [result.headline.line]

@@ -17,7 +17,7 @@ from semtoken.cli.console import counting, err, out, tell
 from semtoken.cli.help import ShortHelp
 from semtoken.cli.options import ScoresOption
 from semtoken.errors import InvalidInput
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.table import Table

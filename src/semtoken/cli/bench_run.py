@@ -22,7 +22,7 @@ from semtoken.cli.executor_options import (
 )
 from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -269,7 +269,7 @@ def _fitted(
     """The calibrator with its threshold, its report, and the labelled answers that both were fitted on."""
     from semtoken.calibration import Calibrator, Threshold, learn_from
     from semtoken.calibration.learned import LEARNED
-    from semtoken.calibration.reading import with_learned
+    from semtoken.calibration.learning import with_learned
     from semtoken.calibration.threshold import FEWEST_UNLABELLED
 
     labelled = [answer for answer in answers if answer.correct is not None]

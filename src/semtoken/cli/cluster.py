@@ -16,7 +16,7 @@ from semtoken.cli.console import err, out, phases, tell
 from semtoken.cli.models import check_there
 from semtoken.cli.options import RevisionOption, VerboseOption
 from semtoken.errors import InvalidInput
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import TokenClusters

@@ -20,7 +20,7 @@ from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import MaxNewTokensOption, ScoresOption
 from semtoken.errors import InvalidInput, MissingExtra
 from semtoken.files.safe_files import finite
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken.bench.report.cell_figures import CellFigures

@@ -14,7 +14,7 @@ import typer
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
 from semtoken.cli.console import out, tell, untrusted
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken.integrations.lm_eval import TaskFigures

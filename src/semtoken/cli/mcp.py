@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from semtoken.cli.calibration_options import CalibratorOption, applied_to
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 
 @model_options()

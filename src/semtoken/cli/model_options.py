@@ -25,7 +25,7 @@ from semtoken.cli.options import (
     as_methods,
 )
 from semtoken.errors import ModelError, SemtokenError
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 
 if TYPE_CHECKING:
     from semtoken import STC

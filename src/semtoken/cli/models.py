@@ -14,9 +14,8 @@ from semtoken.choices import ModelOrigin
 from semtoken.cli.console import err, out, tell
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import ModelError
-from semtoken.models.catalogue import CATALOGUE, CatalogueModel, catalogued
-from semtoken.models.sources import fetched_path, resolve
-from semtoken.support.quiet import quiet_libraries
+from semtoken.models.sources import CATALOGUE, CatalogueModel, catalogued, fetched_path, resolve
+from semtoken.support.extras import quiet_libraries
 
 HUB_TIMEOUT = 10.0
 

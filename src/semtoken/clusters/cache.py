@@ -22,7 +22,7 @@ from semtoken.clusters import ClusterSettings, TokenClusters, cluster_vocabulary
 from semtoken.clusters.tables import Origin, origin_of, read_table
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files import artifacts
-from semtoken.support.cache_folder import cache_root
+from semtoken.support.installation import cache_root
 from semtoken.tokens.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)

@@ -33,10 +33,9 @@ from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
-from semtoken.support.html_elements import card, folded, heading, note, table
 from semtoken.support.inputs import instance, shown
-from semtoken.tokens.packing import drops_blank, pack_vocabulary, unpack_vocabulary
-from semtoken.tokens.vocabulary import Vocabulary, normalize
+from semtoken.support.text import card, folded, heading, note, table
+from semtoken.tokens.vocabulary import Vocabulary, drops_blank, normalize, pack_vocabulary, unpack_vocabulary
 
 IdArray = npt.NDArray[np.int64]
 LabelArray = npt.NDArray[np.int32]

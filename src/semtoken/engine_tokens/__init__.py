@@ -1,20 +1,19 @@
 """How engines spell tokens and log-probabilities: the one reader of them, for payloads and for `score_top_logprobs`.
 
-top_steps.py       TopToken, TopStep, StepList: plain records
-values.py          an untrusted value           -> what it must be, or an error that says where it is not
+top_steps.py       TopToken, TopStep, StepList: plain records; untrusted values, checked
 spellings.py       items, lists, triples, dicts -> StepList
 in_json.py         items and lists as JSON      -> StepList, for the chunks of streams
-token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant
+token_names.py     id, bytes or text of a token -> the tokens of a vocabulary that may be meant; whether two
+                   models have the same tokenizer
 checked_list.py    TopStep                      -> tokens and probabilities, checked against a vocabulary
-same_tokenizer.py  the names in some replies    -> whether two models have the same tokenizer
 
 Enter by `as_top_steps` with any list that an engine gave; payload shapes call the readers in spellings.py.
 """
 
 from __future__ import annotations
 
-from semtoken.engine_tokens.same_tokenizer import SharedVocabulary, check_shared_vocabulary
 from semtoken.engine_tokens.spellings import as_top_steps
+from semtoken.engine_tokens.token_names import SharedVocabulary, check_shared_vocabulary
 from semtoken.engine_tokens.top_steps import StepList, TopStep, TopToken
 
 __all__ = [

@@ -13,8 +13,12 @@ from types import NoneType
 from typing import Any
 
 from semtoken.engine_tokens.token_names import KeptByName
-from semtoken.engine_tokens.top_steps import NOT_GIVEN, Name, StepList, TopStep, TopToken
-from semtoken.engine_tokens.values import (
+from semtoken.engine_tokens.top_steps import (
+    NOT_GIVEN,
+    Name,
+    StepList,
+    TopStep,
+    TopToken,
     as_bytes,
     as_id,
     as_list,

@@ -20,7 +20,7 @@ from semtoken.choices import Preset
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.payloads.blocks import KEY
-from semtoken.support.quiet import quiet_libraries
+from semtoken.support.extras import quiet_libraries
 from semtoken.support.text import number, visible
 
 require_host("llm")
@@ -89,7 +89,7 @@ def _loaded(name: str, preset: Preset) -> Any:
 @llm.hookimpl  # type: ignore[untyped-decorator]
 def register_models(register: Any) -> None:
     """Tell llm of the models that are here: the embedded one, and those that `semtoken fetch` has got."""
-    from semtoken.models.catalogue import CATALOGUE
+    from semtoken.models.sources import CATALOGUE
 
     for name in ("almanac", *(each for each in CATALOGUE if each != "almanac")):
         register(SemtokenModel(name))

@@ -17,7 +17,6 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from semtoken.methods.attention import rauq
 from semtoken.methods.claims import ccp, is_function_word_text, token_text
 from semtoken.methods.entropies import (
     epr,
@@ -32,8 +31,8 @@ from semtoken.methods.entropies import (
     wepr,
     window_entropy,
 )
-from semtoken.methods.frequency import conu
 from semtoken.methods.graphs import affinity_matrix, deg, ecc, eigv, jaccard_affinity
+from semtoken.methods.inside import eigenscore, rauq
 from semtoken.methods.likelihood import (
     ln_entropy,
     perplexity,
@@ -44,8 +43,7 @@ from semtoken.methods.likelihood import (
 )
 from semtoken.methods.prompted import p_true
 from semtoken.methods.relevance import sar, sentence_sar, token_sar, token_sar_of_samples
-from semtoken.methods.semantic import nli_labels, semantic_clusters, semantic_entropy
-from semtoken.methods.states import eigenscore
+from semtoken.methods.semantic import conu, nli_labels, semantic_clusters, semantic_entropy
 from semtoken.methods.table import METHODS, ONE_PASS_FAMILIES, Method, method, score
 from semtoken.methods.words import headline, mean_new_word, phrase_and_mean, weakest_phrase
 

@@ -19,7 +19,7 @@ import numpy as np
 from semtoken.errors import InvalidInput
 from semtoken.methods.table import METHODS, method, score, withdraw
 from semtoken.results.generation import LAYOUTS, Generation, Layout
-from semtoken.support import installed
+from semtoken.support import extras
 
 _MODULES = "semtoken_methods_"
 """What the modules of files are called begin with this."""
@@ -70,8 +70,8 @@ def source_of(name: str) -> Path | None:
 def load_installed() -> None:
     """Load the methods and statistics that installed packages bring, and try the methods."""
     before = set(METHODS)
-    installed.installed(installed.STATISTICS)
-    installed.installed(installed.METHODS)
+    extras.installed(extras.STATISTICS)
+    extras.installed(extras.METHODS)
     for name in set(METHODS) - before:
         try_out(name)
 

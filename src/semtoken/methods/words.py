@@ -9,7 +9,7 @@ import numpy.typing as npt
 from semtoken.methods.checks import log_probs, mean
 from semtoken.methods.likelihood import perplexity, weakest_token
 from semtoken.methods.table import method
-from semtoken.parts.new_words import LONG
+from semtoken.parts.prose import LONG
 from semtoken.support.arrays import real_numbers
 
 

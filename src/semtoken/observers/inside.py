@@ -8,8 +8,7 @@ import numpy as np
 
 from semtoken.backends.base import ATTENTION, Completion, Observer, Step, states
 from semtoken.observers.table import Statistic, statistic
-from semtoken.results.generation import Layout
-from semtoken.results.hidden_state import DEPTH
+from semtoken.results.generation import DEPTH, Layout
 from semtoken.support.arrays import FloatArray
 
 

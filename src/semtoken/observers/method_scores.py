@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,64 @@ from semtoken.engine_tokens import TopStep
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score
 from semtoken.methods.outside import is_outside, load_installed, load_method
-from semtoken.observers.answers import BOUNDED, OF_ANSWERS, PLAIN
 from semtoken.observers.inside import LastStates
 from semtoken.observers.table import STATISTICS, Statistic
+from semtoken.parts.answers import log_product, tokens_touching
+from semtoken.parts.prose import new_words, phrases
 from semtoken.results import HiddenState, ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.support.inputs import listed, shown
+
+Bounded = tuple[Any, Any, Any]
+"""A value, and values below and above the exact one: the same where it is exact itself."""
+OfAnswer = Callable[[ScoredResponse, str], Any]
+"""A scored answer and its question -> the value of a field of `Generation`."""
+
+
+def new_word_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+    """[words] log confidence of each word that an answer adds to its question, by the answer's own rules."""
+    return _of_ranges(answer, new_words(answer, question))
+
+
+def phrase_log_probs(answer: ScoredResponse, question: str) -> Bounded:
+    """[phrases] log confidence of each phrase of an answer, by the answer's own rules."""
+    return _of_ranges(answer, phrases(answer.text))
+
+
+def log_score(answer: ScoredResponse, question: str) -> Bounded:
+    """Log of the product of what agrees with each token."""
+    low, high = answer.log_score_bounds or (answer.log_score, answer.log_score)
+    return np.float64(answer.log_score), np.float64(low), np.float64(high)
+
+
+def _of_ranges(answer: ScoredResponse, ranges: list[tuple[int, int]]) -> Bounded:
+    """[ranges] log of the product over the tokens that touch each range of characters, with bounds."""
+    found = [log_product(tokens) for tokens in tokens_touching(answer.tokens, ranges)]
+    value, low, high = np.array(found, dtype=np.float64).reshape(-1, 3).T
+    return value, low, high
+
+
+PLAIN: Mapping[str, OfAnswer] = MappingProxyType(
+    {
+        "text": lambda answer, question: answer.text,
+        "token_ids": lambda answer, question: answer.token_ids,
+        "token_texts": lambda answer, question: [token.text for token in answer.tokens],
+        "log_probs": lambda answer, question: np.array([token.log_probability for token in answer.tokens]),
+    }
+)
+"""Fields that a scored answer has exactly."""
+BOUNDED: Mapping[str, Callable[[ScoredResponse, str], Bounded]] = MappingProxyType(
+    {
+        "new_word_log_probs": new_word_log_probs,
+        "phrase_log_probs": phrase_log_probs,
+        "stc_log_score": log_score,
+        "default_log_score": log_score,
+    }
+)
+"""Fields that lie between bounds where only the best tokens of each step are known."""
+OF_ANSWERS = frozenset({*PLAIN, *BOUNDED})
+"""All fields of `Generation` that a scored answer has."""
+
 
 FROM_BEST = frozenset({"log_probability", "entropy", "best", "row"})
 FROM_LOGITS = FROM_BEST | {"logits"}

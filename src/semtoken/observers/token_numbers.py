@@ -7,8 +7,7 @@ import numpy as np
 from semtoken.backends.base import ENTROPY, LOGITS, Step, best
 from semtoken.observers.table import Statistic, TokenNumbers, statistic
 from semtoken.results.generation import Layout
-from semtoken.support.arrays import FloatArray
-from semtoken.support.entropies import row_divergences
+from semtoken.support.arrays import FloatArray, row_divergences
 
 MOST = 20
 """Best log-probabilities that are kept of each step: as many as APIs list, and as any method here reads."""

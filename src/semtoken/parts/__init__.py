@@ -1,15 +1,15 @@
 """Confidence of the parts of an answer: words, phrases, sentences, numbers, JSON fields, tool-call arguments, code.
 
-`parts_of` is what `ScoredResponse.parts` calls. Finders say where parts stand (`prose`, `figures`, `fields`, `code`,
-`tool_calls`); `aggregates` turns the log masses of their tokens into confidences. Nothing here asks a model.
+`parts_of` is what `ScoredResponse.parts` calls. Finders say where parts stand (`prose`, `fields`, `code`); `answers`
+turns the log masses of their tokens into confidences. Nothing here asks a model.
 
 Enter by `ScoredResponse.parts(by)`; a finder of your own is a function that says where parts stand (`Finder`).
 """
 
 from __future__ import annotations
 
+from semtoken.parts.fields import ToolCall
 from semtoken.parts.finding import Finder, parts_of
 from semtoken.parts.part import AnswerTokens, Part, Parts
-from semtoken.parts.tool_calls import ToolCall
 
 __all__ = ["AnswerTokens", "Finder", "Part", "Parts", "ToolCall", "parts_of"]

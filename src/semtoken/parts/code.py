@@ -1,14 +1,123 @@
-"""Names, calls and literals of program text, as Pygments' lexers see them."""
+"""Names, calls and literals of program text, as Pygments' lexers see them, such that reading code can be ended.
+
+A lexer's patterns were written to colour programs, not to withstand hostile text: some take a time that grows with the
+square of the text or faster, in `re`, which nothing can interrupt and which lets no other thread run. So only short
+code in languages whose lexers withstood a trial of repeated pieces is read in this process. All other code is read in a
+process of its own, which is ended when the time is over.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from semtoken.errors import InvalidInput, OverBudget
+from semtoken.parts import lexing
 from semtoken.parts.budget import Budget
-from semtoken.parts.lexers import DEFAULT_LANGUAGE, check_language, lexer_name, tokens_of
 from semtoken.parts.lexing import Token
 from semtoken.parts.part import Found
+
+DEFAULT_LANGUAGE = "python"
+LONGEST_HERE = 2_000
+"""Characters of code that are read in this process; more are worth the tenth of a second that another one takes."""
+WITHSTOOD = frozenset(
+    (
+        *("Bash", "C", "C++", "CSS", "Dart", "Go", "HTML", "Haskell", "JSON", "Java", "JavaScript", "JSX", "Julia"),
+        *("Kotlin", "Lua", "Matlab", "PHP", "Perl", "PowerShell", "Python", "S", "Ruby", "Rust", "SQL", "Scala"),
+        *("Swift", "TOML", "TSX", "TypeScript", "XML", "YAML"),
+    )
+)
+"""Lexers that read hostile text of that length in less than half a second."""
+MEMORY = 2**30
+"""Bytes that another process may use."""
+
+
+@lru_cache(maxsize=256)
+def lexer_name(language: str) -> str | None:
+    """The name of Pygments' lexer of a language; None if it knows none."""
+    try:
+        return str(get_lexer_by_name(language).name)
+    except ClassNotFound:
+        return None
+
+
+def check_language(language: str) -> None:
+    """Raise `InvalidInput` unless Pygments knows a language."""
+    if not isinstance(language, str) or lexer_name(language) is None:
+        raise InvalidInput(f"Pygments knows no language {language!r}. Use one of the names in its list of lexers.")
+
+
+def tokens_of(pieces: Sequence[tuple[str, str]], budget: Budget) -> Iterator[Iterator[lexing.Token]]:
+    """The names and literals of some pieces of code, each given with its language.
+
+    Raises
+    ------
+    OverBudget
+        It takes too long.
+    InvalidInput
+        A lexer fails on its code.
+    """
+    elsewhere = [number for number, (language, code) in enumerate(pieces) if not _is_quick(language, code)]
+    read = dict(zip(elsewhere, _elsewhere([pieces[number] for number in elsewhere], budget), strict=True))
+    for number, (language, code) in enumerate(pieces):
+        yield iter(read[number]) if number in read else _here(language, code, budget)
+
+
+def _is_quick(language: str, code: str) -> bool:
+    return len(code) <= LONGEST_HERE and lexer_name(language) in WITHSTOOD
+
+
+def _here(language: str, code: str, budget: Budget) -> Iterator[lexing.Token]:
+    found = lexing.tokens(language, code)
+    while True:
+        budget.spend()
+        try:
+            token = next(found)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise _failed(language, type(error).__name__) from error
+        if token is not None:
+            yield token
+
+
+def _elsewhere(pieces: Sequence[tuple[str, str]], budget: Budget) -> list[list[lexing.Token]]:
+    if not pieces:
+        return []
+    request = {"path": sys.path, "memory": MEMORY, "pieces": pieces}
+    program = Path(lexing.__file__).read_text(encoding="utf-8")
+    try:
+        done = subprocess.run(  # noqa: S603  (our own program)
+            [sys.executable, "-I", "-c", program],
+            input=json.dumps(request).encode("ascii"),
+            capture_output=True,
+            timeout=budget.seconds_left,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        budget.timed_out()
+    except OSError as error:
+        raise OverBudget(f"Code like this is read in a process of its own, which cannot start: {error}.") from error
+    found: list[list[lexing.Token] | str] = [] if done.returncode else json.loads(done.stdout)
+    if done.returncode or "MemoryError" in found:
+        raise OverBudget("Reading its code takes too much memory.")
+    for (language, _), tokens in zip(pieces, found, strict=True):
+        if isinstance(tokens, str):
+            raise _failed(language, tokens)
+    return [tokens for tokens in found if not isinstance(tokens, str)]
+
+
+def _failed(language: str, error: str) -> InvalidInput:
+    return InvalidInput(f"Pygments' lexer of {lexer_name(language)} fails on this code: {error}.")
+
 
 _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.M)
 _CALL = re.compile(r"\s*\(")

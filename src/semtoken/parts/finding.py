@@ -11,16 +11,21 @@ import numpy as np
 
 from semtoken.choices import PartKind
 from semtoken.errors import InvalidInput
-from semtoken.parts.aggregates import part_of
-from semtoken.parts.answers import AnswerWithTokens, answer_tokens
+from semtoken.parts.answers import AnswerWithTokens, answer_tokens, part_of
 from semtoken.parts.budget import MAX_CHARACTERS, MAX_SECONDS, Budget
 from semtoken.parts.code import find_identifiers
-from semtoken.parts.fields import find_fields, missing_fields, subschema
-from semtoken.parts.figures import find_figures, find_references
+from semtoken.parts.fields import (
+    UNALIGNED,
+    ToolCall,
+    find_fields,
+    find_given_calls,
+    find_tool_calls,
+    missing_fields,
+    subschema,
+)
 from semtoken.parts.json_values import find_json
 from semtoken.parts.part import AnswerTokens, Equality, Found, Part, Parts
-from semtoken.parts.prose import find_phrases, find_sentences, find_words, negations
-from semtoken.parts.tool_calls import UNALIGNED, ToolCall, find_given_calls, find_tool_calls
+from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
 from semtoken.tokens.scored import NO_MEANING

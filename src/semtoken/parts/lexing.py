@@ -1,6 +1,6 @@
 """Reads code with Pygments: in this process, or as a program of its own that can be ended at any moment.
 
-`lexers` starts the program with the text of this module, so that it imports nothing else of semtoken.
+code.py starts the program with the text of this module, so that it imports nothing else of semtoken.
 """
 
 from __future__ import annotations

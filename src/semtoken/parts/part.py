@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.support.html_elements import card, counted, element, note, table
-from semtoken.support.text import number, shortened, with_bounds
+from semtoken.support.text import card, counted, element, note, number, shortened, table, with_bounds
 from semtoken.tokens.scored import Flag
 
 FloatArray = npt.NDArray[np.float64]

@@ -2,8 +2,7 @@
 
 formats/       one class a shape, and the registry that knows which one a reply has
 reading.py     a reply -> `Payload`; stream.py: the same chunk by chunk; sse.py: server-sent events
-going_on.py    chunks that only go on with an answer, in a fraction of the time
-segments.py    the steps of a choice -> reasoning, answer, tool calls; align.py finds a text among tokens
+segments.py    `Payload` and its parts; the steps of a choice -> reasoning, answer, tool calls
 score.py       `score_payload`
 blocks.py      the numbers that our own servers have put into a reply
 
@@ -27,9 +26,9 @@ from __future__ import annotations
 
 from semtoken.choices import SegmentKind
 from semtoken.payloads.formats.registry import FORMATS
-from semtoken.payloads.payload import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.reading import read_payload
 from semtoken.payloads.score import score_payload
+from semtoken.payloads.segments import Payload, PayloadChoice, Segment, StreamEvent
 from semtoken.payloads.stream import PayloadStream
 
 __all__ = [

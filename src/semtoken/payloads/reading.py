@@ -8,8 +8,8 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import Reply, Shape
 from semtoken.payloads.formats.registry import Format, format_named, shape_of_reply
-from semtoken.payloads.inline import parsed, plain
-from semtoken.payloads.payload import Payload
+from semtoken.payloads.segments import Payload
+from semtoken.payloads.splice import parsed, plain
 from semtoken.payloads.stream import PayloadStream, payload_of
 from semtoken.support.inputs import real
 

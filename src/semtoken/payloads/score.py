@@ -9,9 +9,8 @@ from semtoken.choices import Preset, SegmentKind
 from semtoken.engine_tokens import check_shared_vocabulary
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.observers.method_scores import require_one_pass, scores_of_steps
-from semtoken.payloads.payload import Payload, PayloadChoice, Segment
 from semtoken.payloads.reading import read_payload
-from semtoken.payloads.segments import FORBIDDEN
+from semtoken.payloads.segments import FORBIDDEN, Payload, PayloadChoice, Segment
 from semtoken.results import Answers, Distribution, ScoredResponse
 from semtoken.scoring.rules import ScoringRules, as_rules
 from semtoken.scoring.scorer import Scorer, scorer_for

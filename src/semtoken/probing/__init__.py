@@ -8,9 +8,16 @@ Enter by these three functions, or by `STC.disputed`.
 
 from __future__ import annotations
 
-from semtoken.probing.branches import disputed, doubtful_steps, only_in_form
 from semtoken.probing.choices import with_choices
-from semtoken.probing.competing import Competitor, Dispute, competing, competing_in_record
+from semtoken.probing.competing import (
+    Competitor,
+    Dispute,
+    competing,
+    competing_in_record,
+    disputed,
+    doubtful_steps,
+    only_in_form,
+)
 
 __all__ = [
     "Competitor",

@@ -4,15 +4,14 @@ They know no model and no file format; in a notebook they show themselves.
 
 headlines.py    the number on top of an answer
 responses.py    a scored answer, several of them, and an answer in progress (its tokens: semtoken.tokens.scored)
-hidden_state.py what a model held inside at the end of an answer, to learn from
 cards.py        pieces of the card that an answer shows in a notebook
-generation.py   everything recorded of one answer for the methods
+generation.py   everything recorded of one answer for the methods; what a model held inside at its end
 """
 
 from __future__ import annotations
 
+from semtoken.results.generation import HiddenState
 from semtoken.results.headlines import Headline
-from semtoken.results.hidden_state import HiddenState
 from semtoken.results.responses import (
     SLACK,
     Answers,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from semtoken.parts.part import SOME_DOUBT, Part, confidence_text, level_of
-from semtoken.support.html_elements import Html, element, folded, joined, note, table
-from semtoken.support.text import END, NEWLINE, number, with_bounds
+from semtoken.support.text import END, NEWLINE, Html, element, folded, joined, note, number, table, with_bounds
 from semtoken.tokens.scored import ScoredToken, describe_alternatives
 
 MARKS = {

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from semtoken.parts.answers import log_product, tokens_touching
-from semtoken.parts.new_words import LONG
-from semtoken.parts.prose import phrases
+from semtoken.parts.prose import LONG, phrases
 from semtoken.support.text import percentage
 from semtoken.tokens.scored import ScoredToken, TokenMark
 

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from semtoken.choices import Equality, PartKind
 from semtoken.errors import MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
-from semtoken.parts.new_words import new_word_confidence
 from semtoken.parts.part import confidence_text, level_of
+from semtoken.parts.prose import new_word_confidence
 from semtoken.results import cards
+from semtoken.results.generation import HiddenState
 from semtoken.results.headlines import Headline, headline_of
-from semtoken.results.hidden_state import HiddenState
 from semtoken.support.extras import require
-from semtoken.support.html_elements import card, counted, element, joined, note, table
 from semtoken.support.inputs import instance, listed, one_of, whole
-from semtoken.support.text import CUT_OFF, last_of_user, number, shortened
+from semtoken.support.text import CUT_OFF, card, counted, element, joined, last_of_user, note, number, shortened, table
 from semtoken.tokens.scored import Borrowed, Flag, ScoredToken, TokenMark, shared_out
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import Record, kind_of, read_records
-from semtoken.results.hidden_state import STATE_FIELDS
+from semtoken.results.generation import STATE_FIELDS
 
 Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"

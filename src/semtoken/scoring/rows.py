@@ -25,9 +25,9 @@ from semtoken.support.arrays import (
     is_tensor,
     levelled,
     log_normalizers,
+    row_entropies,
     widened,
 )
-from semtoken.support.entropies import row_entropies
 from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer

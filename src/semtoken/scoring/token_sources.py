@@ -121,7 +121,7 @@ def _tokenizer_in(file: Path) -> Any:
 def _shipped(name: str | Path) -> Path | None:
     """The folder of clusters that semtoken brings for a model of this name, which need not be on this machine."""
     from semtoken.almanac import ALMANAC, almanac_clusters_path
-    from semtoken.models.catalogue import CATALOGUE
+    from semtoken.models.sources import CATALOGUE
 
     if isinstance(name, Path) or Path(name).is_dir():
         return None
@@ -132,8 +132,7 @@ def _shipped(name: str | Path) -> Path | None:
 
 def _is_model(name: str | Path) -> bool:
     """Whether a name is that of a model on this machine or of the catalogue, and not of a folder of clusters."""
-    from semtoken.models.catalogue import CATALOGUE
-    from semtoken.models.sources import GGUF_SUFFIX
+    from semtoken.models.sources import CATALOGUE, GGUF_SUFFIX
 
     path = Path(name).expanduser()
     if path.is_dir():

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from semtoken.choices import Preset
 from semtoken.engine_tokens import as_top_steps
-from semtoken.engine_tokens.same_tokenizer import check_shared_vocabulary
+from semtoken.engine_tokens.token_names import check_shared_vocabulary
 from semtoken.errors import InvalidInput
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.listed import ListedAnswer

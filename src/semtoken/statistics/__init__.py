@@ -19,22 +19,16 @@ Every model is called in batches, on different pairs of texts only. `Timings` ke
 
 from __future__ import annotations
 
-from semtoken.statistics.alternatives import alternative_classes
-from semtoken.statistics.entailment import EntailmentModel, entailment_matrices
+from semtoken.statistics.encoders import EntailmentModel, SimilarityModel, entailment_matrices, similarity_matrices
 from semtoken.statistics.generations import SHARED_PREFIX, AnswerSettings, record_greedy, record_samples
 from semtoken.statistics.p_true import p_true_log_probs, p_true_prompt
-from semtoken.statistics.pairs import UniquePairs
+from semtoken.statistics.pairs import UniquePairs, alternative_classes, token_similarities
 from semtoken.statistics.recording import record
-from semtoken.statistics.relevance import token_similarities
-from semtoken.statistics.similarity import SimilarityModel, similarity_matrices
 from semtoken.statistics.timings import Timings
-
-Decoding = AnswerSettings  # its name in 0.1
 
 __all__ = [
     "SHARED_PREFIX",
     "AnswerSettings",
-    "Decoding",
     "EntailmentModel",
     "SimilarityModel",
     "Timings",

@@ -1,14 +1,18 @@
-"""One pass over answers that exist, and observers that record what methods read: log-probabilities, best tokens."""
+"""One pass over answers that exist: what observers record of them, log-probabilities among it, and their STC scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import LOG_PROBABILITY, Backend, Completion, Observer, Prompt, Step, best
+from semtoken.backends.base import LOG_PROBABILITY, LOGITS, Backend, Completion, Observer, Prompt, Step, best
 from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.errors import InvalidLogits
+from semtoken.observers import Statistic
+from semtoken.results import ScoredResponse
+from semtoken.scoring import AnswerBatch, Scorer, normalized_rows
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
@@ -137,3 +141,112 @@ class Timed(Observer):
         """Pass the finished answer on."""
         with self._timings.measure(self._step):
             self._observer.finish(answer, completion)
+
+
+def watched_statistics(
+    model: STC | Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    watches: Mapping[str, Statistic],
+    timings: Timings,
+    *,
+    batch_size: int = 32,
+) -> dict[str, list[Any]]:
+    """What observers record of every answer, from one teacher-forced pass.
+
+    Up to rounding these are the values that they record while the same answers are generated.
+
+    Parameters
+    ----------
+    model
+        The one that gave the answers.
+    prompts, answers
+        One answer, as token ids, for each prompt.
+    watches
+        By the names of their steps.
+    timings
+        Takes the seconds: those of the pass as `READING`, those of each observer under the name of its step.
+    batch_size
+        Answers read together.
+
+    Returns
+    -------
+    dict
+        Name of a step -> one value for each answer.
+
+    Raises
+    ------
+    BackendError
+        The backend does not give what one of them reads. Nothing was read.
+    """
+    backend = backend_of(model)
+    observers = [Timed(watch, name, timings) for name, watch in watches.items()]
+    order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
+    found: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
+    for name, watch in watches.items():
+        for place, i in enumerate(order):
+            found[name][i] = watch.of(place)
+    return found
+
+
+NORMALIZERS = "normalizers"
+"""What the seconds of the log normalisers are called, which all scorers share."""
+
+
+def clustered_scores(
+    model: STC | Backend,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[int]],
+    scorers: Mapping[str, Scorer],
+    timings: Timings,
+    *,
+    batch_size: int = 32,
+) -> dict[str, list[ScoredResponse]]:
+    """Every answer scored by every scorer, from one teacher-forced pass.
+
+    Up to rounding these are the scores that `STC.generate` gives while it generates the same answers.
+
+    Parameters
+    ----------
+    model, prompts, answers, batch_size
+        As in `watched_statistics`.
+    scorers
+        By name; see `semtoken.scoring.scorer_for`.
+    timings
+        Takes the seconds: `READING`, `NORMALIZERS`, and for each scorer its own under its name.
+
+    Returns
+    -------
+    dict
+        Name of a scorer -> one scored response for each answer.
+    """
+    backend = backend_of(model)
+    for scorer in scorers.values():
+        backend.check_vocabulary(scorer.vocabulary)
+    observer = _Clustered(scorers, timings)
+    order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
+    found: dict[str, list[ScoredResponse]] = {}
+    places = {i: place for place, i in enumerate(order)}
+    for name in scorers:
+        with timings.measure(name):
+            found[name] = [observer.open[name][places[i]].finish("raw") for i in range(len(answers))]
+    return found
+
+
+class _Clustered(Observer):
+    """Scores the same steps by several scorers, which share the log normalisers."""
+
+    reads = frozenset({LOGITS})
+
+    def __init__(self, scorers: Mapping[str, Scorer], timings: Timings) -> None:
+        self.open = {name: AnswerBatch(scorer) for name, scorer in scorers.items()}
+        self._timings = timings
+
+    def observe(self, step: Step) -> None:
+        """Take in one step."""
+        assert step.logits is not None
+        with self._timings.measure(NORMALIZERS):
+            rows = normalized_rows(step.logits, step.size, step.rows)
+        for name, answers in self.open.items():
+            with self._timings.measure(name):
+                answers.add(step.answers, rows, range(len(step.answers)), step.tokens)

@@ -12,12 +12,10 @@ from semtoken.choices import PTrueSpelling
 from semtoken.errors import InvalidInput
 from semtoken.results.generation import Generation
 from semtoken.statistics.decoding import backend_of
-from semtoken.statistics.entailment import DEFAULT_NLI, EntailmentModel
+from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY, EntailmentModel, SimilarityModel
 from semtoken.statistics.generations import AnswerSettings, Progress, record_greedy, record_samples
 from semtoken.statistics.p_true import p_true_log_probs
-from semtoken.statistics.pairs import AskPairs, UniquePairs
-from semtoken.statistics.relevance import special_token_ids
-from semtoken.statistics.similarity import DEFAULT_SIMILARITY, SimilarityModel
+from semtoken.statistics.pairs import AskPairs, UniquePairs, special_token_ids
 from semtoken.statistics.steps import EVERYTHING, PAIR_STEPS, STEP_OF_FIELD, Fields, RecordingStep, Tokens, steps_for
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC

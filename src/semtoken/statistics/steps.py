@@ -15,15 +15,12 @@ from typing import Any, Literal, TypeAlias
 from semtoken.backends.base import Readable
 from semtoken.methods import METHODS
 from semtoken.observers import STATISTICS, Statistic
-from semtoken.observers.answers import new_word_log_probs, phrase_log_probs
+from semtoken.observers.method_scores import new_word_log_probs, phrase_log_probs
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics.alternatives import alternative_classes
-from semtoken.statistics.entailment import entailment_matrices
-from semtoken.statistics.pairs import AskPairs
-from semtoken.statistics.relevance import token_similarities
-from semtoken.statistics.similarity import similarity_matrices
+from semtoken.statistics.encoders import entailment_matrices, similarity_matrices
+from semtoken.statistics.pairs import AskPairs, alternative_classes, token_similarities
 
 Fields = dict[str, Any]
 """Field of `Generation` -> value."""

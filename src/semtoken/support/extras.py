@@ -1,12 +1,19 @@
-"""One message for every missing optional dependency."""
+"""Other packages: optional ones, with one message where one is missing, those that plug in, and how to quiet them."""
 
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
 from semtoken.errors import MissingExtra
 
@@ -110,3 +117,56 @@ def require(module: str, *, extra: str) -> ModuleType:
         raise MissingExtra(
             f"This needs the package '{error.name}', which is not installed. Install it with: {install_line(extra)}"
         ) from error
+
+
+METHODS = "semtoken.methods"
+"""Functions with `@method`, or modules of some."""
+STATISTICS = "semtoken.statistics"
+"""Observers with `@statistic`, or modules of some."""
+PAYLOAD_SHAPES = "semtoken.payload_shapes"
+"""Shapes of replies: subclasses of `semtoken.payloads.formats.base.Shape`."""
+DATASETS = "semtoken.datasets"
+"""Name -> a `semtoken.bench.datasets.KnownSet`."""
+
+
+@cache
+def installed(group: str) -> dict[str, Any]:
+    """The objects of a group, by the names that their packages give them.
+
+    One that cannot be loaded is left out with a warning that names its package: it must not keep others from working.
+    """
+    found: dict[str, Any] = {}
+    for point in sorted(entry_points(group=group), key=lambda one: one.name):
+        try:
+            found[point.name] = point.load()
+        except Exception as error:  # whatever a package of others raises
+            owner = "a package" if point.dist is None else point.dist.name
+            reason = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{point.name!r} of {owner} ({group}) cannot be loaded: {reason}", stacklevel=2)
+    return found
+
+
+def quiet_libraries() -> None:
+    """Show errors of torch, transformers and the hub only, and none of their progress bars."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore", module=r"(transformers|torch|huggingface_hub)\b")
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    transformers_logging = require("transformers.utils", extra="transformers").logging
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+
+
+@contextmanager
+def quiet_gguf() -> Iterator[None]:
+    """While a GGUF file is read, no bar for its tensors where the other bars of transformers are off."""
+    reading: Any = require("transformers.modeling_gguf_pytorch_utils", extra="gguf")
+    logging_of_transformers = require("transformers.utils", extra="transformers").logging
+    bar = reading.tqdm
+    reading.tqdm = partial(bar, disable=not logging_of_transformers.is_progress_bar_enabled())
+    try:
+        yield
+    finally:
+        reading.tqdm = bar

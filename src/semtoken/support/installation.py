@@ -1,14 +1,26 @@
-"""What a report of a problem needs to say of an installation, without texts, keys, paths or names of models."""
+"""The installation: its cache folder, and what a report of a problem needs to say of it."""
 
 from __future__ import annotations
 
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, metadata, version
-
-from packaging.requirements import Requirement
+from pathlib import Path
 
 from semtoken.version import __version__
+
+CACHE_VARIABLE = "SEMTOKEN_CACHE"
+
+
+def cache_root() -> Path:
+    """The user's cache folder, or the one that `SEMTOKEN_CACHE` names; it need not exist."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("semtoken", appauthor=False))
+
 
 PACKAGES = (
     *("numpy", "numba", "torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "gguf"),
@@ -66,6 +78,8 @@ def _accelerator() -> str:
 
 def _installed_extras() -> list[str]:
     """Extras all of whose packages are installed."""
+    from packaging.requirements import Requirement
+
     about = metadata("semtoken")
     wanted = [Requirement(line) for line in about.get_all("Requires-Dist") or ()]
     always = {one.name for one in wanted if one.marker is None}

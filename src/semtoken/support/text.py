@@ -1,9 +1,10 @@
-"""Texts and numbers as people may see them."""
+"""Texts and numbers as people may see them, in a line or in the HTML of a card."""
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 NEWLINE, END = "↵", "∎"
@@ -72,3 +73,90 @@ def last_of_user(messages: Sequence[Any]) -> str:
         texts = (one.get("text") for one in content if isinstance(one, Mapping))
         return "\n".join(text for text in texts if isinstance(text, str))
     return content if isinstance(content, str) else ""
+
+
+# HTML: every text is escaped; only what these functions made is taken as HTML.
+
+CARD = "border:1px solid rgba(128,128,128,.4);border-radius:8px;padding:.6em 1em;margin:.4em 0;max-width:60em"
+NOTE = "font-size:.9em;margin:.3em 0;opacity:.85"
+CELL = "text-align:left;vertical-align:top;padding:.2em .8em .2em 0"
+NUMBER = CELL.replace("left", "right", 1) + ";white-space:nowrap;font-variant-numeric:tabular-nums"
+MOST_ROWS = 50
+"""A longer table would bury the rest of the notebook."""
+
+
+class Html(str):
+    """Text that is HTML already and is not escaped again."""
+
+
+def element(tag: str, *children: str, **attributes: str) -> Html:
+    """An element with its children, texts among them escaped and unprintable characters made visible."""
+    written = "".join(f' {name.rstrip("_")}="{html.escape(visible(value))}"' for name, value in attributes.items())
+    return Html(f"<{tag}{written}>{joined(children)}</{tag}>")
+
+
+def joined(children: Iterable[str]) -> Html:
+    """Texts and elements one after another."""
+    return Html("".join(child if isinstance(child, Html) else html.escape(visible(child)) for child in children))
+
+
+def card(*children: str) -> Html:
+    """The frame around one result."""
+    return element("div", *children, class_="semtoken", style=CARD)
+
+
+def heading(text: str) -> Html:
+    """The first line of a card."""
+    return element("p", element("b", text), style="margin:.2em 0")
+
+
+def note(text: str) -> Html:
+    """A sentence in smaller type."""
+    return element("p", text, style=NOTE)
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 part`, `2 parts`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def folded(summary: str, *children: str) -> Html:
+    """What opens on a click, without a script."""
+    return element("details", element("summary", summary), *children)
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = (), title: str = ""
+) -> Html:
+    """A table that scrolls sideways where it is too wide, and says how many rows it leaves out.
+
+    Parameters
+    ----------
+    header
+        Names of the columns.
+    rows
+        Texts or elements.
+    numbers
+        Which columns hold numbers, from 0.
+    title
+        What the table is about.
+    """
+    right = set(numbers)
+    styles = [NUMBER if column in right else CELL for column in range(len(header))]
+    head = [element("th", name, scope="col", style=style) for name, style in zip(header, styles, strict=True)]
+    body = [
+        element("tr", *(element("td", cell, dir="auto", style=s) for cell, s in zip(row, styles, strict=True)))
+        for row in rows[:MOST_ROWS]
+    ]
+    caption = [element("caption", title, style="text-align:left;white-space:nowrap")] if title else []
+    parts = [*caption, element("thead", element("tr", *head)), element("tbody", *body)]
+    made = element("table", *parts, style="color:inherit;font-size:inherit;border-collapse:collapse")
+    left_out = len(rows) - len(body)
+    rest = [note(f"Not shown: {counted(left_out, 'more row')}.")] if left_out else []
+    scrolling = {
+        "style": "overflow-x:auto",
+        "tabindex": "0",
+        "role": "group",
+        "aria-label": title or ", ".join(header),
+    }
+    return joined([element("div", made, **scrolling), *rest])

@@ -1,14 +1,15 @@
 """What a tokenizer's tokens say: their texts, their classes, and how ids turn back into text.
 
 A `Vocabulary` holds all that scoring needs of a tokenizer, so that an answer can be scored where no tokenizer
-is at hand. It knows nothing of probabilities or clusters.
+is at hand. It knows nothing of probabilities or clusters. Packed, it is a few arrays, about 14 bytes a token: the text
+of a token nearly always follows from its piece, so only the exceptions are stored as well.
 """
 
 from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -20,9 +21,8 @@ import numpy.typing as npt
 from semtoken.errors import InvalidInput, VocabularyError, VocabularyMismatch
 from semtoken.support import inputs
 from semtoken.support.arrays import IdArray, as_ids
-from semtoken.tokens.characters import character_ranges
 from semtoken.tokens.stopwords import english_stopwords
-from semtoken.tokens.tokenizers import REPLACEMENT, read_tokens
+from semtoken.tokens.tokenizers import REPLACEMENT, character_ranges, read_tokens
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -355,3 +355,83 @@ def _trial_sequences(vocabulary: Vocabulary) -> list[list[int]]:
         else []
     )
     return [[int(i) for i in trial] for trial in [*trials, *mixed]]
+
+
+NEUTRAL = 1  # bits of the class byte of a token
+BYTE_TOKEN = 2
+
+
+def drops_blank(vocabulary: Vocabulary) -> bool:
+    """Whether a token decoded alone loses the blank that it brings into a text (SentencePiece, WordPiece).
+
+    Decided by the majority; the texts of the other tokens are stored.
+    """
+    blank = [i for i, piece in enumerate(vocabulary.pieces) if piece[:1] == b" "]
+    dropped = sum(b" " + _encode(vocabulary.texts[i]) == vocabulary.pieces[i] for i in blank)
+    return 2 * dropped > len(blank)
+
+
+def _implied_text(piece: bytes, drop: bool) -> str:
+    return piece[drop and piece[:1] == b" " :].decode("utf-8", "replace")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, npt.NDArray[Any]]:
+    """Pieces and class bytes of all tokens, and texts only where they are not what the piece implies."""
+    drop = drops_blank(vocabulary)
+    pairs = zip(vocabulary.texts, vocabulary.pieces, strict=True)
+    odd = [i for i, (text, piece) in enumerate(pairs) if text != _implied_text(piece, drop)]
+    piece_bytes, piece_lengths = _pack(vocabulary.pieces)
+    text_bytes, text_lengths = _pack([_encode(vocabulary.texts[i]) for i in odd])
+    return {
+        "classes": np.where(vocabulary.neutral, NEUTRAL, 0).astype(np.uint8)
+        | np.where(vocabulary.byte_tokens, BYTE_TOKEN, 0).astype(np.uint8),
+        "piece_bytes": piece_bytes,
+        "piece_lengths": piece_lengths,
+        "text_ids": np.array(odd, dtype=np.int32),
+        "text_bytes": text_bytes,
+        "text_lengths": text_lengths,
+    }
+
+
+def unpack_vocabulary(arrays: Mapping[str, npt.NDArray[Any]], config: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary that `pack_vocabulary` packed.
+
+    Raises
+    ------
+    KeyError, ValueError
+        An array is missing, or they do not fit together.
+    """
+    pieces = _unpack(arrays["piece_bytes"], arrays["piece_lengths"])
+    texts = [_implied_text(piece, bool(config["drops_blank"])) for piece in pieces]
+    stored = _unpack(arrays["text_bytes"], arrays["text_lengths"])
+    for i, text in zip(arrays["text_ids"], stored, strict=True):
+        texts[i] = text.decode("utf-8", "surrogatepass")
+    classes = arrays["classes"]
+    if len(classes) != len(pieces) or config["size"] != len(pieces):
+        raise ValueError(f"{len(pieces)} pieces, {len(classes)} classes, {config['size']} tokens expected")
+    return Vocabulary(
+        texts=tuple(texts),
+        pieces=tuple(pieces),
+        neutral=(classes & NEUTRAL) != 0,
+        byte_tokens=(classes & BYTE_TOKEN) != 0,
+        byte_errors=config["byte_errors"],
+        clean_up=bool(config["clean_up"]),
+    )
+
+
+def _pack(strings: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
+    lengths = np.array([len(string) for string in strings], dtype=np.uint32)
+    narrow = np.uint16 if lengths.max(initial=0) <= np.iinfo(np.uint16).max else np.uint32
+    return np.frombuffer(b"".join(strings), dtype=np.uint8), lengths.astype(narrow)
+
+
+def _unpack(blob: npt.NDArray[np.uint8], lengths: npt.NDArray[Any]) -> list[bytes]:
+    data = blob.tobytes()
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    if (ends[-1] if ends else 0) != len(data):
+        raise ValueError(f"{len(data)} bytes of token text where the lengths ask for {ends[-1] if ends else 0}")
+    return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -33,7 +33,7 @@ from semtoken.backends.seeds import draw_key
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
-from semtoken.models.gguf_header import check_header
+from semtoken.models.gguf import check_header
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, log_normalizers
 from semtoken.support.extras import require

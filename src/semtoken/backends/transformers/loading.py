@@ -11,8 +11,7 @@ from typing import Any
 from semtoken.backends.transformers.model import TransformersBackend, check_model
 from semtoken.errors import InvalidInput, ModelError, SemtokenError
 from semtoken.models.gguf import load_tokenizer
-from semtoken.support.extras import require
-from semtoken.support.quiet import quiet_gguf
+from semtoken.support.extras import quiet_gguf, require
 
 require("torch", extra="transformers")
 require("transformers", extra="transformers")

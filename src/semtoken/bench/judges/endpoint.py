@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from semtoken.errors import BackendError, InvalidInput
-from semtoken.support.cache_folder import cache_root
 from semtoken.support.extras import require
+from semtoken.support.installation import cache_root
 
 OPENAI = "https://api.openai.com/v1"
 GIVE_UP_AFTER = 5

@@ -116,7 +116,7 @@ class SimilarityJudge:
 
     @property
     def _model(self) -> str:
-        from semtoken.statistics.similarity import DEFAULT_SIMILARITY
+        from semtoken.statistics.encoders import DEFAULT_SIMILARITY
 
         return self.model or DEFAULT_SIMILARITY
 

@@ -50,7 +50,7 @@ from semtoken.bench.report.sensitivity import examples, precomputation, sensitiv
 from semtoken.bench.report.table import Table, as_html
 from semtoken.bench.results import RunResults
 from semtoken.calibration.calibrator import Calibrator
-from semtoken.support.html_elements import card, folded, heading, note
+from semtoken.support.text import card, folded, heading, note
 
 
 @dataclass(frozen=True)

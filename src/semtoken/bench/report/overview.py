@@ -25,7 +25,7 @@ from semtoken.bench.report.table import Entry, Group, Table, texts
 from semtoken.bench.results import RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS
-from semtoken.parts.new_words import LONG
+from semtoken.parts.prose import LONG
 
 HEADLINE_SAID = (
     f"The headline is the number on top of every answer: STC under the run's rules for answers of fewer than {LONG} "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from semtoken.support.html_elements import Html, element, joined, table
+from semtoken.support.text import Html, element, joined, table
 
 Mark = Literal["", "best", "second"]
 Sign = Literal["", "≈", "*"]

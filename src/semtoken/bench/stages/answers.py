@@ -23,7 +23,7 @@ from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
 from semtoken.statistics import AnswerSettings, Timings
-from semtoken.statistics.clustered import NORMALIZERS
+from semtoken.statistics.decoding import NORMALIZERS
 from semtoken.statistics.steps import STEP, watch_steps
 
 Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]

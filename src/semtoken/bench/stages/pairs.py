@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from semtoken.bench.columns import table_of
 from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
 from semtoken.statistics import Timings, UniquePairs
-from semtoken.statistics.relevance import special_token_ids
+from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import RecordingStep, Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 

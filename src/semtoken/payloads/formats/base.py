@@ -13,8 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from semtoken.choices import SegmentKind
 from semtoken.engine_tokens.spellings import with_ids
-from semtoken.engine_tokens.top_steps import StepList
-from semtoken.engine_tokens.values import as_id, as_list, as_text, optional
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_list, as_text, optional
 from semtoken.errors import InvalidInput
 from semtoken.payloads.segments import RawChoice
 from semtoken.payloads.splice import Change, Keep, Path

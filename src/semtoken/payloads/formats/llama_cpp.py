@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items
-from semtoken.engine_tokens.values import as_text, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import as_text, optional, text_or_empty
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from semtoken.engine_tokens.values import as_list, as_object, as_text, optional
+from semtoken.engine_tokens.top_steps import as_list, as_object, as_text, optional
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_items, steps_from_lists
-from semtoken.engine_tokens.top_steps import StepList
-from semtoken.engine_tokens.values import as_id, as_object, optional, text_or_empty
-from semtoken.payloads.align import joined, pieces_of
+from semtoken.engine_tokens.top_steps import StepList, as_id, as_object, optional, text_or_empty
 from semtoken.payloads.formats.base import (
     ALL,
     Delta,
@@ -31,7 +29,7 @@ from semtoken.payloads.formats.openai_choices import (
     holds_messages,
     text_or_ids,
 )
-from semtoken.payloads.segments import RawChoice
+from semtoken.payloads.segments import RawChoice, joined, pieces_of
 from semtoken.payloads.splice import Change, Path, Replace
 
 ECHO = (

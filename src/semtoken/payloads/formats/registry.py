@@ -13,7 +13,7 @@ from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
-from semtoken.support.installed import PAYLOAD_SHAPES, installed
+from semtoken.support.extras import PAYLOAD_SHAPES, installed
 
 SHAPES: tuple[type[Shape], ...] = (
     OpenAIChat,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from semtoken.engine_tokens.spellings import steps_from_triples
-from semtoken.engine_tokens.top_steps import StepList
-from semtoken.engine_tokens.values import as_list, as_object, as_text, optional, text_or_empty
+from semtoken.engine_tokens.top_steps import StepList, as_list, as_object, as_text, optional, text_or_empty
 from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,

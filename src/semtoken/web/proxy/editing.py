@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from semtoken.payloads.blocks import KEY
 from semtoken.payloads.formats import Hidden, Place, Shape
-from semtoken.payloads.going_on import Continuation, Frame
 from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
+from semtoken.payloads.stream import Continuation, Frame
 
 Blocks = Mapping[int, Mapping[str, Any]]
 """What to add to the choice of an index."""

@@ -14,8 +14,8 @@ from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import scores_of_steps
 from semtoken.payloads import PayloadChoice, PayloadStream, StreamEvent, read_payload
-from semtoken.payloads.going_on import Continuation
 from semtoken.payloads.score import score_choice
+from semtoken.payloads.stream import Continuation
 from semtoken.results import Distribution, ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.scoring.topk import new_answer
