@@ -311,7 +311,7 @@ class ReplyScorer:
 
         Raises
         ------
-        Unscored
+        UnscoredChoice
             It did not work out.
         """
         if self._failed is not None:
