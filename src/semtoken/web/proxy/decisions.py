@@ -23,8 +23,7 @@ from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.payloads import read_payload
 from semtoken.payloads.formats import SHAPES, Shape
 from semtoken.payloads.formats.registry import error_text
-from semtoken.payloads.splice import loaded
-from semtoken.payloads.splice import Document, Put, encode
+from semtoken.payloads.splice import Document, Put, encode, loaded
 from semtoken.web.calibrators import CalibratorSlot, slot_of
 from semtoken.web.decision_formats import WireFormat
 from semtoken.web.proxy.asking import Asking, without_compression
