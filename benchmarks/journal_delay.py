@@ -1,15 +1,16 @@
 """What a journal adds to the delay of a reply: `semtoken proxy` with and without one, in turn, many clients at once.
 
     python benchmarks/journal_delay.py                             # 200 clients, 100 replies a second in all; a minute
+    python benchmarks/journal_delay.py --seconds 200 --no-postgres # narrower intervals, SQLite alone
     python benchmarks/journal_delay.py --rate 40 --seconds 120     # with more room to spare
     python benchmarks/journal_delay.py --rate 0                    # as fast as they come: the proxies are always busy
 
-Three proxies stand before one upstream: without a journal, with one in SQLite and with one in PostgreSQL, if its server
-is installed (Debian's package). Upstream, proxies and the clients are processes of their own on this machine. The
-upstream gives a prepared reply of 20 tokens with the 20 best of each. The clients ask one of the proxies for a round,
-and then the next, so that other work on the machine slows all alike; which one begins changes from round to round. Each
-client asks once, at a random time of a round, whose length follows from the rate: two seconds with 200 clients. Delays
-are those of whole replies. Intervals resample rounds.
+Four proxies stand before one upstream: two without a journal, whose difference tells what the machine can tell, one
+with a journal in SQLite, and one with PostgreSQL, if its server is installed (Debian's package). Upstream, proxies and
+the clients are processes of their own on this machine. The upstream gives a prepared reply of 20 tokens with the 20
+best of each. The clients ask one of the proxies for a round, and then the next, so that other work on the machine slows
+all alike; which one begins changes from round to round. Each client asks once, at a random time of a round, whose
+length follows from the rate: two seconds with 200 clients. Delays are of whole replies. Intervals resample rounds.
 
 A client that asks again at once (`--rate 0`) waits for all others: its delay is the time that one reply keeps the
 processor busy times the number of clients, and grows with what the journal takes of the processor in that proportion.
@@ -151,13 +152,16 @@ def compare(
     rate: Annotated[float, typer.Option(help="Replies a second, all together; 0: as fast as they come.")] = 100.0,
     seconds: Annotated[float, typer.Option(help="How long to measure; starting takes some more.")] = 45.0,
     texts: Annotated[bool, typer.Option(help="Keep texts.")] = True,
+    with_postgres: Annotated[bool, typer.Option("--postgres/--no-postgres", help="Measure PostgreSQL, too.")] = True,
     output: Annotated[Path | None, typer.Option(help="A CSV file for the table.")] = None,
 ) -> None:
     """Measure and print quantiles with and without a journal, and their difference."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
-        journals: dict[str, str | None] = {"none": None, "SQLite": f"{folder}/journal.db"}
-        if can_run_postgres():
+        journals: dict[str, str | None] = {"none": None, "none, again": None, "SQLite": f"{folder}/journal.db"}
+        if not with_postgres:
+            pass
+        elif can_run_postgres():
             journals["PostgreSQL"] = stack.enter_context(postgres(lasting=True)).database()
         else:
             console.print("PostgreSQL is not measured: its server is not installed (apt-get install postgresql).")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
-
-import anyio
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.sse import Event, EventReader
@@ -225,21 +223,16 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
     source = Unpacked(answer)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
-    held = HeldPieces(scoring)
+    held = HeldPieces(scoring, client)
     try:
-        while reader.size <= scoring.limit:
-            with anyio.move_on_after(held.seconds_left) as waiting:
-                part = await source.piece()
-            if waiting.cancelled_caught:
-                await client.write(held.release())
-                continue
-            if not part:
-                break
+        while reader.size <= scoring.limit and (part := await held.wait_for(source)):
             out = [held.pass_on(scoring.go_on(sent) or await _scored(sent, scoring)) for sent in reader.feed(part)]
             await client.write(b"".join(out))
     except BrokenOff:
         await client.write(held.release() + reader.pending)
         raise
+    finally:
+        held.look_no_more()
     await client.write(held.release() + reader.pending)
     if reader.size > scoring.limit:
         scoring.scorer.give_up("too_large")
@@ -249,17 +242,54 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
 
 
 class HeldPieces:
-    """The last piece of content, and what came after it, until more content comes or the answer ends."""
+    """The last piece of content, and what came after it, until more content comes or the answer ends.
 
-    def __init__(self, scoring: Scoring) -> None:
+    A timer, set anew a few times a second, sees whether they are held for too long: a limit on each wait for the
+    upstream would cost more than to score a token.
+    """
+
+    def __init__(self, scoring: Scoring, client: Client) -> None:
         self._scoring = scoring
+        self._client = client
+        self._loop = asyncio.get_running_loop()
         self._pieces: list[Piece] = []
         self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
+        self._writing: asyncio.Task[None] | None = None
 
-    @property
-    def seconds_left(self) -> float | None:
-        """For how long pieces may still be held; None if there are none."""
-        return max(0.0, self._until - time.monotonic()) if self._pieces else None
+    async def wait_for(self, source: Unpacked) -> bytes:
+        """The next piece of the upstream's answer; what is held for too long meanwhile goes to the client.
+
+        Raises
+        ------
+        BrokenOff
+            The upstream broke off.
+        """
+        self._waits = True
+        if self._pieces and self._timer is None:
+            self._timer = self._loop.call_at(self._until, self._look)
+        try:
+            return await source.piece()
+        finally:
+            self._waits = False
+            if self._writing is not None:  # it was there first
+                await self._writing
+                self._writing = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if not (self._waits and self._pieces):
+            return
+        if self._loop.time() < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+        else:
+            self._writing = self._loop.create_task(self._client.write(self.release()))
+
+    def look_no_more(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def pass_on(self, piece: Piece) -> bytes:
         """What the client gets now that a piece has come."""
@@ -274,7 +304,7 @@ class HeldPieces:
         out = self.release()
         if self._scoring.hold and piece.content_of is not None:
             self._pieces.append(piece)
-            self._until = time.monotonic() + self._scoring.hold
+            self._until = self._loop.time() + self._scoring.hold
             return out
         return out + _with_trailer(piece, self._scoring)
 
