@@ -1,4 +1,4 @@
-"""LiteLLM 1.106.2: fields that a provider adds to a choice survive in a stream, but not on the chunk that ends it.
+"""LiteLLM 1.110.2: fields that a provider adds to a choice survive in a stream, but not on the chunk that ends it.
 
 pip install litellm && python litellm_last_chunk.py
 """

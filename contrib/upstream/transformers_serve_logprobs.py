@@ -1,4 +1,4 @@
-"""`transformers serve` 5.23 accepts `logprobs: true` and leaves the log-probabilities out, without saying so.
+"""`transformers serve` 5.24.0 accepts `logprobs: true` and leaves the log-probabilities out, without saying so.
 
 pip install 'transformers[serving]' httpx && python transformers_serve_logprobs.py MODEL        (a folder or a hub id)
 """

@@ -2,7 +2,7 @@
 
 What a reader is taken to have already (answers, a model in a folder, a server that runs) is set up for each page below.
 What cannot run here is listed with the reason; it still has to be valid Python or a valid command.
-tests/project/test_development.py runs the recipes of docs/development.md.
+tests/project/test_extending.py runs the recipes of docs/extending.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FILES = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 )
-RECIPES = "docs/development.md"
+RECIPES = "docs/extending.md"
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ def run(code: list[tuple[str, str]], instead: Mapping[str, str]) -> None:
 @pytest.mark.parametrize("block", [b for b in blocks() if b.language == "python"], ids=lambda b: f"{b.page}-{b.number}")
 def test_python_that_is_left_out_is_python(block: Block) -> None:
     if block.page == RECIPES:
-        return  # pieces of files, put together by tests/project/test_development.py
+        return  # pieces of files, put together by tests/project/test_extending.py
     ast.parse(block.text)
 
 

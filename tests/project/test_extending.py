@@ -1,4 +1,4 @@
-"""The recipes of docs/development.md work as they stand there, and its counts are those of its blocks.
+"""The recipes of docs/extending.md work as they stand there, and its counts are those of its blocks.
 
 The blocks of a recipe are applied to a copy of the package, as a stranger would do it, and the copy is run.
 """
@@ -22,7 +22,7 @@ import pytest
 
 import semtoken
 
-PAGE = Path(__file__).parents[2] / "docs" / "development.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code>.*?)```", re.DOTALL)
 METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
 INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
