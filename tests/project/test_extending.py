@@ -23,6 +23,7 @@ import pytest
 import semtoken
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+MAP = PAGE.with_name("development.md")
 BLOCK = re.compile(r"```python\n# src/(?P<file>\S+): (?P<place>[^\n]+)\n(?P<code>.*?)```", re.DOTALL)
 METHOD, STATISTIC = "### On what is recorded", "### With a new statistic of the answering model"
 INSIDE, PAIRS = "### With attention or hidden states", "### With a statistic of pairs of texts"
@@ -406,7 +407,7 @@ def test_the_counts_are_those_of_the_blocks() -> None:
 
 def test_every_package_is_in_the_table_and_says_what_is_in_it() -> None:
     source = Path(semtoken.__file__).parent
-    page = PAGE.read_text("utf-8")
+    page = MAP.read_text("utf-8")
     for init in sorted(source.rglob("__init__.py")):
         if init.parent == source:
             continue
