@@ -76,6 +76,11 @@ def test_odd_arguments_of_calibrators_are_refused(calibrator: st.Calibrator) -> 
 def test_odd_arguments_of_a_model_are_refused(stc: st.STC) -> None:
     odd: list[dict[str, Any]] = [
         {"stop_strings": 1j},
+        {"num_return_sequences": "a"},
+        {"num_return_sequences": 0},
+        {"do_sample": np.array([])},
+        {"eos_token_id": 1.5},
+        {"logits_processor": 1j},
         {"stop_strings": [7]},
         {"batch_size": float},
         {"max_new_tokens": 1.5},

@@ -422,9 +422,10 @@ class STC:
                 f"max_new_tokens and batch_size must be positive, got {max_new_tokens} and {batch_size}."
             )
         own = dict(options)
+        samples = own.pop("num_return_sequences", None)
         return Decoding(
             max_new_tokens=max_new_tokens,
-            n=int(own.pop("num_return_sequences", None) or 1),
+            n=1 if samples is None else whole(samples, "num_return_sequences", low=1),
             stop_at_newline=flag(stop_at_newline, "stop_at_newline"),
             stop_strings=tuple(text(one, "stop_strings") for one in stops),
             batch_size=batch_size,

@@ -19,6 +19,7 @@ from tests import worked
 from tests.hostile.functions import Target
 from tests.hostile.targets_of_answers import of_decisions, of_learning, of_one_pass, of_parts, of_replies, of_tables
 from tests.hostile.targets_of_objects import of_answers, of_calibrators, of_models, of_questions, of_vocabularies
+from tests.hostile.targets_of_passes import of_judgements, of_loading, of_passes
 from tests.methods.method_records import scattered
 
 CLUSTERS = worked.clusters()
@@ -61,6 +62,7 @@ def all_targets() -> list[Target]:
         *(*of_one_pass(), *of_parts(answer, scorer_for(CLUSTERS.vocabulary, ScoringRules())), *of_replies(REPLY)),
         *(*of_decisions(), *of_tables(), *of_learning(others), *of_calibrators(answer), *of_answers(answer)),
         *(*of_vocabularies(CLUSTERS), *of_models(), *of_questions()),
+        *(*of_passes(), *of_judgements(CLUSTERS), *of_loading()),
     ]
 
 
@@ -328,7 +330,7 @@ def of_results() -> list[Target]:
         return bool(len(semtoken.to_frame(responses)))
 
     return [
-        Target("parts", parts, {"by": "word"}, 0, 1),
+        Target("ScoredResponse.parts", parts, {"by": "word"}, 0, 1),
         Target("uncertainty_under", under, {"equality": "surface"}, 0, 1),
         Target("new_word_confidence", new_word, {"question": "What is it?"}),
         Target("to_frame", frame, {"responses": [answer]}, weight=0.3),
@@ -423,5 +425,5 @@ def of_records() -> list[Target]:
 
     return [
         Target("Generation", generation, plain),
-        Target("from_pretrained", clusters, {"place": "almanac"}, 1, weight=0.1),
+        Target("TokenClusters.from_pretrained", clusters, {"place": "almanac"}, 1, weight=0.1),
     ]

@@ -68,7 +68,7 @@ def of_answers(answer: semtoken.ScoredResponse) -> list[Target]:
     return [
         Target("span_uncertainty", answer.span_uncertainty, {"start": 0, "end": 9}, 0, 1),
         Target("log_probability_under", under, {"equality": "surface"}, -np.inf, 0),
-        Target("with_fields", with_fields, {"recorded": {"greedy_logprobs": [-0.5]}}),
+        Target("Generation.with_fields", with_fields, {"recorded": {"greedy_logprobs": [-0.5]}}),
     ]
 
 
@@ -102,7 +102,7 @@ def of_vocabularies(clusters: TokenClusters) -> list[Target]:
         Target("cluster_ids", clusters.cluster_ids, {"token_id": 1}, 0, vocabulary.size),
         Target("members", clusters.members, {"token": " the"}),
         Target("find", clusters.find, {"text": "the"}, 0, vocabulary.size),
-        Target("clusters.check", clusters.check, {"tokenizer": vocabulary}),
+        Target("TokenClusters.check", clusters.check, {"tokenizer": vocabulary}),
         Target("from_tokenizer", read, {"tokenizer": tokenizer, "stopwords": ["the"]}, weight=0.05),
         Target("tokens_of", vocabulary.tokens_of, {"norm": "the"}, 0, vocabulary.size),
         Target("checked_ids", vocabulary.checked_ids, {"token_ids": ids}, 0, vocabulary.size),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from semtoken.backends.base import Decoding, Message, Prompt, Response
 from semtoken.errors import InvalidInput, VocabularyError
-from semtoken.support.inputs import listed
+from semtoken.support.inputs import listed, whole
 from semtoken.support.text import last_of_user
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -29,6 +29,7 @@ __all__ = [
     "encode_response",
     "encode_responses",
     "encode_text",
+    "end_token_ids",
     "in_batches_by_length",
     "is_ids",
     "newline_ids",
@@ -87,6 +88,24 @@ def is_ids(value: Any) -> TypeGuard[Sequence[int]]:
         return False
 
 
+def end_token_ids(given: Any) -> frozenset[int]:
+    """The ids in an `eos_token_id`: one, several, or none.
+
+    Raises
+    ------
+    InvalidInput
+        It holds something else.
+    """
+    if given is None:
+        return frozenset()
+    one = isinstance(given, int | np.integer) or not isinstance(given, Iterable)
+    return frozenset(whole(i, "eos_token_id") for i in ([given] if one else _sequence(given)))
+
+
+def _sequence(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, set | frozenset) else listed(given, "eos_token_id")
+
+
 def question_of(prompt: Prompt) -> str:
     """What a person asked: the last message of a user, or the last paragraph of a text, which leaves out examples that
     stand before it. Nothing where only token ids are known.
@@ -106,8 +125,8 @@ def prompt_text(tokenizer: Any, prompt: Prompt, number: int) -> str:
     """
     if isinstance(prompt, str):
         text = prompt
-    elif prompt and all(isinstance(message, Mapping) for message in prompt):
-        text = _rendered(tokenizer, prompt, number)  # type: ignore[arg-type]
+    elif isinstance(prompt, list | tuple) and prompt and all(isinstance(message, Mapping) for message in prompt):
+        text = _rendered(tokenizer, prompt, number)
     else:
         raise InvalidInput(
             f"Prompt {number} must be a string or a non-empty list of chat messages, got {type(prompt).__name__}."

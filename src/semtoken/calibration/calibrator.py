@@ -45,7 +45,7 @@ from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
 from semtoken.files.safe_files import dump_json, parse_json, reading_errors, replacing_file
 from semtoken.results import Decision
-from semtoken.support.inputs import shown, whole
+from semtoken.support.inputs import instance, place, shown, whole
 from semtoken.support.text import card, heading, note
 from semtoken.tokens.scored import Flag
 from semtoken.version import __version__
@@ -208,12 +208,15 @@ class Calibrator:
         Raises
         ------
         InvalidInput
-            This calibrator holds no threshold.
+            This calibrator holds no threshold, or this is not one answer.
         """
         if self.threshold is None:
             raise InvalidInput("This calibrator holds no threshold. Fit one with `Threshold.fit`.")
         answer = self.with_learned(answer)
-        return self.threshold.decide(answer, float(self.chance(answer)))
+        chance = self.chance(answer)
+        if np.ndim(chance):
+            raise InvalidInput(f"'answer' must be one answer or one score, got {shown(answer)}.")
+        return self.threshold.decide(answer, float(chance))
 
     def flags(self, answer: Any, known: Fingerprint | None = None) -> tuple[Flag, ...]:
         """Why its chances may not hold for an answer, as far as one can tell.
@@ -282,8 +285,18 @@ class Calibrator:
         -------
         Path
             The file.
+
+        Raises
+        ------
+        InvalidInput
+            The place cannot be written, or this is no threshold.
         """
-        path, data = Path(directory) / NAME, to_bytes(replace(self, threshold=threshold or self.threshold))
+        if threshold is not None:
+            instance(threshold, Threshold, "threshold")
+        path, data = (
+            place(directory, "directory") / NAME,
+            to_bytes(replace(self, threshold=threshold or self.threshold)),
+        )
         with replacing_file(path) as file:
             file.write(data)
         return path

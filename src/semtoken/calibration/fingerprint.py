@@ -59,6 +59,7 @@ class Fingerprint:
         CalibratorMismatch
             Clusters, rules, distribution, k or exactness are known and differ; both values are named.
         """
+        instance(other, Fingerprint, "other")
         for name, what in _MUST_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:
@@ -80,6 +81,7 @@ class Fingerprint:
         CalibratorMismatch
             They are known to be others.
         """
+        text(rules, "rules")
         if self.signature is not None and not f"|{self.signature}".endswith(f"|{rules}"):
             mine = self.signature[max(self.signature.find("preset:"), 0) :]
             raise CalibratorMismatch(
@@ -90,6 +92,7 @@ class Fingerprint:
     def flags(self, other: Fingerprint) -> tuple[Flag, ...]:
         """What makes chances and promises less sure for other answers: known differences, then what is unknown."""
         found = []
+        instance(other, Fingerprint, "other")
         for name, what in _SHOULD_AGREE.items():
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is not None and theirs is not None and mine != theirs:

@@ -481,6 +481,7 @@ def _plain_number(value: object) -> Any:
 
 def neutral_hash(vocabulary: Vocabulary) -> str:
     """Which tokens are neutral, as a short hash: the fingerprint does not tell stopword lists apart."""
+    instance(vocabulary, Vocabulary, "vocabulary")
     return hashlib.sha256(np.packbits(vocabulary.neutral).tobytes()).hexdigest()[:16]
 
 

@@ -32,7 +32,7 @@ from semtoken.files.safe_files import (
     replacing_folder,
     seal,
 )
-from semtoken.support.inputs import shown
+from semtoken.support.inputs import place, shown
 
 FORMAT = "semtoken.clusters"
 FORMAT_VERSION = 2
@@ -86,7 +86,7 @@ def save(
     InvalidInput
         The place cannot be written, or holds something else that would be lost.
     """
-    target = Path(directory).expanduser().resolve()
+    target = place(directory, "directory").expanduser().resolve()
     _check_replaceable(target)
     with replacing_folder(target) as new:
         _write_files(new, arrays, config, card)

@@ -15,7 +15,7 @@ from semtoken.metrics.calibration import expected_calibration_error, prepare_cal
 from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.metrics.significance import ORDER_METRICS, permutation_test
-from semtoken.support.inputs import real, whole
+from semtoken.support.inputs import instance, real, whole
 
 _CELLS_PER_BLOCK = 1_000_000
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {
@@ -134,6 +134,7 @@ class Resampled:
         InvalidInput
             The other one is of other answers, or of other resamples.
         """
+        instance(other, Resampled, "other")
         if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):
             raise InvalidInput(
                 "These are not of the same answers, resampled with the same seed and number: there is no difference "

@@ -23,6 +23,7 @@ from semtoken.parts.finding import as_schema
 from semtoken.probing.competing import prompt_ids
 from semtoken.results import ScoredResponse
 from semtoken.support.arrays import FloatArray, log_sum_exp
+from semtoken.support.inputs import instance, listed, whole
 from semtoken.tokens.vocabulary import Vocabulary
 
 
@@ -48,7 +49,15 @@ def with_choices(
     -------
     list of Part
         The same parts in the same order.
+
+    Raises
+    ------
+    InvalidInput
+        An argument is of another kind, or the engine does not show all tokens.
     """
+    instance(answer, ScoredResponse, "answer")
+    parts = [instance(one, Part, "parts") for one in listed(parts, "parts")]
+    batch_size = whole(batch_size, "batch_size", low=1)
     described = as_schema(schema)
     options = [
         _option(stc.backend, answer, number, part, value)

@@ -24,7 +24,7 @@ from semtoken.parts.prose import words
 from semtoken.results import ScoredResponse
 from semtoken.scoring.scorer import Scorer
 from semtoken.support.arrays import FloatArray, IdArray
-from semtoken.support.inputs import real, whole
+from semtoken.support.inputs import flag, instance, listed, real, whole
 from semtoken.tokens.scored import ScoredToken
 from semtoken.tokens.stopwords import english_stopwords, is_function_word, plain_word
 from semtoken.tokens.vocabulary import normalize
@@ -88,6 +88,7 @@ class StepRows(Observer):
 
 def step_rows(backend: Backend, prompt: Any, answer: ScoredResponse, steps: Sequence[int]) -> dict[int, FloatArray]:
     """Log-probabilities of all tokens at some steps of an answer, from one teacher-forced pass."""
+    instance(answer, ScoredResponse, "answer")
     steps = [whole(step, "step", low=0, high=len(answer.tokens) - 1) for step in steps]
     rows = StepRows(steps, backend.vocabulary.size)
     backend.read([prompt_ids(backend, prompt)], [answer.token_ids[: max(steps) + 1]], [rows])
@@ -118,9 +119,10 @@ def competing(stc: Any, prompt: Any, answer: ScoredResponse, step: int, n: int =
     Raises
     ------
     InvalidInput
-        There is no such step, or the engine does not show all tokens.
+        There is no such step, the engine does not show all tokens, or an argument is of another kind.
     """
-    row = step_rows(stc.backend, prompt, answer, [step])[step]
+    n = whole(n, "n", low=1)
+    [(step, row)] = step_rows(stc.backend, prompt, answer, [step]).items()
     return groups_of(row, answer.token_ids, step, stc.scorer, n)
 
 
@@ -279,7 +281,14 @@ def disputed(
         Length of a branch.
     with_agreed
         Return the steps whose branches all say the same too; `only_in_form` needs them.
+
+    Raises
+    ------
+    InvalidInput
+        An argument is of another kind, or the engine does not show all tokens.
     """
+    n, branch_tokens = whole(n, "n", low=1), whole(branch_tokens, "branch_tokens", low=1)
+    flag(with_agreed, "with_agreed")
     steps = doubtful_steps(answer, max_steps, doubtful)
     if not steps:
         return []
@@ -307,7 +316,15 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -
         The answer.
     found
         Its steps, by `disputed(..., with_agreed=True)`.
+
+    Raises
+    ------
+    InvalidInput
+        An argument is of another kind.
     """
+    instance(part, Part, "part")
+    instance(answer, ScoredResponse, "answer")
+    found = [instance(one, Dispute, "found") for one in listed(found, "found")]
     shares = {one.step: 1.0 - one.disagreement - one.unheard for one in found}
     steps = [step for step in doubtful_steps(answer, len(answer.tokens)) if step in part.tokens]
     return bool(steps) and all(shares.get(step, 0.0) >= AGREED for step in steps)
@@ -315,6 +332,7 @@ def only_in_form(part: Part, answer: ScoredResponse, found: Sequence[Dispute]) -
 
 def doubtful_steps(answer: ScoredResponse, most: int = MAX_STEPS, doubtful: float = DOUBTFUL) -> list[int]:
     """The steps whose tokens were least certain, in the order of the answer; special tokens left out."""
+    instance(answer, ScoredResponse, "answer")
     most, doubtful = whole(most, "most", low=0), real(doubtful, "doubtful", low=0.0, high=1.0)
     below = [
         (token.probability, step)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from semtoken.choices import Equality, PartKind
-from semtoken.errors import MissingExtra, OverBudget
+from semtoken.errors import InvalidInput, MissingExtra, OverBudget
 from semtoken.parts import Finder, Part, parts_of
 from semtoken.parts.part import confidence_text, level_of
 from semtoken.parts.prose import new_word_confidence
@@ -394,8 +394,11 @@ class ScoredResponse:
         return finite
 
     def to_json(self, **kwargs: Any) -> str:
-        """`to_dict` as JSON; keyword arguments go to `json.dumps`."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, **kwargs)
+        """`to_dict` as JSON; keyword arguments go to `json.dumps`. Raises `InvalidInput` where it refuses them."""
+        try:
+            return json.dumps(self.to_dict(), **{"ensure_ascii": False, "allow_nan": False, **kwargs})
+        except Exception as error:  # whatever it raises of an option that is none
+            raise InvalidInput(f"These options of `json.dumps` cannot be used: {error}.") from error
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per token.

@@ -34,6 +34,7 @@ from semtoken.score_file.output import (
     write_table,
 )
 from semtoken.support.extras import require
+from semtoken.support.inputs import instance, listed
 
 __all__ = ["BadLine", "Item", "Progress", "ScoreItems", "ScoringJob", "ScoringModel", "read_items", "score_items"]
 
@@ -57,6 +58,7 @@ def score_items(
     model: ScoringModel, items: Sequence[Item], *, max_new_tokens: int = 256, **options: Any
 ) -> list[ScoredResponse]:
     """Score one batch: existing responses as they are, the others generated (with `options`)."""
+    items = [instance(item, Item, "items") for item in listed(items, "items")]
     given = [item for item in items if item.response is not None]
     asked = [item for item in items if item.response is None]
     results: dict[int, ScoredResponse] = {}

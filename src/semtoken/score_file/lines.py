@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import Record, kind_of, read_records
 from semtoken.results.generation import STATE_FIELDS
+from semtoken.support.inputs import place
 
 Prompt: TypeAlias = "str | Sequence[Mapping[str, Any]]"
 Response: TypeAlias = "str | Sequence[int]"
@@ -70,7 +71,7 @@ class BadLine:
     reason: str
 
 
-def read_items(path: Path) -> Iterator[Item | BadLine]:
+def read_items(path: str | Path) -> Iterator[Item | BadLine]:
     """The records of a file in order, see `semtoken.files.record_files`.
 
     Raises
@@ -78,7 +79,7 @@ def read_items(path: Path) -> Iterator[Item | BadLine]:
     InvalidInput
         The file cannot be read.
     """
-    return map(item_of, read_records(path))
+    return map(item_of, read_records(place(path, "path")))
 
 
 def item_of(record: Record) -> Item | BadLine:

@@ -20,6 +20,7 @@ from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
+from semtoken.support.inputs import flag, real, whole
 
 SHARED_PREFIX = "shared_prefix"
 """What the seconds of reading the common beginning of all prompts are called in `Timings`."""
@@ -49,8 +50,11 @@ class AnswerSettings:
 
     def __post_init__(self) -> None:
         for name in ("max_new_tokens", "n_samples", "batch_size", "top_k"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name} must be positive, got {getattr(self, name)}.")
+            whole(getattr(self, name), name, low=1)
+        for name in ("stop_at_newline", "share_prefix"):
+            flag(getattr(self, name), name)
+        real(self.temperature, "temperature", low=0.0)
+        whole(self.seed, "seed")
 
     def greedy(self) -> base.Decoding:
         """How greedy answers are decoded."""

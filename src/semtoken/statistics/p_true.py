@@ -13,7 +13,7 @@ from semtoken.errors import InvalidInput
 from semtoken.statistics.decoding import backend_of
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray
-from semtoken.support.inputs import text
+from semtoken.support.inputs import listed, text, whole
 
 PROMPT = (
     "Question: {question}\n"
@@ -63,6 +63,12 @@ def p_true_log_probs(
         raise InvalidInput(
             f"spelling must be one of {', '.join(map(repr, get_args(PTrueSpelling)))}, got {spelling!r}."
         )
+    questions, answers = listed(questions, "questions"), listed(answers, "answers")
+    if len(questions) != len(answers):
+        raise InvalidInput(f"There are {len(questions)} questions and {len(answers)} answers; each needs one.")
+    if not questions:
+        return np.empty((0, 2))
+    batch_size = whole(batch_size, "batch_size", low=1)
     backend = backend_of(model)
     tokenizer = backend.tokenizer
     encoded = [

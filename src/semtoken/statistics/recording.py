@@ -19,6 +19,7 @@ from semtoken.statistics.pairs import AskPairs, UniquePairs, special_token_ids
 from semtoken.statistics.steps import EVERYTHING, PAIR_STEPS, STEP_OF_FIELD, Fields, RecordingStep, Tokens, steps_for
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
+from semtoken.support.inputs import instance, listed, text
 
 QUESTIONS_AT_ONCE = 64  # whose pairs of texts are put to a model together
 Statistics = Callable[[list[Generation]], list[Fields]]
@@ -74,11 +75,14 @@ def record(
     MissingExtra
         A step needs a package that is not installed.
     """
-    given: list[Prompt] = list(questions if prompts is None else prompts)
+    questions = [text(question, "questions") for question in listed(questions, "questions")]
+    given: list[Prompt] = list(questions) if prompts is None else listed(prompts, "prompts")
+    decoding = AnswerSettings() if decoding is None else instance(decoding, AnswerSettings, "decoding")
+    fields = frozenset(listed(list(needs) if isinstance(needs, frozenset | set) else needs, "needs"))
     if not questions or len(given) != len(questions):
         raise InvalidInput(f"There are {len(questions)} questions and {len(given)} prompts; each question needs one.")
-    run = _Run(model, frozenset(needs), decoding or AnswerSettings(), timings or Timings(), progress)
-    generations = run.answers(list(questions), given)
+    run = _Run(model, fields, decoding, timings or Timings(), progress)
+    generations = run.answers(questions, given)
     for step, statistics in _statistics(run, nli, similarity, p_true_spelling):
         generations = run.fill(generations, step, statistics)
     return generations

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from semtoken.errors import InvalidInput
@@ -62,6 +64,16 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         _refuse(name, "a text", value)
     return str(value)
+
+
+def place(value: Any, name: str) -> Path:
+    """The path of a file or a folder."""
+    try:
+        if b"\0" in os.fsencode(value):
+            raise ValueError
+        return Path(value)
+    except Exception:  # another object, a NUL, half a character
+        _refuse(name, "a path", value)
 
 
 def listed(value: Any, name: str) -> list[Any]:

@@ -30,6 +30,7 @@ from semtoken.backends.prompts import (
     encode_prompts,
     encode_responses,
     end_ids,
+    end_token_ids,
     in_batches_by_length,
     newline_ids,
     pad,
@@ -54,6 +55,7 @@ from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelErro
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
 from semtoken.support.extras import require
+from semtoken.support.inputs import flag, listed
 from semtoken.tokens.vocabulary import BoolArray, Vocabulary
 
 require("torch", extra="transformers")
@@ -285,7 +287,7 @@ class TransformersBackend:
         n = decodings[0].n
         answers = [AnswerChoices.of(d, ids, i) for ids, d in zip(prompts, decodings, strict=True) for i in range(n)]
         options = self._options(decodings[0], rows)
-        processors = list(options.pop("logits_processor", ()))
+        processors = listed(options.pop("logits_processor", ()), "logits_processor")
         inputs = self._inputs(prompts, options["pad_token_id"], n, prefix)
         with watch.watching(self.model):
             while True:
@@ -342,6 +344,8 @@ class TransformersBackend:
         """Keyword arguments of transformers' `generate`."""
         given = {name: value for name, value in decoding.options.items() if name != "stopping_criteria"}
         options: dict[str, Any] = {"do_sample": False} | given
+        if options["do_sample"] is not None:
+            flag(options["do_sample"], "do_sample")
         if not options["do_sample"]:  # unset the model's own sampling defaults, about which transformers would warn
             options = {"temperature": None, "top_p": None, "top_k": None} | options
         options["max_new_tokens"] = max(row.max_new_tokens for row in rows)
@@ -359,7 +363,7 @@ class TransformersBackend:
             given = getattr(decoding.options.get("generation_config"), "eos_token_id", None)
         if given is None:
             given = end_ids(self.model, self.tokenizer)
-        found = {given} if isinstance(given, int) else set(given)
+        found = set(end_token_ids(given))
         return found | self._newlines if decoding.stop_at_newline else found
 
     @cached_property

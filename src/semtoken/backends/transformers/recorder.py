@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends.base import Readable, Step, not_given
-from semtoken.backends.prompts import answer_length
+from semtoken.backends.prompts import answer_length, end_token_ids
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.hooks import forward_hook, inner_model
 from semtoken.backends.transformers.loop import LoopStep, loop_step
@@ -106,8 +106,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
             raise BackendError(not_given("recorder", missing))
         rules = as_rules(preset)
         self._scorer = scorer_for(as_tokens(vocabulary, clustering=rules.clustering), rules)
-        stop_ids = [eos_token_id] if isinstance(eos_token_id, int) else (eos_token_id or ())
-        self._given_ends = frozenset(stop_ids)
+        self._given_ends = end_token_ids(eos_token_id)
         self._kept: KeptRows | None = None
         """Copies of the logits of as many steps as are taken in at once, in memory that the next generation reuses."""
         self._lock = Lock()
@@ -309,7 +308,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         """
         with self._lock:
             if sequences is not None:
-                self._follow_last(getattr(sequences, "sequences", sequences))
+                self._follow_last(_sequences(sequences))
             self._take_in()
             return [self._running(i) for i in range(len(self._finished))]
 
@@ -356,9 +355,7 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         InvalidInput
             There are not as many lengths or questions as answers.
         """
-        ids = getattr(sequences, "sequences", sequences)
-        if getattr(ids, "ndim", None) != 2:
-            raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
+        ids = _sequences(sequences)
         if lengths is not None:
             lengths = [whole(length, "lengths", low=0) for length in listed(lengths, "lengths")]
         questions = listed(questions, "questions")
@@ -409,3 +406,11 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         while length > 1 and special[ids[length - 1]] and special[ids[length - 2]]:
             length -= 1
         return length
+
+
+def _sequences(given: Any) -> torch.Tensor:
+    """The ids in what `generate` returned, or in what a stopping criterion gets."""
+    ids = getattr(given, "sequences", given)
+    if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
+        raise InvalidInput(f"'sequences' must be what generate returned, ids of shape [B, n], got {shown(ids)}.")
+    return ids

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
+from semtoken.support.inputs import shown
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,14 @@ class Tally:
 
 
 def tally(judgements: npt.ArrayLike) -> Tally:
-    """Count the verdicts of one judge, [N] of 1, 0 or NaN."""
-    values = np.asarray(judgements, dtype=np.float64)
+    """Count the verdicts of one judge, [N] of 1, 0 or NaN.
+
+    Raises
+    ------
+    InvalidInput
+        They are anything else.
+    """
+    values = _checked(judgements, "judgements")
     return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
 
 
@@ -75,13 +83,20 @@ def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
     InvalidInput
         Lengths differ, or there are other values.
     """
-    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in judgements.items()}
+    if not isinstance(judgements, Mapping):
+        raise InvalidInput(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
+    arrays = {name: _checked(values, f"judgements of {name}") for name, values in judgements.items()}
     for name, values in arrays.items():
-        if values.ndim != 1 or values.shape != next(iter(arrays.values())).shape:
+        if values.shape != next(iter(arrays.values())).shape:
             raise InvalidInput(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
-        if not np.isin(values[~np.isnan(values)], (0, 1)).all():
-            raise InvalidInput(f"The judgements of {name} must be 1, 0 or NaN.")
     return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
+
+
+def _checked(judgements: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    values = np.asarray(real_numbers(judgements, name), dtype=np.float64)
+    if values.ndim != 1 or not np.isin(values[~np.isnan(values)], (0, 1)).all():
+        raise InvalidInput(f"The {name} must be a list of 1, 0 and NaN.")
+    return values
 
 
 def _pair(first: str, a: npt.NDArray[np.float64], second: str, b: npt.NDArray[np.float64]) -> Agreement:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.almanac import Question
+from semtoken.support.inputs import instance, listed
 
 FloatArray = npt.NDArray[np.float64]
 OnJudged: TypeAlias = Callable[[int], None]
@@ -55,5 +56,6 @@ class Judge(Protocol):
 
 
 def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
-    """`Verdict.correct` of each, [n]: 1, 0 or NaN."""
-    return np.array([verdict.correct for verdict in verdicts], dtype=np.float64)
+    """`Verdict.correct` of each, [n]: 1, 0 or NaN. Raises `InvalidInput` where one is no verdict."""
+    found = [instance(one, Verdict, "verdicts") for one in listed(verdicts, "verdicts")]
+    return np.array([verdict.correct for verdict in found], dtype=np.float64)

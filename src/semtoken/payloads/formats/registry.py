@@ -14,6 +14,7 @@ from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.openai_responses import OpenAIResponses
 from semtoken.payloads.formats.sglang import SGLangGenerate
 from semtoken.support.extras import PAYLOAD_SHAPES, installed
+from semtoken.support.inputs import text
 
 SHAPES: tuple[type[Shape], ...] = (
     OpenAIChat,
@@ -59,7 +60,7 @@ def shape_at(path: str) -> type[Shape] | None:
     >>> shape_at("/openai/deployments/x/chat/completions"), shape_at("/v1/embeddings")
     (<class 'semtoken.payloads.formats.openai_chat.OpenAIChat'>, None)
     """
-    found = (shape for shape in SHAPES if path.endswith(shape.path))
+    found = (shape for shape in SHAPES if text(path, "path").endswith(shape.path))
     return max(found, key=lambda shape: len(shape.path), default=None)
 
 
