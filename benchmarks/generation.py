@@ -68,7 +68,7 @@ def random_model(tokenizer: PreTrainedTokenizerFast, rows: int, hidden: int, lay
 
 
 @dataclass
-class Timed:
+class TimedObserver:
     """A recorder that counts the seconds spent in it."""
 
     recorder: st.Recorder
@@ -125,7 +125,7 @@ def cost(model: Qwen2ForCausalLM, clusters: st.TokenClusters, batch: int, tokens
     for pair in range(-1, pairs):
         taken = {}
         for scored in (False, True) if pair % 2 else (True, False):
-            timed = Timed(st.Recorder(clusters.vocabulary))
+            timed = TimedObserver(st.Recorder(clusters.vocabulary))
             start = time.perf_counter()
             processors = [timed] if scored else None
             ids = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, logits_processor=processors)

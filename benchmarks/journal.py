@@ -30,7 +30,7 @@ import numpy as np
 import sqlalchemy as sa
 
 import semtoken as st
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import JournalEntry, SamplingRule
 from semtoken.journal.export import export
 from semtoken.journal.labels import add_label, progress, queue
@@ -44,14 +44,14 @@ WRITTEN, TOGETHER, LABELLED = 50_000, 2_000, 400
 FIELDS = ("database", "entries", "step", "seconds", "processor_seconds", "peak_mebibytes", "note")
 
 
-def decider() -> Applied:
+def decider() -> CalibratorInUse:
     """A calibrator of made-up labels: the same in every process."""
     generator = np.random.default_rng(0)
     scores = -generator.exponential(0.5, 400)
     correct = generator.random(400) < np.exp(scores)
     fitted = st.Calibrator.fit(scores, correct)
     threshold = st.Threshold.fit(scores, correct, alpha=0.2)
-    return Applied(replace(fitted, threshold=threshold, created="2026-01-01T00:00:00+00:00"))
+    return CalibratorInUse(replace(fitted, threshold=threshold, created="2026-01-01T00:00:00+00:00"))
 
 
 def made_up(number: int, checksum: str) -> JournalEntry:

@@ -23,11 +23,11 @@ FOLDER = Path(__file__).parents[1] / "tests" / "integrations" / "data" / "gatewa
 QUESTION = "What is the capital of Mexico?"
 MESSAGES = [{"role": "user", "content": QUESTION}]
 BODY = {"model": "almanac", "messages": MESSAGES, "logprobs": True, "top_logprobs": 2, "max_tokens": 24}
-Recorded = tuple[Any, list[Any]]
+StepRecords = tuple[Any, list[Any]]
 """A whole reply, and the chunks of a stream."""
 
 
-def serve(url: str, key: str = "none") -> Recorded:
+def serve(url: str, key: str = "none") -> StepRecords:
     """The server itself."""
     import httpx
 
@@ -38,7 +38,7 @@ def serve(url: str, key: str = "none") -> Recorded:
     return whole, [json.loads(one) for one in data]
 
 
-def openai(url: str) -> Recorded:
+def openai(url: str) -> StepRecords:
     """OpenAI's client."""
     from openai import OpenAI
 
@@ -48,7 +48,7 @@ def openai(url: str) -> Recorded:
     return whole, [one.model_dump(mode="json") for one in client.chat.completions.create(**asked, stream=True)]
 
 
-def litellm(url: str) -> Recorded:
+def litellm(url: str) -> StepRecords:
     """LiteLLM's client."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm as host
@@ -58,7 +58,7 @@ def litellm(url: str) -> Recorded:
     return whole, [one.model_dump(mode="json") for one in host.completion(**asked, stream=True)]
 
 
-def litellm_proxy(url: str) -> Recorded:
+def litellm_proxy(url: str) -> StepRecords:
     """LiteLLM's proxy, read without a client."""
     key = f"sk-{secrets.token_hex(24)}"
     with proxy_of_litellm(url, key) as address:
@@ -97,7 +97,7 @@ def proxy_of_litellm(url: str, key: str) -> Iterator[str]:
                 proxy.terminate()
 
 
-def langchain(url: str) -> Recorded:
+def langchain(url: str) -> StepRecords:
     """LangChain's client for OpenAI's API."""
     from langchain_openai import ChatOpenAI
 
@@ -108,7 +108,7 @@ def langchain(url: str) -> Recorded:
     return whole, [one.model_dump(mode="json") for one in model.stream(QUESTION)]
 
 
-def llama_index(url: str) -> Recorded:
+def llama_index(url: str) -> StepRecords:
     """LlamaIndex's client for servers like OpenAI's; the raw reply is what it keeps."""
     from llama_index.core.llms import ChatMessage
     from llama_index.llms.openai_like import OpenAILike
@@ -121,7 +121,7 @@ def llama_index(url: str) -> Recorded:
     return whole, [_dumped(one.raw) for one in model.stream_chat(message)]
 
 
-def dspy(url: str) -> Recorded:
+def dspy(url: str) -> StepRecords:
     """DSPy's `LM`, which hands on no stream."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import dspy as host
@@ -149,7 +149,7 @@ def _dumped(value: Any) -> Any:
     return value
 
 
-GATEWAYS: dict[str, tuple[str, str, Callable[[str], Recorded]]] = {
+GATEWAYS: dict[str, tuple[str, str, Callable[[str], StepRecords]]] = {
     "serve": ("semtoken serve", "", serve),
     "openai": ("OpenAI's Python client", "openai", openai),
     "litellm": ("LiteLLM, in Python", "litellm", litellm),

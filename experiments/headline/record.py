@@ -59,7 +59,7 @@ class Float32Head(torch.nn.Module):
 
 
 @dataclass
-class Watched:
+class WatchedRequest:
     """A model and what its layers showed in the last forward pass."""
 
     model: Any
@@ -71,7 +71,7 @@ class Watched:
     attention: dict[int, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path, body: torch.dtype) -> Watched:
+    def load(cls, path: Path, body: torch.dtype) -> WatchedRequest:
         """A model on its directory; the final norm and the head are float32 whatever the body is."""
         model = AutoModelForCausalLM.from_pretrained(path, dtype=body, attn_implementation="eager").eval()
         offset = 1.0 if "gemma" in model.config.model_type else 0.0
@@ -131,7 +131,7 @@ def step_values(logits: torch.Tensor) -> dict[str, np.ndarray]:
 
 @torch.no_grad()
 def answers_to(
-    watched: Watched, prompts: list[list[int]], read: Any, skip: int, stop: torch.Tensor, longest: int
+    watched: WatchedRequest, prompts: list[list[int]], read: Any, skip: int, stop: torch.Tensor, longest: int
 ) -> list[Recording]:
     """Greedy answers to a batch of prompts whose first `skip` tokens lie in the cache `read`.
 
@@ -243,7 +243,7 @@ def batches(prompts: list[list[int]], size: int) -> Iterator[list[int]]:
         yield order[start : start + size]
 
 
-def record_part(watched: Watched, task: Task, size: int, folder: Path, tokenizer: Any) -> None:
+def record_part(watched: WatchedRequest, task: Task, size: int, folder: Path, tokenizer: Any) -> None:
     """The next questions of a task, answered and written."""
     each = PART[task.longest]
     records, prompts = (things[task.done : task.done + each] for things in (task.records, task.prompts))
@@ -301,7 +301,7 @@ def main() -> None:
     until = deadline(options.until)
     torch.set_num_threads(options.threads)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    watched = Watched.load(options.model, getattr(torch, options.body))
+    watched = WatchedRequest.load(options.model, getattr(torch, options.body))
     config = watched.model.generation_config
     named = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<end_of_turn>"])
     own = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]

@@ -17,7 +17,7 @@ from semtoken.calibration import Calibrator, Fingerprint, Threshold
 from semtoken.calibration.apply import decided, origin_of
 from semtoken.calibration.fingerprint import require_clusters
 from semtoken.calibration.labels import HEADLINE
-from semtoken.calibration.learned import LEARNED, Learned, LearnedFrom
+from semtoken.calibration.learned import LEARNED, LearnedFrom, LearnedNumber
 from semtoken.calibration.learning import PEAK, with_learned
 from semtoken.calibration.threshold import product_limit
 from semtoken.choices import BackendName, Preset, Reading
@@ -104,7 +104,7 @@ class STC:
         self._depth = None if states is False else DEPTH if states is True else real(states, "states")
         if self._depth is not None and not 0 < self._depth <= 1:
             raise InvalidInput(f"states must be True or a depth in (0, 1]. Got {states!r} instead.")
-        self.learned: Learned | None = None
+        self.learned: LearnedNumber | None = None
         """The number that was learned from labels, which every answer gets as its score by `learned`."""
         require_readings(self.backend, [MethodScores(self.methods, self._depth)])
         if self.calibrator is not None and self.calibrator.learned is not None:
@@ -118,7 +118,7 @@ class STC:
             found = self.__dict__["clusters"] = load_clusters(clusters, self.backend)
             self._require_own(lambda origin: require_clusters(origin, found))
 
-    def use_learned(self, learned: Learned | None) -> None:
+    def use_learned(self, learned: LearnedNumber | None) -> None:
         """From the next answer on, give each its score by a number that was learned from labels; None: by none.
 
         Raises

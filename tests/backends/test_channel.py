@@ -24,7 +24,7 @@ from semtoken.backends.vllm.channel import (
     remove_stale,
     write_record,
 )
-from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
+from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError, InvalidInput, SemtokenError, VocabularyMismatch
 from semtoken.files.unfinished import WORKING
@@ -54,7 +54,7 @@ class Request:
     logits: np.ndarray
     ids: list[int]
     known: list[int] = field(default_factory=list)
-    watched: Watched | None = None
+    watched: WatchedRequest | None = None
 
 
 @dataclass

@@ -29,7 +29,7 @@ DEPTHS = (0.2, 0.5, 1.0)
 LENGTHS, LIMITS = (3, 11, 6), (7, 4, 5)
 
 
-class Everything(Observer):
+class AnyRoute(Observer):
     """Keeps all that can be read of every step."""
 
     reads = frozenset({ENTROPY, LOGITS, ATTENTION, best(4), *map(states, DEPTHS)})
@@ -49,15 +49,15 @@ class Everything(Observer):
             self.tokens.setdefault(answer, []).append(step.tokens[i])
 
 
-def generated(backend: Any, prompts: Sequence[list[int]]) -> Everything:
-    seen = Everything()
+def generated(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
+    seen = AnyRoute()
     backend.generate(prompts, [Decoding(max_new_tokens=limit) for limit in LIMITS], [seen])
     return seen
 
 
-def joined(backend: Any, prompts: Sequence[list[int]]) -> Everything:
+def joined(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The last prompt comes two steps after the others."""
-    seen, step = Everything(), iter(range(100))
+    seen, step = AnyRoute(), iter(range(100))
 
     def arrivals() -> list[Arrival]:
         now = next(step)
@@ -68,7 +68,7 @@ def joined(backend: Any, prompts: Sequence[list[int]]) -> Everything:
     return seen
 
 
-def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> Everything:
+def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     """The same, with few tokens of a prompt between two steps."""
     from semtoken.backends import pace
 
@@ -79,9 +79,9 @@ def joined_in_pieces(backend: Any, prompts: Sequence[list[int]]) -> Everything:
         return joined(backend, prompts)
 
 
-def read(backend: Any, prompts: Sequence[list[int]]) -> Everything:
+def read(backend: Any, prompts: Sequence[list[int]]) -> AnyRoute:
     answers = generated(backend, prompts).tokens
-    seen = Everything()
+    seen = AnyRoute()
     backend.read(prompts, [answers[n] for n in range(len(prompts))], [seen], batch_size=2, chunk_size=3)
     return seen
 
@@ -135,9 +135,9 @@ class OnlyRows:
 
 def test_what_a_backend_cannot_give_is_refused_in_words() -> None:
     with pytest.raises(BackendError, match="rows backend does not give attention weights and hidden states of str"):
-        require_readings(OnlyRows(), [Everything()])  # type: ignore[arg-type]
+        require_readings(OnlyRows(), [AnyRoute()])  # type: ignore[arg-type]
     with pytest.raises(BackendError, match="transformers gives it, for models whose attention"):
-        require_readings(OnlyRows(), [Everything()])  # type: ignore[arg-type]
+        require_readings(OnlyRows(), [AnyRoute()])  # type: ignore[arg-type]
     require_readings(OnlyRows(), [Observer()])  # type: ignore[arg-type]
 
 
@@ -153,7 +153,7 @@ def test_it_is_refused_before_the_first_step_in_every_path(path: Any) -> None:
     model.register_forward_pre_hook(lambda *_: passes.append(1))
     with pytest.raises(BackendError, match="transformers backend does not give attention weights and hidden states"):
         if path is read:
-            backend.read([[5], [6], [7]], answers, [Everything()])
+            backend.read([[5], [6], [7]], answers, [AnyRoute()])
         else:
             path(backend, [[5], [6], [7]])
     assert not passes

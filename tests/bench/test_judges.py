@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from semtoken.almanac import Question
-from semtoken.bench.judges import Judged, Tally, Verdict, agreement, correctness, tally
+from semtoken.bench.judges import AnswerToJudge, Tally, Verdict, agreement, correctness, tally
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.settings import judge_from, judge_settings
 from semtoken.bench.judges.texts import ContainsJudge, ExactJudge, RougeJudge, SimilarityJudge
@@ -26,8 +26,8 @@ from semtoken.cli.bench import app
 from semtoken.errors import InvalidInput, SemtokenError
 
 
-def item(answer: str, *accepted: str, id: str = "1") -> Judged:
-    return Judged(Question(id, "who is it", accepted), answer)
+def item(answer: str, *accepted: str, id: str = "1") -> AnswerToJudge:
+    return AnswerToJudge(Question(id, "who is it", accepted), answer)
 
 
 def said(verdicts: Sequence[Verdict]) -> list[float]:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from semtoken.almanac import Question
-from semtoken.bench.judges import Judged, Verdict
+from semtoken.bench.judges import AnswerToJudge, Verdict
 from semtoken.bench.judges.endpoint import GIVE_UP_AFTER, Endpoint, Usage
 from semtoken.bench.judges.llm import LLMJudge, user_message, verdict_of
 from semtoken.errors import BackendError, InvalidInput
@@ -62,11 +62,11 @@ def key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SEMTOKEN_CACHE", str(tmp_path / "user"))
 
 
-def items(count: int) -> list[Judged]:
+def items(count: int) -> list[AnswerToJudge]:
     """Right, wrong, odd and empty answers in turn."""
     answers = ("Ann {}", "Bob", "odd {}", "")
     return [
-        Judged(Question(str(i), f"who is number {i}", (f"Ann {i}", "Anna")), answers[i % 4].format(i))
+        AnswerToJudge(Question(str(i), f"who is number {i}", (f"Ann {i}", "Anna")), answers[i % 4].format(i))
         for i in range(count)
     ]
 
@@ -103,7 +103,7 @@ def test_every_verdict_arrives_and_a_second_run_asks_nothing(server: Unreliable,
 
 def test_the_request_is_the_papers(server: Unreliable, tmp_path: Path) -> None:
     server.fail_every = 0
-    judge(server, tmp_path).judge([Judged(Question("1", "who is it", ("Ann", "Anna")), " Bob\n")])
+    judge(server, tmp_path).judge([AnswerToJudge(Question("1", "who is it", ("Ann", "Anna")), " Bob\n")])
     [body] = server.bodies
     assert body == {
         "model": "judge-1",
@@ -257,7 +257,7 @@ def test_only_true_and_false_are_verdicts(reply: str, value: float) -> None:
 
 
 def test_texts_with_braces_go_through_unchanged() -> None:
-    item = Judged(Question("1", "{answer} {0}", ("{question}",)), "{references}")
+    item = AnswerToJudge(Question("1", "{answer} {0}", ("{question}",)), "{references}")
     assert "{answer} {0}" in user_message(item) and "\n{question}\n" in user_message(item)
 
 

@@ -12,7 +12,7 @@ import pytest
 from semtoken.bench.report.against import (
     MODELS,
     QUESTIONS,
-    Compared,
+    ComparedFigure,
     against_paper,
     paper_dataset,
     paper_model,
@@ -129,12 +129,12 @@ def test_figures_meet_their_counterparts() -> None:
 
 def test_the_difference_and_the_interval_are_told() -> None:
     figure = Figure("comparison", "NQ", "STC", "m", "AUROC", 0.80, 0.75, 0.83)
-    assert Compared(figure, 0.827).difference == pytest.approx(-0.027)
-    assert Compared(figure, 0.827).within is True
-    assert Compared(figure, 0.7499).within is False
-    assert Compared(figure, math.nan).within is None
+    assert ComparedFigure(figure, 0.827).difference == pytest.approx(-0.027)
+    assert ComparedFigure(figure, 0.827).within is True
+    assert ComparedFigure(figure, 0.7499).within is False
+    assert ComparedFigure(figure, math.nan).within is None
     seconds = Figure("comparison", "NQ", "STC", "m", "seconds", 2.0)
-    assert Compared(seconds, 3.0).within is None
+    assert ComparedFigure(seconds, 3.0).within is None
 
 
 def test_published_figures_in_the_interval_are_counted_once() -> None:

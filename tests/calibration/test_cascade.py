@@ -194,7 +194,7 @@ def test_a_pair_that_stops_early_decides_alike() -> None:
     assert models[1].tokens - written[1] <= written[1]
 
 
-class Recorded:
+class StepRecords:
     """Answers that were made before; remembers what it was asked."""
 
     def __init__(self, scores: dict[str, float]) -> None:
@@ -206,7 +206,7 @@ class Recorded:
 
 
 def test_only_doubtful_prompts_reach_the_second_model() -> None:
-    small, large = Recorded({"a": -0.1, "b": -2.0, "c": -3.0}), Recorded({"b": -0.1, "c": -5.0})
+    small, large = StepRecords({"a": -0.1, "b": -2.0, "c": -3.0}), StepRecords({"b": -0.1, "c": -5.0})
     found = Cascade(small, large, CascadeThreshold(0.5, 1.0, 0.1, 0.1, "promise", 100)).answer(["a", "b", "c"])
     assert small.asked == ["a", "b", "c"] and large.asked == ["b", "c"]
     assert [(one.model, one.decision.action) for one in found] == [
@@ -215,8 +215,8 @@ def test_only_doubtful_prompts_reach_the_second_model() -> None:
         ("second", "abstain"),
     ]
     assert found[1].response.text == "answer to b"
-    nobody = Recorded({})
-    Cascade(Recorded({"a": -0.1}), nobody, CascadeThreshold(0.5, 1.0, 0.1, 0.1, "promise", 100)).answer(["a"])
+    nobody = StepRecords({})
+    Cascade(StepRecords({"a": -0.1}), nobody, CascadeThreshold(0.5, 1.0, 0.1, 0.1, "promise", 100)).answer(["a"])
     assert nobody.asked == []
 
 

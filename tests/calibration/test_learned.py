@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semtoken.calibration.learned import Learned, LearnedFrom, Readings, learned_from, learned_values
+from semtoken.calibration.learned import LearnedFrom, LearnedNumber, Readings, learned_from, learned_values
 from semtoken.calibration.learning import cross_fitted, fit, learn
 from semtoken.errors import ArtifactError, CalibratorMismatch
 from semtoken.metrics import auroc
@@ -176,9 +176,11 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
     weights, centre = (np.array(row, dtype=np.float64) for row in rows)
     origin = LearnedFrom("w", None, 0.65 if weights.size else None, False, "before", "")
     far = [*far, 1.0] if weights.size else []
-    learned = Learned(("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin)
+    learned = LearnedNumber(
+        ("headline",), np.array([2.0]), -1.5, weights, centre, np.ones(centre.size), np.sort(far), origin
+    )
     again = learned_from(json.loads(json.dumps(learned_values(learned))))
-    assert again == learned and again != Learned(("other",), *list(vars(learned).values())[1:])
+    assert again == learned and again != LearnedNumber(("other",), *list(vars(learned).values())[1:])
     assert again.origin == origin and again.names == ("headline",) and again.intercept == -1.5
     for name in ("weights", "state_weights", "centre", "spread", "distances"):
         np.testing.assert_array_equal(getattr(again, name), getattr(learned, name))
@@ -212,7 +214,9 @@ def test_what_is_written_is_what_is_read(rows: tuple[list[float], list[float]], 
 )
 def test_what_no_fit_can_hold_is_refused(change: dict[str, object]) -> None:
     ones = np.ones(2)
-    values = learned_values(Learned(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, LearnedFrom(depth=0.65)))
+    values = learned_values(
+        LearnedNumber(("headline",), np.ones(1), 0.0, ones, ones, ones, ones, LearnedFrom(depth=0.65))
+    )
     learned_from(values)
     with pytest.raises(ArtifactError):
         learned_from(values | change)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import semtoken as st
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.checking.fields import NO_JSON, field_records, read_schema
 from semtoken.cli.app import app
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -106,7 +106,7 @@ def test_labelled_fields_give_chances_and_decisions_and_answers_keep_theirs(fold
     decided = table(folder / "decided.csv")
     chances = [float(row["chance"]) for row in decided]
     assert chances == sorted(chances) and {row["decision"] for row in decided} == {"accept", "check"}
-    applied = Applied.load(folder / "calibrator")
+    applied = CalibratorInUse.load(folder / "calibrator")
     [answer] = st.score_payload(lines[0]["response"])
     with pytest.raises(CalibratorMismatch):
         applied.block(answer)

@@ -105,14 +105,14 @@ def test_score_writes_the_block_and_reads_it_again(semtoken: RunCommand, tmp_pat
 
 
 def test_serve_adds_the_block(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
 
     calibrator = made(tmp_path / "cal")
     stc = st.STC.from_pretrained("almanac")
-    offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=Applied(calibrator))
+    offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=CalibratorInUse(calibrator))
     asked = {"model": "almanac", "messages": [{"role": "user", "content": QUESTIONS[0]}]}
     with TestClient(serve_app(Engine(stc), offer), base_url="http://127.0.0.1") as client:
         block = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["semtoken"]
@@ -128,7 +128,7 @@ def test_serve_adds_the_block(tmp_path: Path) -> None:
 
 
 def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.web.serve.app import serve_app
     from semtoken.web.serve.engine import Engine
     from semtoken.web.serve.service import Offer
@@ -140,7 +140,7 @@ def test_serve_replaces_answers_that_are_not_accepted_if_wanted(tmp_path: Path) 
     asked |= {"logprobs": True, "return_token_ids": True, "semtoken": {"tokens": True, "parts": "word"}}
 
     def replies(limit: float, text: str | None) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-        applied = Applied(
+        applied = CalibratorInUse(
             replace(calibrator, threshold=replace(calibrator.threshold, uncertainty=limit)), abstain_text=text
         )
         offer = Offer("almanac", "Question:\n{question}\nAnswer:\n", True, calibrator=applied)
@@ -181,33 +181,35 @@ def test_an_abstain_text_needs_a_threshold(semtoken: RunCommand, tmp_path: Path)
 
 
 def test_serve_says_why_a_calibrator_was_refused_and_still_answers(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.web.block import BlockOptions, score_block
     from tests.calibration.test_calibrator import response
 
-    applied = Applied(made(tmp_path / "cal"))
+    applied = CalibratorInUse(made(tmp_path / "cal"))
     clusters = st.TokenClusters.from_pretrained(almanac_clusters_path())
     block = score_block(response(-0.5), scorer_for(clusters, ScoringRules()), BlockOptions(), applied)
     assert "k:4" in block["calibrator_refused"] and "chance" not in block and block["uncertainty"] > 0
 
 
 def test_both_ends_of_a_wide_interval_are_told(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from tests.calibration.test_calibrator import response
 
     calibrator = made(tmp_path / "cal", scores="top-k")
     wide = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.2))
     narrow = response(-1.0, signature=SIGNATURE, log_score_bounds=(-1.0, -0.95))
-    assert Applied(calibrator).block(wide)["chance_at_ends"] == list(calibrator.chance([-1.0, -0.2]))
-    assert "chance_at_ends" not in Applied(calibrator).block(narrow)
+    assert CalibratorInUse(calibrator).block(wide)["chance_at_ends"] == list(calibrator.chance([-1.0, -0.2]))
+    assert "chance_at_ends" not in CalibratorInUse(calibrator).block(narrow)
 
 
 def test_the_check_counts_accepted_and_wrong(tmp_path: Path) -> None:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
 
     calibrator = made(tmp_path / "cal")
     scores, correct = [-0.001, -0.002, -9.0, -0.003, -math.inf], [1, 0, 1, math.nan, 0]
-    assert "It accepts 2 of 4 answers; 1 of these are wrong, 50.0%" in Applied(calibrator).check(scores, correct)
+    assert "It accepts 2 of 4 answers; 1 of these are wrong, 50.0%" in CalibratorInUse(calibrator).check(
+        scores, correct
+    )
 
 
 # --- compare and bench report ----------------------------------------------------------------------------------------

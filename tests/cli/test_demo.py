@@ -40,7 +40,7 @@ def test_takes_questions_at_even_distances(count: int) -> None:
 def test_the_comparison_is_that_of_the_metrics(model: str, clusters: str) -> None:
     stc = STC.from_pretrained(model, clusters=clusters)
     answered = demo.answer(stc, load_questions("dev")[:12])
-    answered = [demo.Answered(a.question, a.result, correct=i % 3 > 0) for i, a in enumerate(answered)]
+    answered = [demo.MarkedAnswer(a.question, a.result, correct=i % 3 > 0) for i, a in enumerate(answered)]
     comparison = demo.compare(answered)
     correct = [a.correct for a in answered]
     values = {name: estimate.value for name, estimate in comparison.estimates.items()}

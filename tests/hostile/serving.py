@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass
-class Answered:
+class MarkedAnswer:
     """What came of a request, with the numbers of all its choices."""
 
     status: int = 0
@@ -93,10 +93,10 @@ class Plan:
         return {"prompt": PROMPT.format(question=some) if kind < 0.7 else some[: rng.randrange(1, len(some))]}
 
 
-async def ask(http: aiohttp.ClientSession, url: str, asked: Asked) -> Answered | None:
+async def ask(http: aiohttp.ClientSession, url: str, asked: Asked) -> MarkedAnswer | None:
     """One request; None of a client that left."""
 
-    async def answer() -> Answered:
+    async def answer() -> MarkedAnswer:
         async with http.post(url + asked.path, json=asked.body) as reply:
             return _read(reply.status, await reply.read(), streamed=bool(asked.body["stream"]))
 
@@ -108,8 +108,8 @@ async def ask(http: aiohttp.ClientSession, url: str, asked: Asked) -> Answered |
         return None
 
 
-def _read(status: int, content: bytes, *, streamed: bool) -> Answered:
-    found = Answered(status)
+def _read(status: int, content: bytes, *, streamed: bool) -> MarkedAnswer:
+    found = MarkedAnswer(status)
     if status != 200:
         return found
     events = [line[6:] for line in content.split(b"\n") if line.startswith(b"data: {")] if streamed else [content]
@@ -123,7 +123,7 @@ def _read(status: int, content: bytes, *, streamed: bool) -> Answered:
             numbers[index] = choice["semtoken"]["uncertainty"]
         items.setdefault(index, []).extend(_items(choice.get("logprobs") or {}))
     order = sorted(texts)
-    return Answered(status, [texts[i] for i in order], [numbers[i] for i in order], [items[i] for i in order])
+    return MarkedAnswer(status, [texts[i] for i in order], [numbers[i] for i in order], [items[i] for i in order])
 
 
 def _items(shown: dict[str, Any]) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def _items(shown: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def judge(asked: Asked, alone: Answered, among: Answered) -> tuple[str | None, str]:
+def judge(asked: Asked, alone: MarkedAnswer, among: MarkedAnswer) -> tuple[str | None, str]:
     """What is wrong with an answer among others, and how it differs from the one alone: "", "tie" or "draw"."""
     if (alone.status, len(alone.texts)) != (among.status, len(among.texts)):
         return f"{among.status} with {len(among.texts)} choices, alone {alone.status} with {len(alone.texts)}", ""
@@ -181,7 +181,7 @@ def serve_process() -> Iterator[tuple[str, subprocess.Popen[str]]]:
         process.stderr.close()
 
 
-async def ask_all(url: str, plan: Plan, numbers: list[int], at_once: int) -> dict[int, Answered | None]:
+async def ask_all(url: str, plan: Plan, numbers: list[int], at_once: int) -> dict[int, MarkedAnswer | None]:
     """Ask, so many at one time; alone nobody leaves."""
     left, found = iter(numbers), {}
 

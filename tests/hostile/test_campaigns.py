@@ -221,9 +221,9 @@ def test_a_text_in_an_event_is_found() -> None:
     assert [event["attributes"]["a"] for event in traffic.events_of(shown)] == [1, 2]
 
 
-def answered(text: str, number: float, *best: float) -> serving.Answered:
+def answered(text: str, number: float, *best: float) -> serving.MarkedAnswer:
     items = [{"token": letter, "logprob": best[0], "best": [*best]} for letter in text]
-    return serving.Answered(200, [text], [number], [items])
+    return serving.MarkedAnswer(200, [text], [number], [items])
 
 
 def test_another_answer_among_others_is_found() -> None:
@@ -236,7 +236,7 @@ def test_another_answer_among_others_is_found() -> None:
         answered("ab", 0.5, -0.1, -3.0),
     ):
         assert serving.judge(asked, alone, other)[0] is not None
-    assert "503" in str(serving.judge(asked, alone, serving.Answered(503))[0])
+    assert "503" in str(serving.judge(asked, alone, serving.MarkedAnswer(503))[0])
     tied = answered("abc", 0.5, -0.7, -0.70001)
     assert serving.judge(asked, tied, answered("abd", 0.6, -0.7, -0.70001)) == (None, "tie")
     drawing = serving.Asked("/v1/completions", {"temperature": 1.0}, None)

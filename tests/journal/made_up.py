@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import semtoken as st
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.entries import JournalEntry, SamplingRule
 from semtoken.journal.labels import add_label
 from semtoken.journal.store import Journal, rows_of
@@ -43,16 +43,22 @@ def entry(number: int, **about: Any) -> JournalEntry:
     return JournalEntry(**{**values, **about})
 
 
-def fitted(alpha: float = 0.2, seed: int = 0) -> Applied:
+def fitted(alpha: float = 0.2, seed: int = 0) -> CalibratorInUse:
     generator = np.random.default_rng(seed)
     scores = -generator.exponential(0.5, 400)
     correct = generator.random(400) < np.exp(scores)
     threshold = st.Threshold.fit(scores, correct, alpha=alpha)
-    return Applied(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
+    return CalibratorInUse(replace(st.Calibrator.fit(scores, correct), threshold=threshold))
 
 
 def filled(
-    journal: Journal, applied: Applied, correct: list[bool], first: int = 0, *, begin: float = 1.7e9, step: float = DAY
+    journal: Journal,
+    applied: CalibratorInUse,
+    correct: list[bool],
+    first: int = 0,
+    *,
+    begin: float = 1.7e9,
+    step: float = DAY,
 ) -> None:
     """Accepted answers of the random sample, one a day, each with a label."""
     journal.use(applied.file, applied.checksum)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 import semtoken as st
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, agreement, queue, undo
@@ -166,9 +166,9 @@ def test_a_former_calibrator_is_put_back_from_the_journal(journal: Journal, url:
     listed = run()[1]
     assert listed.index(second.checksum[:12]) < listed.index(first.checksum[:12]) and "400 labels" in listed
     code, told = run("--take", first.checksum[:8], "-o", str(folder))
-    assert code != 0 and "--overwrite" in told and Applied.load(folder).checksum == second.checksum
+    assert code != 0 and "--overwrite" in told and CalibratorInUse.load(folder).checksum == second.checksum
     assert run("--take", first.checksum[:8], "-o", str(folder), "--overwrite")[0] == 0
-    assert Applied.load(folder).checksum == first.checksum
+    assert CalibratorInUse.load(folder).checksum == first.checksum
     assert run("--take", second.checksum, "-o", str(tmp_path / "new"))[0] == 0
-    assert Applied.load(tmp_path / "new").checksum == second.checksum
+    assert CalibratorInUse.load(tmp_path / "new").checksum == second.checksum
     assert run("--take", "no", "-o", str(folder))[0] != 0

@@ -163,6 +163,9 @@ class Answer:
     text: str = "x"
     log_score: float = -1.0
 
+    def with_fields(self, **changes: Any) -> Answer:
+        return replace(self, **changes)
+
     @property
     def n_tokens(self) -> int:
         return len(self.logs)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from semtoken.scoring import scorer_for
 from semtoken.scoring.prefixes import NO_IDS
-from semtoken.scoring.reduction import _Chosen, _Columns
+from semtoken.scoring.reduction import _ChosenTokens, _Columns
 from semtoken.scoring.rules import ScoringRules
 
 LOG_PROBS = st.floats(-2000, 0) | st.just(-np.inf) | st.floats(-20, 0)
@@ -22,7 +22,7 @@ def test_the_masses_of_all_steps_are_summed_as_those_of_each_alone(each: list[li
     counted = np.array([flag for step in each for _, flag in step], dtype=bool)
     scorer = scorer_for(None, ScoringRules())
     columns = _Columns(owners, np.zeros(len(owners), dtype=np.int64), log_probs)
-    chosen = _Chosen(scorer, np.zeros(len(each), dtype=np.int64), NO_IDS)
+    chosen = _ChosenTokens(scorer, np.zeros(len(each), dtype=np.int64), NO_IDS)
     found = chosen.log_sums({"others": (columns, ~counted), "all": (columns, counted)})["all"]
     expected = [np.logaddexp.reduce([log_prob for log_prob, flag in step if flag] or [-np.inf]) for step in each]
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

@@ -24,7 +24,7 @@ from semtoken.almanac.questions import PROMPT
 from semtoken.cli.app import app
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.web.doctor import Diagnosis, examine
-from semtoken.web.doctor.diagnosis import Tried
+from semtoken.web.doctor.diagnosis import TriedCount
 from semtoken.web.doctor.examination import compare_temperatures, find_most
 from tests import tiny
 from tests.web.servers import Received, raw_upstream, running
@@ -248,12 +248,12 @@ class TestConnections:
 @settings(deadline=None)
 @given(limit=st.integers(0, 150), clamps=st.booleans(), whole=st.booleans())
 def test_the_most_is_found_exactly(limit: int, clamps: bool, whole: bool) -> None:
-    def trying(top: int) -> Tried:
+    def trying(top: int) -> TriedCount:
         if top == -1:
-            return Tried(top, 5000 if whole else None)
+            return TriedCount(top, 5000 if whole else None)
         if top > limit:
-            return Tried(top, limit if clamps and limit else None)
-        return Tried(top, top)
+            return TriedCount(top, limit if clamps and limit else None)
+        return TriedCount(top, top)
 
     tried = list(find_most(trying))
     most = max(one.given or 0 for one in tried)

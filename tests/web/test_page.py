@@ -17,7 +17,7 @@ import pytest
 import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.support.text import percentage
 from semtoken.web.page import static_page
@@ -77,7 +77,7 @@ def everything(answers: list[dict[str, Any]]) -> dict[str, Any]:
     correct = generator.random(300) < np.exp(labelled / 2)
     calibrator = st.Calibrator.fit(labelled, correct)
     threshold = st.Threshold.fit(labelled, correct, alpha=0.3)
-    applied = Applied(replace(calibrator, threshold=threshold))
+    applied = CalibratorInUse(replace(calibrator, threshold=threshold))
     rows = []
     for answer, score in zip(json.loads(json.dumps(answers)), scores, strict=True):
         known = AnswerRecord("here", {}, float(score), None)

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import semtoken as st
 from semtoken import TokenClusters
 from semtoken.calibration import Fingerprint
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.scoring.rules import ScoringRules
 from tests.web.servers import answering, raw_upstream, response, running
 
@@ -41,7 +41,7 @@ def test_final_blocks_carry_chance_and_decision(served: str, almanac_clusters: T
     from semtoken.web.proxy.settings import ProxySettings
 
     calibrator = made(almanac_clusters, tmp_path)
-    app = proxy_app(ProxySettings(served, hold=30.0), almanac_clusters, calibrator=Applied(calibrator))
+    app = proxy_app(ProxySettings(served, hold=30.0), almanac_clusters, calibrator=CalibratorInUse(calibrator))
     with running(app) as url:
         block = httpx.post(f"{url}/v1/chat/completions", json=CHAT, timeout=60).json()["choices"][0]["semtoken"]
         text = httpx.post(f"{url}/v1/chat/completions", json=CHAT | {"stream": True}, timeout=60).text
@@ -91,7 +91,9 @@ def strict(served: str, almanac_clusters: TokenClusters, tmp_path: Path) -> Iter
     @contextmanager
     def proxy(limit: float, upstream: str = served, **changes: Any) -> Iterator[str]:
         threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
-        applied = Applied(replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.')
+        applied = CalibratorInUse(
+            replace(calibrator, threshold=threshold), abstain_text='I do not know. "Ask" me <again>.'
+        )
         settings = ProxySettings(upstream, **changes)
         with running(proxy_app(settings, almanac_clusters, calibrator=applied)) as url:
             yield url

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semtoken.payloads.formats import Hidden, Shape, shape_at
+from semtoken.payloads.formats import HiddenFields, Shape, shape_at
 from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.registry import shape_of_reply
@@ -79,7 +79,7 @@ CONTENT = {"content": [{"token": "a", "logprob": -1, "top_logprobs": [{"token": 
 class TestEditing:
     REPLY = '{"id":"é\\u00e9","n":1.50e1, "choices" : [ {"logprobs":%s,"index":0}, {"index":1,"logprobs":null}]}'
 
-    def edit(self, text: str, hidden: Hidden | None, blocks: Any = None) -> str:
+    def edit(self, text: str, hidden: HiddenFields | None, blocks: Any = None) -> str:
         editor = Editor(OpenAIChat, hidden)
         try:
             return editor.edited(editor.read(text), blocks or {})
@@ -88,15 +88,15 @@ class TestEditing:
 
     def test_log_probabilities_nobody_asked_for_go(self) -> None:
         text = self.REPLY % json.dumps(CONTENT)
-        assert self.edit(text, Hidden(None, False)) == self.REPLY % "null"
+        assert self.edit(text, HiddenFields(None, False)) == self.REPLY % "null"
         assert self.edit(text, None) == text
 
     def test_fewer_are_shown_if_fewer_were_asked_for(self) -> None:
         text = self.REPLY % json.dumps(CONTENT)
-        shown = json.loads(self.edit(text, Hidden(2, False)))["choices"][0]["logprobs"]
+        shown = json.loads(self.edit(text, HiddenFields(2, False)))["choices"][0]["logprobs"]
         assert [t["token"] for t in shown["content"][0]["top_logprobs"]] == ["a", "b"]
-        assert self.edit(text, Hidden(0, False)).count('"top_logprobs": []') == 1
-        assert self.edit(text, Hidden(3, False)) == text
+        assert self.edit(text, HiddenFields(0, False)).count('"top_logprobs": []') == 1
+        assert self.edit(text, HiddenFields(3, False)) == text
 
     @given(st.data(), st.lists(JSON, max_size=5), st.lists(st.booleans(), min_size=5, max_size=5))
     def test_entries_are_left_out_in_place(self, data: st.DataObject, value: list[Any], kept: list[bool]) -> None:
@@ -107,13 +107,16 @@ class TestEditing:
 
     def test_the_chosen_token_of_a_completion_stays(self) -> None:
         lists = {"tokens": ["z", "b"], "top_logprobs": [{"a": -1.0, "b": -2.0, "z": -9.0}, {"b": -1.0, "c": -2.0}]}
-        shown = json.loads(self.edit(self.REPLY % json.dumps(lists), Hidden(1, False)))["choices"][0]["logprobs"]
+        shown = json.loads(self.edit(self.REPLY % json.dumps(lists), HiddenFields(1, False)))["choices"][0]["logprobs"]
         assert shown["top_logprobs"] == [{"a": -1.0, "z": -9.0}, {"b": -1.0}]
 
     def test_ids_nobody_asked_for_go(self) -> None:
         text = '{"prompt_token_ids":[1], "choices":[{"index":0,"token_ids":[1,2]}]}'
-        assert self.edit(text, Hidden(0, True)) == '{"prompt_token_ids":null, "choices":[{"index":0,"token_ids":null}]}'
-        assert self.edit(text, Hidden(0, False)) == text
+        assert (
+            self.edit(text, HiddenFields(0, True))
+            == '{"prompt_token_ids":null, "choices":[{"index":0,"token_ids":null}]}'
+        )
+        assert self.edit(text, HiddenFields(0, False)) == text
 
     def test_blocks_go_to_their_choices(self) -> None:
         text = '{"choices":[{"index":1},{"index":0}]}'
@@ -121,7 +124,7 @@ class TestEditing:
 
     @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"choices":3}', '{"choices":[3, null]}', "[" * 100_000])
     def test_what_is_no_reply_stays(self, text: str) -> None:
-        assert self.edit(text, Hidden(None, True), {0: {}}) == text
+        assert self.edit(text, HiddenFields(None, True), {0: {}}) == text
 
 
 class TestEvents:
@@ -249,7 +252,14 @@ def test_limits_are_learned_for_a_while_and_never_without_end() -> None:
     assert limits.most("chat", "a") == 20
 
 
-HIDDEN = (None, Hidden(None, False), Hidden(0, False), Hidden(2, False), Hidden(20, False), Hidden(None, True))
+HIDDEN = (
+    None,
+    HiddenFields(None, False),
+    HiddenFields(0, False),
+    HiddenFields(2, False),
+    HiddenFields(20, False),
+    HiddenFields(None, True),
+)
 
 
 QUICK = {"openai-chat", "vllm-chat", "vllm-completions", "openai-responses", "llama-cpp"}
@@ -258,7 +268,7 @@ QUICK = {"openai-chat", "vllm-chat", "vllm-completions", "openai-responses", "ll
 
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_events_that_only_go_on_are_edited_as_any_event(name: str, hidden: Hidden | None) -> None:
+def test_events_that_only_go_on_are_edited_as_any_event(name: str, hidden: HiddenFields | None) -> None:
     shape, going_on, edited = shape_of_reply_to(name), GoingOn(), 0
     editor = Editor(shape, hidden)
     for event in EventReader().feed(recording(name).stream or ""):

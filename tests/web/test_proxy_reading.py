@@ -18,7 +18,7 @@ import semtoken as st
 from semtoken import STC, TokenClusters
 from semtoken.almanac.questions import PROMPT, Question, load_questions
 from semtoken.calibration import Fingerprint
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.payloads import PayloadChoice, Segment
 from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
@@ -367,7 +367,7 @@ def test_the_chance_is_that_of_exact_scores(
     correct = generator.random(300) < np.exp(scores / 4)
     known = Fingerprint(signature=ScoringRules().signature, scores="exact")
     st.Calibrator.fit(scores, correct, fingerprint=known).save(tmp_path)
-    calibrator = Applied.load(tmp_path, almanac_clusters, replace(known))
+    calibrator = CalibratorInUse.load(tmp_path, almanac_clusters, replace(known))
     app = proxy_app(ProxySettings(upstream), almanac_clusters, calibrator=calibrator, reader=reader)
     with running(app) as url:
         [choice] = asked_of(url, "chat/completions", chat())

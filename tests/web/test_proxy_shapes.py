@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from semtoken import TokenClusters
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import SemtokenError
 from semtoken.payloads import read_payload, score_payload
 from semtoken.payloads.formats import FORMATS, ProbeQuestion, Shape
@@ -313,7 +313,7 @@ def withholding(upstream: Upstream, clusters: TokenClusters, folder: Path, limit
     """A proxy that shows answers up to an uncertainty, and another text in place of the others."""
     calibrator = made(clusters, folder)
     threshold = replace(calibrator.threshold, uncertainty=limit)  # type: ignore[type-var]
-    applied = Applied(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
+    applied = CalibratorInUse(replace(calibrator, threshold=threshold), abstain_text='I do not "know".')
     with running(proxy_app(ProxySettings(upstream.url), clusters, calibrator=applied, page=False)) as url:
         yield url
 

@@ -27,7 +27,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from semtoken import STC, Calibrator, TokenClusters, Vocabulary
 from semtoken.almanac.questions import PROMPT
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.web.calibrators import CalibratorSlot
 from semtoken.web.proxy.app import proxy_app
 from semtoken.web.proxy.settings import ProxySettings
@@ -567,10 +567,10 @@ def test_a_client_that_leaves_ends_the_generation(stream: bool) -> None:
         assert again.json()["choices"][0]["semtoken"]["n_tokens"] == 2
 
 
-def calibrated(share: float) -> Applied:
+def calibrated(share: float) -> CalibratorInUse:
     """Gives nearly every answer the same chance."""
     generator = np.random.default_rng(0)
-    return Applied(Calibrator.fit(-generator.exponential(1000.0, 300), generator.random(300) < share))
+    return CalibratorInUse(Calibrator.fit(-generator.exponential(1000.0, 300), generator.random(300) < share))
 
 
 def test_an_answer_keeps_the_calibrator_that_it_began_with() -> None:

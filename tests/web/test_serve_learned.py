@@ -15,7 +15,7 @@ from scipy.stats import ks_2samp
 import semtoken as st
 from semtoken.almanac import load_questions
 from semtoken.almanac.questions import PROMPT
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import CalibratorMismatch, SemtokenError
 from semtoken.journal.entries import AnswerOrigin, Recording
 from semtoken.journal.store import Journal
@@ -63,7 +63,7 @@ def test_a_served_answer_has_its_learned_number_and_another_prompt_the_reason_wh
     asked = load_questions("dev")[200].question
     own = st.STC.from_pretrained("almanac", calibrator=calibrator)
     [expected] = own.generate(PROMPT.replace("{question}", asked), 16, stop_at_newline=True)
-    offer = Offer("almanac", PROMPT, True, 5, Applied(calibrator))
+    offer = Offer("almanac", PROMPT, True, 5, CalibratorInUse(calibrator))
     database = tmp_path / "journal.db"
     with ExitStack() as stack:
         recorder = stack.enter_context(recorder_of(database))
@@ -101,14 +101,14 @@ def test_a_served_answer_has_its_learned_number_and_another_prompt_the_reason_wh
 def test_a_number_that_is_exchanged_goes_back_with_its_calibrator(calibrator: st.Calibrator) -> None:
     assert calibrator.learned is not None
     other = replace(calibrator.learned, intercept=calibrator.learned.intercept + 1)
-    first, second = Applied(calibrator), Applied(replace(calibrator, learned=other))
+    first, second = CalibratorInUse(calibrator), CalibratorInUse(replace(calibrator, learned=other))
     stc = st.STC.from_pretrained("almanac")
     slot = CalibratorSlot(first, lambda: second, lambda applied: stc.use_learned(applied.calibrator.learned))
     stc.use_learned(first.calibrator.learned)
     slot.reload()
     assert stc.learned == second.calibrator.learned != first.calibrator.learned
 
-    def away(applied: Applied) -> None:
+    def away(applied: CalibratorInUse) -> None:
         raise SemtokenError("the journal is away")
 
     slot.on_change = away

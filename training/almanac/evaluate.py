@@ -57,7 +57,7 @@ Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Judged:
+class AnswerToJudge:
     """The answers of one model to one question set, and which of them are right."""
 
     answers: list[Answer]
@@ -73,21 +73,21 @@ class Judged:
         return rows
 
 
-def judge(folder: Path, split: str) -> Judged:
+def judge(folder: Path, split: str) -> AnswerToJudge:
     """Ask a trained model all questions of a split."""
     model, tokenizer = load_almanac(folder / "model")
     questions = read_questions(folder / "questions" / f"{split}.jsonl.gz")
     answers = list(track(answer_questions(model, tokenizer, questions), f"{folder.name} {split}", len(questions)))
-    return Judged(answers, np.array([is_correct(a.text, a.question) for a in answers]))
+    return AnswerToJudge(answers, np.array([is_correct(a.text, a.question) for a in answers]))
 
 
-def stc(judged: Judged, clusters: st.TokenClusters, **rules: Any) -> Array:
+def stc(judged: AnswerToJudge, clusters: st.TokenClusters, **rules: Any) -> Array:
     """STC's uncertainty, as minus the log score so that no answers tie at 1."""
     scored = (st.score_logits(a.logits, a.token_ids, clusters, **{"preset": "paper", **rules}) for a in judged.answers)
     return np.array([-response.log_score for response in scored])
 
 
-def likelihoods(judged: Judged) -> dict[str, Array]:
+def likelihoods(judged: AnswerToJudge) -> dict[str, Array]:
     """Sequence probability and its length-normalised form."""
     rows = judged.log_probabilities
     sequence = [st.methods.sequence_probability(row, variant="negative_logprob") for row in rows]
@@ -114,7 +114,7 @@ def cluster_choices(folder: Path, vocabulary: st.Vocabulary) -> dict[Setting, La
 
 
 def all_scores(
-    judged: Judged, labels: Labels, concatenated: Labels, vocabulary: st.Vocabulary, planned: list[PlannedFact]
+    judged: AnswerToJudge, labels: Labels, concatenated: Labels, vocabulary: st.Vocabulary, planned: list[PlannedFact]
 ) -> Iterator[tuple[str, Array]]:
     """Every score of the report with its name; shuffled clusters come once a shuffle under one name."""
     yield from likelihoods(judged).items()
@@ -164,7 +164,7 @@ def _median_shuffled(groups: dict[str, list[Array]], name: str, correct: NDArray
     return sorted(members, key=lambda uncertainty: st.metrics.auroc(uncertainty, correct))[len(members) // 2]
 
 
-def accuracy_table(judged: Judged) -> pd.DataFrame:
+def accuracy_table(judged: AnswerToJudge) -> pd.DataFrame:
     """One row an answer: what was asked, how exposed it was, and whether the answer was right."""
     rows = [
         {

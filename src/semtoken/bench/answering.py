@@ -22,7 +22,7 @@ from semtoken.statistics.generations import Progress
 from semtoken.statistics.pairs import FloatArray
 from semtoken.statistics.timings import IN_MODEL
 
-Answered = Callable[[int], None]
+OnAnswered = Callable[[int], None]
 """Called with the number of prompts that are done."""
 
 
@@ -42,7 +42,7 @@ class RunAnswerer:
             )
 
     def greedy(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: OnAnswered | None = None
     ) -> list[Generation]:
         """Greedy answers with `token_ids`, `token_texts`, `log_probs` and the best alternatives of each step.
 
@@ -52,7 +52,7 @@ class RunAnswerer:
             return record_greedy(self.backend, prompts, columns_of("greedy"), decoding, timings, _counted(answered))
 
     def samples(
-        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: Answered | None = None
+        self, prompts: Sequence[Prompt], decoding: AnswerSettings, timings: Timings, answered: OnAnswered | None = None
     ) -> list[Generation]:
         """Records with `sample_texts`, `sample_token_ids`, `sample_log_probs`, and `hidden_states` if there are any.
 
@@ -94,5 +94,5 @@ class RunAnswerer:
         return p_true_log_probs(self.backend, questions, answers, spelling=spelling, batch_size=self.batch_size)
 
 
-def _counted(answered: Answered | None) -> Progress | None:
+def _counted(answered: OnAnswered | None) -> Progress | None:
     return None if answered is None else lambda step, done, total: answered(done)

@@ -56,7 +56,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PendingWork:
     """A work and the shards of it that are not there."""
 
     work: CellWork
@@ -121,10 +121,10 @@ def works(run: Path, settings: RunSettings, plan: Plan) -> list[CellWork]:
     return found
 
 
-def survey(run: Path, settings: RunSettings, plan: Plan) -> list[Pending]:
+def survey(run: Path, settings: RunSettings, plan: Plan) -> list[PendingWork]:
     """What is left to do of every work, finished ones too."""
     return [
-        Pending(work, tuple(shard for shard in range(work.cell.n_shards) if work.missing(shard)))
+        PendingWork(work, tuple(shard for shard in range(work.cell.n_shards) if work.missing(shard)))
         for work in works(run, settings, plan)
     ]
 
@@ -259,7 +259,7 @@ class _Session:
         self._prepared.add(clustering.key)
         return True
 
-    def _do(self, work: CellWork, pending: Pending) -> None:
+    def _do(self, work: CellWork, pending: PendingWork) -> None:
         """The possible steps of a work."""
         cell, done, shown = work.cell, 0, 0  # questions of whole shards, and those that the watcher knows of
 

@@ -75,7 +75,7 @@ WIDE = 0.1
 
 
 @dataclass(frozen=True)
-class Applied:
+class CalibratorInUse:
     """A calibrator in use, with what is known of the answers that it will be shown."""
 
     calibrator: Calibrator
@@ -108,7 +108,7 @@ class Applied:
         clusters: TokenClusters | None = None,
         known: Fingerprint = NOTHING_KNOWN,
         abstain_text: str | None = None,
-    ) -> Applied:
+    ) -> CalibratorInUse:
         """Load a calibrator for these clusters and this model.
 
         Raises
@@ -203,7 +203,7 @@ class Applied:
 
 
 def chance_sentence(block: dict[str, Any]) -> str:
-    """A block of `Applied` in one line."""
+    """A block of `CalibratorInUse` in one line."""
     n, chance = block["n_labels"], block["chance"]
     if chance is None:
         told = "a blank answer has no chance"

@@ -30,14 +30,14 @@ from semtoken.calibration.fingerprint import (
 )
 from semtoken.calibration.labels import (
     FloatArray,
-    Labelled,
+    LabelledScores,
     chosen_method,
     given_score,
     labelled,
     log_scores,
     require_enough,
 )
-from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, learned_from, learned_values
+from semtoken.calibration.learned import DISTANCE, LEARNED, LearnedNumber, learned_from, learned_values
 from semtoken.calibration.measures import Drift, drift
 from semtoken.calibration.threshold import Threshold, threshold_from, threshold_values
 from semtoken.choices import CurveName
@@ -81,7 +81,7 @@ class Calibrator:
     """What is decided with it."""
     created: str = ""
     """When it was fitted, UTC."""
-    learned: Learned | None = None
+    learned: LearnedNumber | None = None
     """The number that was learned from the labels, where it ranks better than the headline."""
     learning: str = ""
     """What came of learning, in one sentence; empty where nobody asked for it."""
@@ -351,7 +351,7 @@ class Calibrator:
         return _mean_chance(maps, self.n, scores)
 
 
-def fitted(answers: Labelled, method: CurveName) -> Calibrator:
+def fitted(answers: LabelledScores, method: CurveName) -> Calibrator:
     """A calibrator of checked answers, without its origin."""
     return Calibrator(
         method=method,
@@ -364,14 +364,14 @@ def fitted(answers: Labelled, method: CurveName) -> Calibrator:
 
 
 def cross_validated(
-    answers: Labelled, method: CurveName, *, folds: int = 10, seed: int = 0
+    answers: LabelledScores, method: CurveName, *, folds: int = 10, seed: int = 0
 ) -> tuple[FloatArray, FloatArray]:
     """Chances by calibrators that did not see the answers, and the base rates of the same folds, [n] each."""
     order = np.random.default_rng(seed).permutation(answers.n)
     chances, base = np.empty(answers.n), np.empty(answers.n)
     for held in np.array_split(order, folds):
         rest = np.setdiff1d(order, held)
-        part = Labelled(answers.log_score[rest], answers.correct[rest], 0)
+        part = LabelledScores(answers.log_score[rest], answers.correct[rest], 0)
         curve = _fitted_curve(part, method)
         maps = [] if curve is None else [curve]
         if method in USING_VENN_ABERS:
@@ -381,7 +381,7 @@ def cross_validated(
     return chances, base
 
 
-def _fitted_curve(answers: Labelled, method: CurveName) -> Curve | None:
+def _fitted_curve(answers: LabelledScores, method: CurveName) -> Curve | None:
     """The parametric half of a blend, or the method's own map; None where Venn-Abers alone is the map."""
     if method == "venn-abers":
         return None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,6 @@ from semtoken.results.generation import state_from
 from semtoken.support.arrays import real_numbers
 
 FloatArray = npt.NDArray[np.float64]
-Scored: TypeAlias = "Sequence[ScoredResponse] | npt.ArrayLike"
-"""Scored answers, or their log scores, [n]."""
 
 PRODUCT = "stc"
 """The method whose score is `ScoredResponse.log_score`."""
@@ -32,7 +30,7 @@ FEWEST_LABELS, FEWEST_OF_EITHER = 30, 5
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledScores:
     """Scores and labels of the same answers, blank answers left out."""
 
     log_score: FloatArray
@@ -172,7 +170,7 @@ def _log(probability: float) -> float:
 
 def labelled_pair(
     first: Any, first_correct: Any, second: Any, second_correct: Any, by: str | None = None
-) -> tuple[Labelled, Labelled]:
+) -> tuple[LabelledScores, LabelledScores]:
     """Checked arrays of two models' answers to the same questions; blank ones stay, at a log score of -inf.
 
     Raises
@@ -187,10 +185,10 @@ def labelled_pair(
             "answer the same questions."
         )
     (one, one_labels), (other, other_labels) = pair
-    return Labelled(one, one_labels, 0), Labelled(other, other_labels, 0)
+    return LabelledScores(one, one_labels, 0), LabelledScores(other, other_labels, 0)
 
 
-def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> Labelled:
+def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by: str | None = None) -> LabelledScores:
     """Checked arrays of labelled answers, with their log scores by a method (see `log_scores`).
 
     Raises
@@ -200,7 +198,7 @@ def labelled(scored: Any, correct: Any, prompts: Sequence[Any] | None = None, by
     """
     scores, labels = _checked(scored, correct, prompts, by)
     blank = np.isneginf(scores)
-    return Labelled(scores[~blank], labels[~blank], int(blank.sum()))
+    return LabelledScores(scores[~blank], labels[~blank], int(blank.sum()))
 
 
 def _checked(
@@ -225,7 +223,7 @@ def _checked(
     return scores, labels
 
 
-def require_enough(answers: Labelled) -> None:
+def require_enough(answers: LabelledScores) -> None:
     """Refuse what no calibrator should be fitted on, with the numbers that are missing."""
     missing = FEWEST_LABELS - answers.n
     if missing > 0:

@@ -107,7 +107,7 @@ class Readings:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedNumber:
     """A fitted number. Fit one with `semtoken.calibration.learning.learn`."""
 
     names: tuple[str, ...]
@@ -127,7 +127,7 @@ class Learned:
     """Where the labelled answers came from."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Learned) and learned_values(self) == learned_values(other)
+        return isinstance(other, LearnedNumber) and learned_values(self) == learned_values(other)
 
     def __hash__(self) -> int:
         return hash((self.names, self.intercept))
@@ -178,18 +178,18 @@ def distances(states: FloatArray, centre: FloatArray, spread: FloatArray) -> Flo
     return np.asarray(np.square((states - centre) / spread).mean(axis=1))
 
 
-def learned_values(learned: Learned) -> dict[str, Any]:
+def learned_values(learned: LearnedNumber) -> dict[str, Any]:
     """Plain values for a file."""
     arrays = {
         field.name: getattr(learned, field.name).tolist()
-        for field in fields(Learned)
+        for field in fields(LearnedNumber)
         if isinstance(getattr(learned, field.name), np.ndarray)
     }
     origin = {name: value for name, value in asdict(learned.origin).items() if value is not None}
     return {"names": list(learned.names), "intercept": learned.intercept, **arrays, "origin": origin}
 
 
-def learned_from(values: Any) -> Learned:
+def learned_from(values: Any) -> LearnedNumber:
     """A learned number from the plain values of a file.
 
     Raises
@@ -201,8 +201,8 @@ def learned_from(values: Any) -> Learned:
         given: Mapping[str, Any] = dict(values)
         names, origin = tuple(given["names"]), LearnedFrom(**given["origin"])
         arrays = {name: _plain(given[name]) for name in ("weights", "state_weights", "centre", "spread", "distances")}
-        found = Learned(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
-        known = set(given) == {field.name for field in fields(Learned)}
+        found = LearnedNumber(names=names, intercept=float(_plain(given["intercept"])), origin=origin, **arrays)
+        known = set(given) == {field.name for field in fields(LearnedNumber)}
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError("The calibrator's learned number has missing or unknown fields.") from error
     flat = all(one.ndim == 1 and bool(np.isfinite(one).all()) for one in arrays.values())

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.calibration.labels import AnswerRecord, FloatArray, chosen_method, given_score, labelled, log_scores
-from semtoken.calibration.learned import DISTANCE, LEARNED, Learned, LearnedFrom, Readings, distances
+from semtoken.calibration.learned import DISTANCE, LEARNED, LearnedFrom, LearnedNumber, Readings, distances
 from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics.resampling import Difference, resample
 from semtoken.support.arrays import real_numbers
@@ -43,7 +43,7 @@ Places = npt.NDArray[np.intp]
 class Learning:
     """What came of learning from labels."""
 
-    learned: Learned | None
+    learned: LearnedNumber | None
     """The number, fitted on all labels; None where the headline is kept."""
     risk: FloatArray
     """[n] log-odds of being wrong of each labelled answer, by a fit that did not see it; [0] with too few labels."""
@@ -117,7 +117,7 @@ def fit(
     origin: LearnedFrom = LearnedFrom(),  # noqa: B008  (it is frozen)
     *,
     seed: int = 0,
-) -> Learned:
+) -> LearnedNumber:
     """The number fitted on all labels, without a look at whether it is any good."""
     weights, intercept, state_weights = _fitted(readings, correct, seed)
     centre = spread = np.empty(0)
@@ -128,7 +128,7 @@ def fit(
         spread = np.where(spread > 0, spread, 1.0)
         # Each from the centre of the others: its own share in the centre makes it look nearer than new ones are.
         far = np.sort(distances(readings.states, centre, spread) * (n / (n - 1)) ** 2)
-    return Learned(tuple(names), weights, intercept, state_weights, centre, spread, far, origin)
+    return LearnedNumber(tuple(names), weights, intercept, state_weights, centre, spread, far, origin)
 
 
 def cross_fitted(readings: Readings, correct: FloatArray, *, seed: int = 0) -> FloatArray:
@@ -230,7 +230,7 @@ class LearnedAnswers:
     Calibrators and thresholds are fitted on these."""
 
 
-def require_known(learned: Learned) -> None:
+def require_known(learned: LearnedNumber) -> None:
     """Refuse a number that reads what this release cannot read of an answer.
 
     Raises
@@ -316,7 +316,7 @@ def _asked(answer: Any) -> str:
     return "" if answer.state is None else answer.state.prompt
 
 
-def with_learned(answer: Any, learned: Learned) -> Any:
+def with_learned(answer: Any, learned: LearnedNumber) -> Any:
     """A scored answer with its learned number, and how far its state lies from the labelled ones.
 
     A blank answer stays as it is, and so does one that the number was not learned for: this one gets the flag
@@ -338,7 +338,7 @@ def with_learned(answer: Any, learned: Learned) -> Any:
     return _with_scores(answer, found)
 
 
-def _applied(learned: Learned, readings: Readings) -> dict[str, float]:
+def _applied(learned: LearnedNumber, readings: Readings) -> dict[str, float]:
     """The scores of one answer: its learned number, and the distance of its state."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = {LEARNED: float(learned.risk(readings)[0])}

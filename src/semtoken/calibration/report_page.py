@@ -12,7 +12,7 @@ import numpy as np
 
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import known_values
-from semtoken.calibration.labels import Labelled
+from semtoken.calibration.labels import LabelledScores
 from semtoken.calibration.measures import Interval, Report
 from semtoken.calibration.promises import percent
 from semtoken.calibration.threshold import Threshold
@@ -36,7 +36,7 @@ STYLE = {
 }
 
 
-def write_report(path: Path, calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> None:
+def write_report(path: Path, calibrator: Calibrator, report: Report, answers: LabelledScores, forecast: str) -> None:
     """Write a page of HTML that shows how good a calibrator is: its chances, its promise, and its threshold.
 
     Parameters
@@ -64,7 +64,7 @@ def write_report(path: Path, calibrator: Calibrator, report: Report, answers: La
     replace_text(path, template.render(**_content(calibrator, report, answers, forecast)))
 
 
-def _content(calibrator: Calibrator, report: Report, answers: Labelled, forecast: str) -> dict[str, Any]:
+def _content(calibrator: Calibrator, report: Report, answers: LabelledScores, forecast: str) -> dict[str, Any]:
     threshold = calibrator.threshold
     seen = (
         "Every chance comes from a calibrator that did not see the answer (ten-fold cross-validation)."
@@ -97,7 +97,7 @@ def _told(found: Interval, *, signed: bool = False) -> str:
     return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"
 
 
-def _plots(report: Report, answers: Labelled, threshold: Threshold | None) -> list[tuple[str, str]]:
+def _plots(report: Report, answers: LabelledScores, threshold: Threshold | None) -> list[tuple[str, str]]:
     matplotlib = require("matplotlib", extra=EXTRA)
     with matplotlib.rc_context(STYLE):
         return [
@@ -128,7 +128,7 @@ def reliability_plot(report: Report) -> Figure:
     return figure
 
 
-def risk_coverage_plot(answers: Labelled, threshold: Threshold | None) -> Figure:
+def risk_coverage_plot(answers: LabelledScores, threshold: Threshold | None) -> Figure:
     """Share of wrong answers among the accepted, at every coverage, with the promised level and the chosen point."""
     from matplotlib.figure import Figure
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.calibration import promises
 from semtoken.calibration.fingerprint import NOTHING_KNOWN, Fingerprint, fingerprint_from, fingerprint_of, known_values
-from semtoken.calibration.labels import PRODUCT, FloatArray, Labelled, chosen_method, labelled, log_scores
+from semtoken.calibration.labels import PRODUCT, FloatArray, LabelledScores, chosen_method, labelled, log_scores
 from semtoken.calibration.promises import Test, percent
 from semtoken.choices import Promise
 from semtoken.errors import ArtifactError, InvalidInput
@@ -275,7 +275,7 @@ def threshold_from(values: Any) -> Threshold:
     return found
 
 
-def _selective(answers: Labelled, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
+def _selective(answers: LabelledScores, alpha: float, delta: float, unlabelled: Any, start: float | None) -> Threshold:
     n, least = answers.n, promises.labels_needed(0, alpha, delta)
     share = promises.starting_share(max(n, least), alpha, delta) if start is None else start
     shares = promises.shares_of_coverage(share)
@@ -319,7 +319,7 @@ def _own_grid(uncertainty: FloatArray, shares: FloatArray) -> list[float]:
     return [float(ascending[min(round(share * uncertainty.size), uncertainty.size)]) for share in shares]
 
 
-def _missed(answers: Labelled, alpha: float) -> Threshold:
+def _missed(answers: LabelledScores, alpha: float) -> Threshold:
     level, n_wrong, rank = promises.wrong_answers_caught(answers.uncertainty, answers.correct, alpha)
     if level is None:
         least = _least(alpha)
@@ -335,7 +335,7 @@ def _missed(answers: Labelled, alpha: float) -> Threshold:
     return Threshold(level, "missed", alpha, None, statement, answers.n, n_wrong, strict=True)
 
 
-def _joint(answers: Labelled, alpha: float) -> Threshold:
+def _joint(answers: LabelledScores, alpha: float) -> Threshold:
     # Blank answers are questions too; they are never accepted.
     n = answers.n + answers.n_blank
     uncertainty = np.append(answers.uncertainty, np.full(answers.n_blank, math.inf))

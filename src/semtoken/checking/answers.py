@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import HEADLINE
 from semtoken.checking.doubts import Doubt, doubts_of, sentence_of, worst_of
 from semtoken.checking.fields import field_records
@@ -40,7 +40,7 @@ class CheckedAnswer:
     sentence: str
     """What is doubtful, and what the model would have said instead."""
     calibration: Mapping[str, Any] | None = None
-    """Chance, decision and promise, as `Applied.block` gives them; None without a calibrator."""
+    """Chance, decision and promise, as `CalibratorInUse.block` gives them; None without a calibrator."""
     fields: tuple[Mapping[str, Any], ...] = ()
     """The fields of its JSON, as `semtoken.checking.fields.field_records` gives them; none without a schema."""
     own: bool = False
@@ -55,7 +55,7 @@ class CheckedAnswer:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedReply:
     """A reply that could not be scored."""
 
     where: str
@@ -68,7 +68,7 @@ class CheckedReplies:
 
     answers: tuple[CheckedAnswer, ...]
     """The most doubtful first."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedReply, ...]
     """Replies without a score, with the reason."""
     joined: str = ""
     """How replies and questions were joined."""
@@ -84,7 +84,7 @@ def check_replies(
     *,
     questions: Path | None = None,
     format: str | None = None,
-    calibrator: Applied | None = None,
+    calibrator: CalibratorInUse | None = None,
     schema: Mapping[str, Any] | None = None,
 ) -> CheckedReplies:
     """Score saved replies from their log-probabilities and rank their answers, the most doubtful first.
@@ -112,7 +112,7 @@ def check_replies(
         The calibrator was fitted on scores of another kind.
     """
     if calibrator is not None:
-        instance(calibrator, Applied, "calibrator")
+        instance(calibrator, CalibratorInUse, "calibrator")
     if schema is not None and not isinstance(schema, Mapping):
         raise InvalidInput(f"'schema' must be a JSON Schema as a dictionary, got {shown(schema)}.")
     named = [text(source, f"sources[{i}]") for i, source in enumerate(listed(sources, "sources"))]
@@ -122,14 +122,14 @@ def check_replies(
     if questions is not None:
         replies, joined = with_questions(replies, read_questions(_path(questions)))
     answers: list[CheckedAnswer] = []
-    refused: list[Refused] = []
+    refused: list[RefusedReply] = []
     for reply in replies:
         try:
             answers += _answers(reply, format, calibrator, schema)
         except CalibratorMismatch:
             raise
         except SemtokenError as error:
-            refused.append(Refused(reply.where, str(error)))
+            refused.append(RefusedReply(reply.where, str(error)))
     if not answers:
         raise InvalidInput(f"None of {len(replies):,} replies can be scored. {refused[0].where}: {refused[0].reason}")
     return CheckedReplies(_ranked(answers), tuple(refused), joined)
@@ -145,7 +145,7 @@ def _path(given: Any) -> Path:
 
 
 def _answers(
-    reply: SavedReply, format: str | None, calibrator: Applied | None, schema: Mapping[str, Any] | None
+    reply: SavedReply, format: str | None, calibrator: CalibratorInUse | None, schema: Mapping[str, Any] | None
 ) -> list[CheckedAnswer]:
     payload = read_payload(reply.reply, format)
     names = [reply.id if len(payload.choices) == 1 else f"{reply.id}/{choice.index}" for choice in payload.choices]
@@ -174,7 +174,7 @@ def _own_answer(
     name: str,
     choice: PayloadChoice,
     block: Mapping[str, Any] | None,
-    calibrator: Applied | None,
+    calibrator: CalibratorInUse | None,
     schema: Mapping[str, Any] | None,
 ) -> CheckedAnswer:
     """An answer with the numbers that one of our servers has put into its reply."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.labels import AnswerRecord
 from semtoken.checking.doubts import LEAST_RIVAL, percent, rivals_of
 from semtoken.checking.replies import question_of
@@ -49,7 +49,7 @@ def read_schema(path: Path) -> dict[str, Any]:
 
 
 def field_records(
-    response: ScoredResponse, schema: Mapping[str, Any] | None, calibrator: Applied | None = None
+    response: ScoredResponse, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None = None
 ) -> list[dict[str, Any]]:
     """A record of plain values for each field of an answer, and for each that the schema asks for and the answer lacks.
 
@@ -87,7 +87,7 @@ FACTS = ("path", "kind", "start", "end", "text", "confidence", "closing", "equal
 
 
 def _record(
-    response: ScoredResponse, part: Part, schema: Mapping[str, Any] | None, calibrator: Applied | None
+    response: ScoredResponse, part: Part, schema: Mapping[str, Any] | None, calibrator: CalibratorInUse | None
 ) -> dict[str, Any]:
     rival, share = next(iter(_rivals(response, part)), (None, None))
     exact = response.log_score_bounds is None or part.bounds is None

@@ -21,7 +21,7 @@ from semtoken.errors import InvalidInput, OverBudget
 
 if TYPE_CHECKING:
     from semtoken import STC
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
 
@@ -144,7 +144,7 @@ def _read(questions: Sequence[str] | None) -> list[str]:
 def _print(
     question: str,
     result: ScoredResponse,
-    applied: Applied | None,
+    applied: CalibratorInUse | None,
     *,
     tokens: bool,
     parts: PartKind | None,

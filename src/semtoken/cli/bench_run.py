@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from semtoken.bench.run import Failure, Pending
+    from semtoken.bench.run import Failure, PendingWork
     from semtoken.bench.settings import RunSettings
 
 DEFAULT_FOLDER = Path("runs")
@@ -227,7 +227,7 @@ def show_estimate(settings: RunSettings) -> None:
     )
 
 
-def _plan_table(pending: Sequence[Pending]) -> Table:
+def _plan_table(pending: Sequence[PendingWork]) -> Table:
     from rich import box
     from rich.table import Table
 

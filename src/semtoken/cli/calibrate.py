@@ -243,11 +243,13 @@ def _judged(answers: Sequence[AnswerRecord], judge: str, known: Fingerprint) -> 
     open_ones = [i for i, answer in enumerate(answers) if answer.correct is None and answer.references]
     if not open_ones:
         return list(answers), replace(known, judge="labels in the file")
-    from semtoken.bench.judges import Judged
+    from semtoken.bench.judges import AnswerToJudge
     from semtoken.bench.judges.settings import judge_from
 
     chosen = judge_from(judge)
-    items = [Judged(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in open_ones]
+    items = [
+        AnswerToJudge(Question(str(i), answers[i].question, answers[i].references), answers[i].text) for i in open_ones
+    ]
     labels = {i: verdict.correct for i, verdict in zip(open_ones, chosen.judge(items), strict=True)}
     judged = [
         replace(answer, correct=bool(labels[i])) if labels.get(i) in (0.0, 1.0) else answer

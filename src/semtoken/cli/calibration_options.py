@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from semtoken import STC
     from semtoken.calibration import Calibrator
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.clusters import TokenClusters
     from semtoken.decisions.calibrating import DecisionCalibrator
     from semtoken.web.calibrators import CalibratorSlot
@@ -38,7 +38,7 @@ AbstainTextOption = Annotated[
 ]
 
 
-def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> Applied | None:
+def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
     """The calibrator of the option for a model that was loaded; None without one.
 
     Raises
@@ -52,13 +52,13 @@ def applied_to(stc: STC, directory: Path | None, model: str, abstain_text: str |
     return found
 
 
-def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> Applied | None:
+def loaded_for(stc: STC, directory: Path | None, model: str, abstain_text: str | None = None) -> CalibratorInUse | None:
     """As `applied_to`, but the model goes on with the number that it gives to its answers now."""
     if directory is None:
         return applied(None, None, abstain_text)
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
 
-    return Applied.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
+    return CalibratorInUse.load(directory, stc.scorer.clusters, stc.fingerprint(model), abstain_text)
 
 
 def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
@@ -80,7 +80,7 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
 
 def applied(
     directory: Path | None, clusters: TokenClusters | None, abstain_text: str | None = None, **known: Any
-) -> Applied | None:
+) -> CalibratorInUse | None:
     """The calibrator of the option; None without one.
 
     Parameters
@@ -105,10 +105,10 @@ def applied(
         if abstain_text is not None:
             raise InvalidInput("--abstain-text needs --calibrator DIR, which says when to abstain.")
         return None
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.fingerprint import Fingerprint
 
-    return Applied.load(directory, clusters, Fingerprint(**known), abstain_text)
+    return CalibratorInUse.load(directory, clusters, Fingerprint(**known), abstain_text)
 
 
 def calibrator_from(directory: Path | None) -> Calibrator | None:

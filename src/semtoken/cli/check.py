@@ -60,7 +60,7 @@ def check(
     - `semtoken check replies/ --schema invoice.schema.json -o fields.csv`
     - `cat batch_output.jsonl | semtoken check - -o doubtful.csv`
     """
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.promises import USUAL
     from semtoken.checking import check_replies
     from semtoken.checking.fields import read_schema
@@ -72,7 +72,7 @@ def check(
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
     if output is not None and output.suffix.lower() == ".parquet":
         require("pyarrow", extra="frames")
-    applied = None if calibrator is None else Applied.load(calibrator)
+    applied = None if calibrator is None else CalibratorInUse.load(calibrator)
     wanted = None if schema is None else read_schema(schema)
     with keeping.keeper("check") as keeper:
         checked = check_replies(sources, questions=questions, format=format, calibrator=applied, schema=wanted)

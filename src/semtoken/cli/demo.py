@@ -51,7 +51,7 @@ EXPLANATION = (
 
 
 @dataclass(frozen=True)
-class Answered:
+class MarkedAnswer:
     """A question of the almanac with the model's answer, marked."""
 
     question: Question
@@ -160,7 +160,7 @@ def spread(questions: Sequence[Question], count: int) -> list[Question]:
     return [questions[i * len(questions) // count] for i in range(count)]
 
 
-def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> list[Answered]:
+def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> list[MarkedAnswer]:
     """Ask the questions and mark the answers."""
     from semtoken.almanac import is_correct
 
@@ -175,7 +175,7 @@ def answer(stc: STC, questions: Sequence[Question], progress: object = None) -> 
         stop_at_newline=True,
         on_result=report,
     )
-    return [Answered(q, r, is_correct(r.text, q)) for q, r in zip(questions, results, strict=True)]
+    return [MarkedAnswer(q, r, is_correct(r.text, q)) for q, r in zip(questions, results, strict=True)]
 
 
 def paper_log_score(result: ScoredResponse) -> float:
@@ -183,7 +183,7 @@ def paper_log_score(result: ScoredResponse) -> float:
     return math.fsum(token.log_probability_under("meaning") for token in result.tokens)
 
 
-def compare(answered: Sequence[Answered]) -> PresetFigures:
+def compare(answered: Sequence[MarkedAnswer]) -> PresetFigures:
     """AUROC of both presets and of sequence probability on the same answers. Logs rank as the scores do."""
     from semtoken.metrics import bootstrap, paired_difference
 
@@ -203,7 +203,7 @@ def compare(answered: Sequence[Answered]) -> PresetFigures:
     )
 
 
-def show(answered: Answered) -> Text:
+def show(answered: MarkedAnswer) -> Text:
     """Question, shaded answer, its mark, its uncertainty by both presets, and what else was considered."""
     from semtoken.display import shaded_text
 

@@ -15,7 +15,7 @@ from semtoken.cli.model_options import option_group
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.decisions import AnsweredQuestion, ReadingOptions
     from semtoken.journal.entries import Recording
     from semtoken.journal.store import Journal
@@ -162,7 +162,7 @@ class AnswerKeeper:
     def __init__(self, recording: Recording, writer: JournalWriter) -> None:
         self._recording, self._writer = recording, writer
 
-    def uses(self, applied: Applied | None) -> None:
+    def uses(self, applied: CalibratorInUse | None) -> None:
         """Keep the calibrator that decides."""
         if applied is not None:
             self._writer.journal.use(applied.file, applied.checksum)
@@ -171,7 +171,7 @@ class AnswerKeeper:
         self,
         result: ScoredResponse,
         block: Mapping[str, Any] | None,
-        applied: Applied | None,
+        applied: CalibratorInUse | None,
         *,
         place: str,
         question: str | None,

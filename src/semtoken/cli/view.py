@@ -85,11 +85,11 @@ def _rank(rows: Rows, file: Path, by: str) -> None:
 
 def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     """Add chances and decisions to the rows of a file; returns what the page says of the calibrator."""
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.calibration.labels import read_answers
     from semtoken.web.page.facts import calibrator_card, reliability_card
 
-    applied = Applied.load(directory)
+    applied = CalibratorInUse.load(directory)
     answers = read_answers(file)
     for row, answer in zip(rows, answers, strict=True):
         if answer.log_score is None:

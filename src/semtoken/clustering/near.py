@@ -97,7 +97,7 @@ def near_pairs(
     """
     with monitor.phase("threshold"):
         limits = thresholds(tiles, level, room, close=close)
-        kept = _Kept(np.where(limits < EVERYTHING, limits + 3 * error(limits), limits).astype(np.float32), room)
+        kept = _KeptPairs(np.where(limits < EVERYTHING, limits + 3 * error(limits), limits).astype(np.float32), room)
     with monitor.phase("distances"):
         distance_pass(tiles, level, kept, close=close, threads=threads, monitor=monitor)
     return Pass(kept.limit, kept.pairs)
@@ -148,7 +148,7 @@ def graph_of(near: Pass, m: int) -> Graph:
     return graph
 
 
-class _Kept:
+class _KeptPairs:
     """Pairs gathered from all threads. Lowers the threshold when there are too many."""
 
     def __init__(self, limits: NDArray[np.float32], room: int) -> None:

@@ -83,7 +83,7 @@ def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) ->
     """Run jobs in threads; on Ctrl-C or an error in one of them, stop the others and pass it on.
 
     A job is a pair (amount of work, function). The function is called with `did`, and calls that after each piece
-    of its work with the amount of it; `did` raises `Stopped` when the run is to end. `tell` hears of the share done.
+    of its work with the amount of it; `did` raises `RunStopped` when the run is to end. `tell` hears of the share done.
     """
     jobs = list(jobs)
     total = sum(amount for amount, _ in jobs)
@@ -96,7 +96,7 @@ def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) ->
         with lock:
             done += amount
         if stop.is_set():
-            raise Stopped
+            raise RunStopped
 
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(function, did) for _, function in jobs]
@@ -113,7 +113,7 @@ def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) ->
             raise
 
 
-class Stopped(Exception):
+class RunStopped(Exception):
     """Raised inside a worker whose run was stopped."""
 
 

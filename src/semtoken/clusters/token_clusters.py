@@ -383,7 +383,7 @@ def saved_vocabulary(directory: str | Path) -> Vocabulary:
 
 
 @contextmanager
-def _reading(saved: artifacts.Saved) -> Iterator[None]:
+def _reading(saved: artifacts.SavedArtifact) -> Iterator[None]:
     """Say of what is not as it should be in which folder it is."""
     try:
         yield
@@ -394,7 +394,7 @@ def _reading(saved: artifacts.Saved) -> Iterator[None]:
         raise ArtifactError(f"{saved.path} does not hold valid clusters: {reason}") from error
 
 
-def _vocabulary_in(saved: artifacts.Saved) -> Vocabulary:
+def _vocabulary_in(saved: artifacts.SavedArtifact) -> Vocabulary:
     """The tokens that clusters were saved with, held against the fingerprint in their config."""
     vocabulary = unpack_vocabulary(saved.arrays, saved.config["vocabulary"])
     expected = saved.config["vocabulary"]["fingerprint"]

@@ -61,7 +61,7 @@ LAYOUT = FileNames()
 
 
 @dataclass(frozen=True, eq=False)
-class Saved:
+class SavedArtifact:
     """What a folder holds."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
@@ -93,7 +93,7 @@ def save(
     return target
 
 
-def load(source: str | Path, *, revision: str | None = None) -> Saved:
+def load(source: str | Path, *, revision: str | None = None) -> SavedArtifact:
     """Read a folder, or a repository of the hub.
 
     Raises
@@ -108,7 +108,7 @@ def load(source: str | Path, *, revision: str | None = None) -> Saved:
     if hashlib.sha256(data).hexdigest() != config.get("sha256"):
         raise _damaged(folder / LAYOUT.arrays, f"its content does not match the checksum in {LAYOUT.config}")
     try:
-        return Saved(arrays_from_bytes(data), config, folder)
+        return SavedArtifact(arrays_from_bytes(data), config, folder)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ArtifactError(f"{folder / LAYOUT.arrays} is not a readable safetensors file: {error}") from error
 

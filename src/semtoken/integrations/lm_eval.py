@@ -18,7 +18,7 @@ import numpy as np
 from semtoken import metrics
 from semtoken.backends.base import LOGITS, Completion, Observer, Step
 from semtoken.backends.prompts import encode_prompt
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import selective_figures
@@ -202,7 +202,7 @@ def evaluate(
     num_fewshot: int | None = None,
     chat: bool = False,
     include_path: Path | None = None,
-    calibrator: Applied | None = None,
+    calibrator: CalibratorInUse | None = None,
     **options: Any,
 ) -> tuple[dict[str, Any], list[TaskFigures]]:
     """Run tasks of the harness.
@@ -265,7 +265,7 @@ def task_figures(
     task: str,
     samples: Sequence[Mapping[str, Any]],
     scored: Mapping[tuple[str, str], ScoredResponse],
-    calibrator: Applied | None = None,
+    calibrator: CalibratorInUse | None = None,
 ) -> list[TaskFigures]:
     """The figures of one task, from the samples that the harness logged.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.bench.prompts import how_to_ask, template_of
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
 from semtoken.stc import STC
 from semtoken.web.serve.engine import Engine
@@ -31,7 +31,7 @@ class LocalChat:
         Adds the chance and the decision to every block.
     """
 
-    def __init__(self, stc: STC, name: str, calibrator: Applied | None = None) -> None:
+    def __init__(self, stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> None:
         asking = how_to_ask(name, stc.tokenizer, raw=False)
         self._worker = Worker(Engine(stc))
         self._service = Service(self._worker, Offer(name, template_of(asking), asking.stop_at_newline, 20, calibrator))
@@ -42,7 +42,7 @@ class LocalChat:
         stc = STC.from_pretrained(model, **options)
         if calibrator is None:
             return cls(stc, model)
-        return cls(stc, model, Applied.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
+        return cls(stc, model, CalibratorInUse.load(calibrator, stc.scorer.clusters, stc.fingerprint(model)))
 
     async def reply(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The whole reply to a chat request.

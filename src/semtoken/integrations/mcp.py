@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from semtoken.bench.prompts import how_to_ask
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.integrations.hosts import require_host
 from semtoken.results import ScoredResponse
@@ -26,7 +26,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class Scored(BaseModel):
+class ScoreResult(BaseModel):
     """An answer with its uncertainty."""
 
     text: str
@@ -43,7 +43,7 @@ class Scored(BaseModel):
     riskiest: str = Field(description="The least sure piece of the text")
 
 
-class Checked(BaseModel):
+class CheckResult(BaseModel):
     """What the model says when it is asked whether an answer is true."""
 
     question: str
@@ -51,7 +51,7 @@ class Checked(BaseModel):
     probability_true: float = Field(description="P(True) against P(False), 0 to 1; not calibrated")
 
 
-def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
+def server(stc: STC, name: str, calibrator: CalibratorInUse | None = None) -> MCPServer:
     """A server with the tools `ask`, `score` and `check`.
 
     Parameters
@@ -73,7 +73,7 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_with_plain_errors
-    def ask(question: str, max_tokens: int = 256) -> Scored:
+    def ask(question: str, max_tokens: int = 256) -> ScoreResult:
         """Ask the model; returns its answer and how sure it was."""
         if not 1 <= max_tokens <= MOST_TOKENS:
             raise InvalidInput(f"max_tokens must be from 1 to {MOST_TOKENS}, got {max_tokens}.")
@@ -82,18 +82,18 @@ def server(stc: STC, name: str, calibrator: Applied | None = None) -> MCPServer:
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_with_plain_errors
-    def score(question: str, answer: str) -> Scored:
+    def score(question: str, answer: str) -> ScoreResult:
         """How sure the model would have been of an answer that somebody else gave to a question."""
         [found] = stc.score([prompt_of(question)], [answer])
         return _scored(found, question, calibrator)
 
     @app.tool()  # type: ignore[untyped-decorator]
     @_with_plain_errors
-    def check(question: str, answer: str) -> Checked:
+    def check(question: str, answer: str) -> CheckResult:
         """Ask the model whether an answer is true. It says what the model believes; it looks nothing up."""
         prompt_of(question)
         true, false = p_true_log_probs(stc, [question], [answer])[0].tolist()
-        return Checked(
+        return CheckResult(
             question=question, answer=answer, probability_true=1.0 / (1.0 + math.exp(min(false - true, 700.0)))
         )
 
@@ -113,12 +113,12 @@ def _with_plain_errors(tool: Callable[Arguments, Result]) -> Callable[Arguments,
     return called
 
 
-def _scored(answer: ScoredResponse, question: str, calibrator: Applied | None) -> Scored:
+def _scored(answer: ScoredResponse, question: str, calibrator: CalibratorInUse | None) -> ScoreResult:
     lower, upper = answer.uncertainty_bounds
     block = {} if calibrator is None else calibrator.block(answer)
     doubtful = min(answer.tokens, key=lambda token: token.agreeing_probability, default=None)
     new_words = answer.new_word_confidence(question)
-    return Scored(
+    return ScoreResult(
         text=answer.text,
         confidence=answer.headline.confidence,
         confidence_of=answer.headline.sentence,

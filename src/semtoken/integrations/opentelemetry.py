@@ -64,7 +64,7 @@ class EvaluationEvents:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        watched = _Watched(content=self._content)
+        watched = _WatchedReply(content=self._content)
 
         async def send_and_watch(message: Any) -> None:
             await send(message)
@@ -106,7 +106,7 @@ class EvaluationEvents:
         self._logger.emit(event_name=EVENT, attributes=attributes, context=context, severity_number=SeverityNumber.INFO)
 
 
-class _Watched:
+class _WatchedReply:
     """One reply on its way."""
 
     def __init__(self, *, content: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.journal.texts import TextRule, storable
 from semtoken.results import ScoredResponse
 
@@ -155,7 +155,7 @@ class Recording:
         result: ScoredResponse,
         block: Mapping[str, Any],
         *,
-        applied: Applied | None = None,
+        applied: CalibratorInUse | None = None,
         prompt: Any = None,
         question: str | None = None,
         person: str | None = None,
@@ -170,7 +170,7 @@ class Recording:
         result
             The answer.
         block
-            What was said of it: `chance`, `decision` and so on, as `Applied.block` gives them.
+            What was said of it: `chance`, `decision` and so on, as `CalibratorInUse.block` gives them.
         applied
             The calibrator that decided.
         prompt

@@ -42,7 +42,7 @@ from semtoken.metrics.ranking import (
 from semtoken.metrics.resampling import (
     Difference,
     Estimate,
-    Resampled,
+    ResampledMetric,
     bootstrap,
     paired_difference,
     resample,
@@ -53,7 +53,7 @@ __all__ = [
     "Difference",
     "Estimate",
     "RejectionAreas",
-    "Resampled",
+    "ResampledMetric",
     "RiskCoverage",
     "SelectiveRisk",
     "UndefinedMetric",

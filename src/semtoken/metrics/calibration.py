@@ -9,7 +9,7 @@ from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     FloatArray,
     JudgedAnswers,
-    Prepared,
+    PreparedMetric,
     evaluate,
     require_binary,
     same_length,
@@ -53,7 +53,7 @@ def expected_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike
     return evaluate(prepare_calibration_error(confidence, correct, n_bins=n_bins), "ECE")
 
 
-def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, *, n_bins: int = 15) -> Prepared:
+def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike, *, n_bins: int = 15) -> PreparedMetric:
     """`expected_calibration_error` as a function of multiplicities."""
     whole(n_bins, "n_bins", low=1, high=MOST_BINS)
     answers = _with_confidence(confidence, correct)
@@ -66,7 +66,7 @@ def prepare_calibration_error(confidence: npt.ArrayLike, correct: npt.ArrayLike,
         error: FloatArray = np.abs(weights @ surplus).sum(axis=1) / weights.sum(axis=1)
         return error
 
-    return Prepared(answers, weighted, "" if answers.target.size else "there is no judged answer")
+    return PreparedMetric(answers, weighted, "" if answers.target.size else "there is no judged answer")
 
 
 def _with_confidence(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> JudgedAnswers:

@@ -41,7 +41,7 @@ class JudgedAnswers:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedMetric:
     """A metric on given answers, as a function of how often each answer counts."""
 
     answers: JudgedAnswers
@@ -65,7 +65,7 @@ def name_of(metric: Any, functions: Mapping[str, Callable[..., float]]) -> str:
     raise InvalidInput(f"'metric' must be one of {', '.join(functions)}, got {shown(metric)}.")
 
 
-def evaluate(prepared: Prepared, name: str) -> float:
+def evaluate(prepared: PreparedMetric, name: str) -> float:
     """The value of a prepared metric; an undefined one is NaN and warns."""
     if prepared.undefined:
         warnings.warn(f"{name} is undefined: {prepared.undefined}", UndefinedMetric, stacklevel=3)

@@ -11,7 +11,7 @@ from semtoken.errors import InvalidInput
 from semtoken.metrics.inputs import (
     FloatArray,
     JudgedAnswers,
-    Prepared,
+    PreparedMetric,
     evaluate,
     judged_answers,
     require_binary,
@@ -195,7 +195,7 @@ def aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str 
     return evaluate(prepare_aurc(uncertainty, correct, non_finite=non_finite), "AURC")
 
 
-def prepare_auroc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> Prepared:
+def prepare_auroc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> PreparedMetric:
     """`auroc` as a function of multiplicities."""
     answers = judged_answers(uncertainty, correct, target_name="correct", non_finite=non_finite)
     require_binary(answers.target, "correct")
@@ -210,7 +210,7 @@ def prepare_auroc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fin
         won = np.sum(wrong_mass * (right_below + 0.5 * right_mass), axis=1)
         return _ratio(won, wrong_mass.sum(axis=1) * right_mass.sum(axis=1))
 
-    return Prepared(answers, weighted, _why_auroc_is_undefined(answers))
+    return PreparedMetric(answers, weighted, _why_auroc_is_undefined(answers))
 
 
 def prepare_prr(
@@ -221,15 +221,15 @@ def prepare_prr(
     ties: str = "average",
     random: str = "expected",
     non_finite: str = "worst",
-) -> Prepared:
+) -> PreparedMetric:
     """`prr` as a function of multiplicities."""
     max_rejection = _checked_options(max_rejection, ties, random)
     answers = judged_answers(uncertainty, quality, target_name="quality", non_finite=non_finite)
     rescaled = _rescaled(answers)
     if rescaled is None:
-        return Prepared(answers, _never, _SAME_QUALITY if answers.target.size else NO_ANSWER)
+        return PreparedMetric(answers, _never, _SAME_QUALITY if answers.target.size else NO_ANSWER)
     if int(max_rejection * answers.target.size) < 2:  # the curve would be its first point, where all orders meet
-        return Prepared(answers, _never, f"max_rejection={max_rejection} rejects none of {answers.target.size}")
+        return PreparedMetric(answers, _never, f"max_rejection={max_rejection} rejects none of {answers.target.size}")
 
     def weighted(weights: FloatArray) -> FloatArray:
         area, oracle, chance = _areas(rescaled, max_rejection, ties, random, weights)
@@ -237,10 +237,10 @@ def prepare_prr(
         ratio = _ratio(area - chance, np.where(np.abs(gain) < 1e-12, 0.0, gain))
         return np.minimum(ratio, 1.0)  # the best order reaches 1 up to rounding
 
-    return Prepared(answers, weighted, "")
+    return PreparedMetric(answers, weighted, "")
 
 
-def prepare_aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> Prepared:
+def prepare_aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_finite: str = "worst") -> PreparedMetric:
     """`aurc` as a function of multiplicities."""
     answers = _graded(uncertainty, correct, non_finite)
     order, starts = tied_groups(answers.score)
@@ -248,7 +248,7 @@ def prepare_aurc(uncertainty: npt.ArrayLike, correct: npt.ArrayLike, *, non_fini
     def weighted(weights: FloatArray) -> FloatArray:
         return 1.0 - _mean_prefix_mean(weights, answers.target, order, starts, 1.0)
 
-    return Prepared(answers, weighted, "" if answers.target.size else NO_ANSWER)
+    return PreparedMetric(answers, weighted, "" if answers.target.size else NO_ANSWER)
 
 
 def tied_groups(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
 from semtoken.metrics.calibration import expected_calibration_error, prepare_calibration_error
-from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of
+from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, PreparedMetric, name_of
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.metrics.significance import ORDER_METRICS, permutation_test
 from semtoken.support.inputs import instance, real, whole
@@ -25,7 +25,7 @@ _FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "expected_calibration_error": expected_calibration_error,
 }
 
-_PREPARE: dict[str, Callable[..., Prepared]] = {
+_PREPARE: dict[str, Callable[..., PreparedMetric]] = {
     "auroc": prepare_auroc,
     "prr": prepare_prr,
     "aurc": prepare_aurc,
@@ -88,7 +88,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class Resampled:
+class ResampledMetric:
     """A metric on the answers as given and on resamples of them; see `resample`."""
 
     value: float
@@ -124,7 +124,9 @@ class Resampled:
             reason=self.reason,
         )
 
-    def minus(self, other: Resampled, confidence_level: float = 0.95, *, p_value: float | None = None) -> Difference:
+    def minus(
+        self, other: ResampledMetric, confidence_level: float = 0.95, *, p_value: float | None = None
+    ) -> Difference:
         """The difference to another uncertainty of the same answers, resampled with the same seed.
 
         `p_value` is that of a test that was made elsewhere; by default it comes from the resamples.
@@ -134,7 +136,7 @@ class Resampled:
         InvalidInput
             The other one is of other answers, or of other resamples.
         """
-        instance(other, Resampled, "other")
+        instance(other, ResampledMetric, "other")
         if (self.n, self.n_resamples, self.drawn) != (other.n, other.n_resamples, other.drawn):
             raise InvalidInput(
                 "These are not of the same answers, resampled with the same seed and number: there is no difference "
@@ -250,7 +252,7 @@ def resample(
     n_resamples: int = 1000,
     seed: int = 0,
     **options: Any,
-) -> Resampled:
+) -> ResampledMetric:
     """A metric on resamples of the answers, to be made into intervals and differences.
 
     Many methods on the same answers are compared with one another at the cost of one resampling each.
@@ -267,7 +269,7 @@ def resample(
     if not prepared.undefined:
         blocks = _multiplicities(prepared.answers.target.size, n_resamples, seed)
         values = np.concatenate([prepared.weighted(block) for block in blocks])
-    return Resampled(
+    return ResampledMetric(
         value=prepared.value(),
         values=values,
         n=prepared.answers.target.size,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semtoken.errors import InvalidInput
-from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, Prepared, name_of, same_length, vector
+from semtoken.metrics.inputs import MOST_DRAWS, FloatArray, PreparedMetric, name_of, same_length, vector
 from semtoken.metrics.ranking import aurc, auroc, prepare_aurc, prepare_auroc, prepare_prr, prr
 from semtoken.support.arrays import real_numbers
 from semtoken.support.inputs import whole
@@ -112,7 +112,7 @@ def _auroc(first: FloatArray, second: FloatArray, correct: FloatArray, **options
     return lambda swapped: np.asarray(np.where(swapped, -1.0, 1.0) @ weight), undefined
 
 
-def _by_order(prepare: Callable[..., Prepared]) -> Prepare:
+def _by_order(prepare: Callable[..., PreparedMetric]) -> Prepare:
     """Differences of any metric that looks at the order only."""
 
     def prepared(first: FloatArray, second: FloatArray, target: FloatArray, **options: Any) -> tuple[Differences, str]:

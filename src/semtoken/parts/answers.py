@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray, Found, IdArray, Part
+from semtoken.parts.part import AnswerTokens, Ending, Equality, FloatArray, FoundPart, IdArray, Part
 from semtoken.tokens.scored import Flag, ScoredToken, TokenMark
 
 CERTAIN = -1e-7
@@ -134,7 +134,7 @@ ENDS_INSIDE = Flag("closing_in_value", "The token that ends the value also spell
 TEXT_CUT = Flag("cut_off", "The text was cut off: the object is not complete.")
 
 
-def part_of(answer: AnswerTokens, found: Found, *, complete: bool = True) -> Part:
+def part_of(answer: AnswerTokens, found: FoundPart, *, complete: bool = True) -> Part:
     """The confidence of one stretch of an answer."""
     tokens = _tokens(answer, found)
     scored = tokens[~answer.forced[tokens]]
@@ -184,7 +184,7 @@ def part_of(answer: AnswerTokens, found: Found, *, complete: bool = True) -> Par
     )
 
 
-def _tokens(answer: AnswerTokens, found: Found) -> IdArray:
+def _tokens(answer: AnswerTokens, found: FoundPart) -> IdArray:
     if found.members is None:
         return answer.touching(found.start, found.end)
     if not found.members:
@@ -192,7 +192,7 @@ def _tokens(answer: AnswerTokens, found: Found) -> IdArray:
     return np.unique(np.concatenate([answer.touching(start, end) for start, end in found.members]))
 
 
-def _known_end(answer: AnswerTokens, found: Found, step: int) -> tuple[float, float] | None:
+def _known_end(answer: AnswerTokens, found: FoundPart, step: int) -> tuple[float, float] | None:
     return None if found.ending is None else answer.endings.get(found.ending, {}).get(step)
 
 

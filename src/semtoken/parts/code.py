@@ -23,7 +23,7 @@ from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts import lexing
 from semtoken.parts.budget import Budget
 from semtoken.parts.lexing import Token
-from semtoken.parts.part import Found
+from semtoken.parts.part import FoundPart
 
 DEFAULT_LANGUAGE = "python"
 LONGEST_HERE = 2_000
@@ -123,7 +123,7 @@ _FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)", re.M)
 _CALL = re.compile(r"\s*\(")
 
 
-def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[Found]:
+def find_identifiers(text: str, language: str | None = None, budget: Budget | None = None) -> Iterator[FoundPart]:
     """Names, calls and literals of the fenced code in a text, or of all of it; each name once, where it is first used.
 
     Parameters
@@ -170,7 +170,7 @@ def _fenced(text: str) -> list[tuple[int, int, str]]:
     return found
 
 
-def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> Iterator[Found]:
+def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> Iterator[FoundPart]:
     for offset, kind, value in tokens:
         stripped = value.strip()
         if not any(map(str.isalnum, stripped)):
@@ -178,8 +178,8 @@ def _of_code(text: str, start: int, tokens: Iterable[Token], seen: set[str]) -> 
         first = start + offset + value.index(stripped)
         end = first + len(stripped)
         if kind == "literal":
-            yield Found(first, end, "literal", "exact")
+            yield FoundPart(first, end, "literal", "exact")
         elif stripped not in seen:
             seen.add(stripped)
             called = _CALL.match(text, end) is not None
-            yield Found(first, end, "call" if called else "identifier", "exact")
+            yield FoundPart(first, end, "call" if called else "identifier", "exact")

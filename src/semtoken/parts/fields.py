@@ -14,7 +14,7 @@ from typing import Any
 from semtoken.errors import InvalidInput
 from semtoken.parts.budget import Budget
 from semtoken.parts.json_values import JsonPlace, JsonText, JsonValue, all_json
-from semtoken.parts.part import Ending, Equality, Found
+from semtoken.parts.part import Ending, Equality, FoundPart
 from semtoken.parts.prose import is_figure, is_reference
 from semtoken.tokens.scored import Flag
 
@@ -28,7 +28,7 @@ _EXACT_KEYWORDS = ("const", "format", "pattern")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedField:
     """A field that a schema asks for."""
 
     pointer: str
@@ -45,7 +45,7 @@ def find_fields(
     call: int | None = None,
     below: JsonPlace | None = None,
     budget: Budget | None = None,
-) -> Iterator[Found]:
+) -> Iterator[FoundPart]:
     """What to score of the JSON values that were found in a text.
 
     Parameters
@@ -76,7 +76,7 @@ def find_fields(
         pointer = value.place.pointer(below)
         budget.spend(1 + len(pointer))
         if value.kind == "key":
-            yield Found(
+            yield FoundPart(
                 value.start, value.end, "key", "exact", path=pointer, value=value.value, ending="quote", call=call
             )
         elif value.kind in ("object", "array"):
@@ -85,10 +85,10 @@ def find_fields(
             yield _scalar(text, value, pointer, subschema(schema, pointer), call)
 
 
-def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any], call: int | None) -> Found:
+def _scalar(text: str, value: JsonValue, pointer: str, schema: Mapping[str, Any], call: int | None) -> FoundPart:
     endings: dict[str, Ending] = {"string": "quote", "number": "number"}
     figure = value.kind == "number" or (value.kind == "string" and is_figure(text[value.start : value.end]))
-    return Found(
+    return FoundPart(
         value.start,
         value.end,
         value.kind,
@@ -117,15 +117,15 @@ def equality_of(value: JsonValue, schema: Mapping[str, Any]) -> Equality:
 
 def _container(
     scalars: Sequence[JsonValue], value: JsonValue, pointer: str, call: int | None, budget: Budget
-) -> Iterator[Found]:
+) -> Iterator[FoundPart]:
     """An object or array over its scalars' tokens; of an array also how sure it was to end there."""
     first, last = (bisect_left(scalars, place, key=lambda one: one.start) for place in (value.start, value.end))
     budget.spend(value.end - value.start + STEPS_A_MEMBER * (last - first))
     inside = tuple((scalar.start, scalar.end) for scalar in scalars[first:last])
-    yield Found(value.start, value.end, value.kind, "mixed", path=pointer, members=inside, call=call)
+    yield FoundPart(value.start, value.end, value.kind, "mixed", path=pointer, members=inside, call=call)
     if value.kind == "array":
         end = value.start + 1 if value.last_item_end is None else value.last_item_end
-        yield Found(end, end, "length", "exact", path=pointer, members=(), ending="array", call=call)
+        yield FoundPart(end, end, "length", "exact", path=pointer, members=(), ending="array", call=call)
 
 
 def subschema(schema: Mapping[str, Any] | None, pointer: str) -> Mapping[str, Any]:
@@ -226,7 +226,7 @@ class ToolCall:
     arguments: str
 
 
-def find_tool_calls(text: str, budget: Budget | None = None) -> Iterator[Found]:
+def find_tool_calls(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
     """`/name` and each argument of every call that the text of an answer spells."""
     budget = budget or Budget(text)
     calls = (call for document in all_json(text, budget) for call in _calls(document, budget))
@@ -271,7 +271,7 @@ def _calls_above(place: JsonPlace, calls: Container[int], above: dict[int, tuple
     return found
 
 
-def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None = None) -> Iterator[Found]:
+def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None = None) -> Iterator[FoundPart]:
     """`/name` and each argument of calls that a server gives apart, found in the text that the model wrote.
 
     Arguments are looked for as they are written, call after call. If the server wrote them in its own way, their
@@ -284,11 +284,11 @@ def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None
         name = text.find(call.name, position) if call.name else -1
         if name >= 0:
             position = name + len(call.name)
-            yield Found(
+            yield FoundPart(
                 name, position, "tool_name", "exact", path="/name", value=call.name, ending="quote", call=number
             )
         else:
-            yield Found(0, 0, "tool_name", "exact", path="/name", value=call.name, call=number, flags=(UNALIGNED,))
+            yield FoundPart(0, 0, "tool_name", "exact", path="/name", value=call.name, call=number, flags=(UNALIGNED,))
         start = text.find(call.arguments, position) if call.arguments.strip() else -1
         document = next(all_json(call.arguments, budget), JsonText())
         for found in find_fields(call.arguments, document, call=number, budget=budget):
@@ -305,7 +305,7 @@ def find_given_calls(text: str, calls: Sequence[ToolCall], budget: Budget | None
         position = max(position, start + len(call.arguments)) if start >= 0 else position
 
 
-def _value_in(text: str, written: str, found: Found, position: int, budget: Budget) -> tuple[int, int] | None:
+def _value_in(text: str, written: str, found: FoundPart, position: int, budget: Budget) -> tuple[int, int] | None:
     """Where the value of a field stands after a place: as written, or spelled with other escapes."""
     quoted = found.kind == "string"
     spellings = [written]

@@ -24,7 +24,7 @@ from semtoken.parts.fields import (
     subschema,
 )
 from semtoken.parts.json_values import find_json
-from semtoken.parts.part import AnswerTokens, Equality, Found, Part, Parts
+from semtoken.parts.part import AnswerTokens, Equality, FoundPart, Part, Parts
 from semtoken.parts.prose import find_figures, find_phrases, find_references, find_sentences, find_words, negations
 from semtoken.support.inputs import flag, listed, one_of, shown, whole
 from semtoken.support.inputs import text as text_option
@@ -144,7 +144,7 @@ def _found(
     containers: bool,
     language: str | None,
     calls: Sequence[ToolCall | tuple[str, str]] | None,
-) -> tuple[Iterable[Found], bool, list[str]]:
+) -> tuple[Iterable[FoundPart], bool, list[str]]:
     """What there is of a kind in a text; whether it is complete; which fields are missing."""
     if callable(by):
         return _by_finder(by, text), True, []
@@ -184,7 +184,7 @@ def _given(calls: Any) -> list[ToolCall]:
     return found
 
 
-def _by_finder(finder: Finder, text: str) -> Iterator[Found]:
+def _by_finder(finder: Finder, text: str) -> Iterator[FoundPart]:
     for given in listed(finder(text), "what the finder gives"):
         try:
             first, last, *label = given
@@ -196,7 +196,7 @@ def _by_finder(finder: Finder, text: str) -> Iterator[Found]:
             ) from error
         if not 0 <= start <= end <= len(text):
             raise InvalidInput(f"A finder gave the range {start}..{end} of a text of {len(text)} characters.")
-        yield Found(start, end, kind, "surface")
+        yield FoundPart(start, end, kind, "surface")
 
 
 def as_schema(schema: Any) -> Mapping[str, Any] | None:
@@ -227,7 +227,7 @@ def _place_of(text: str | None, spelled: str) -> tuple[int, bool]:
     return max(at, 0), at >= 0
 
 
-def _moved(found: Found, shift: int) -> Found:
+def _moved(found: FoundPart, shift: int) -> FoundPart:
     if not shift:
         return found
     members = None if found.members is None else tuple((a + shift, b + shift) for a, b in found.members)
@@ -241,7 +241,7 @@ def _with_negations(tokens: AnswerTokens, part: Part, budget: Budget) -> Part:
     return replace(part, negation=told)
 
 
-def _without_confidence(found: Found, text: str) -> Part:
+def _without_confidence(found: FoundPart, text: str) -> Part:
     flags = tuple(dict.fromkeys((*found.flags, UNALIGNED)))
     empty = _nothing(found.kind, found.path, found.equality)
     written = text[found.start : found.end]

@@ -94,7 +94,7 @@ class JsonText:
         return [value for value in self.values if value.kind not in ("object", "array", "key")]
 
 
-class _Broken(Exception):
+class _BrokenJson(Exception):
     """The text is not JSON from some character on."""
 
 
@@ -103,7 +103,7 @@ class _CutOff(Exception):
 
 
 @dataclass
-class _Open:
+class _OpenContainer:
     """An object or an array whose end has not come yet."""
 
     place: JsonPlace
@@ -150,14 +150,14 @@ def _tried(text: str, starts: Iterable[int], budget: Budget) -> Iterator[tuple[J
     for start in starts:
         if start < end or start in hopeless:
             continue
-        found, stack = JsonText(begin=start), list[_Open]()
+        found, stack = JsonText(begin=start), list[_OpenContainer]()
         try:
             found.end = end = _walk(text, start, stack, found.values, budget)
             yield found, False
         except _CutOff:
             yield found, False
             return
-        except _Broken:
+        except _BrokenJson:
             yield found, True
             hopeless.update(opened.start for opened in stack)
             failures += 1
@@ -183,7 +183,7 @@ def _bare(text: str) -> JsonText:
     found = JsonText(begin=begin)
     try:
         end = _scalar(text, begin, JsonPlace(), found.values)
-    except (_Broken, _CutOff):
+    except (_BrokenJson, _CutOff):
         return JsonText()
     if _blank(text, end) != len(text):
         return JsonText()
@@ -191,7 +191,7 @@ def _bare(text: str) -> JsonText:
     return found
 
 
-def _walk(text: str, begin: int, stack: list[_Open], values: list[JsonValue], budget: Budget) -> int:
+def _walk(text: str, begin: int, stack: list[_OpenContainer], values: list[JsonValue], budget: Budget) -> int:
     """Read the value that begins at `begin`; the values so far are in `values` whatever happens."""
     position = begin
     while True:
@@ -205,7 +205,7 @@ def _walk(text: str, begin: int, stack: list[_Open], values: list[JsonValue], bu
             return position
 
 
-def _value(text: str, position: int, stack: list[_Open], values: list[JsonValue]) -> int:
+def _value(text: str, position: int, stack: list[_OpenContainer], values: list[JsonValue]) -> int:
     """Read a key if one is due, and a value. Negative: the place inside what the value opened."""
     position = _blank(text, position)
     place = JsonPlace()
@@ -221,7 +221,7 @@ def _value(text: str, position: int, stack: list[_Open], values: list[JsonValue]
         if end == len(text) and stack:  # a number at the very end: it may go on
             raise _CutOff
         return end
-    stack.append(_Open(place, position, text[position] == "{"))
+    stack.append(_OpenContainer(place, position, text[position] == "{"))
     inside = _blank(text, position + 1)
     if inside >= len(text):
         raise _CutOff
@@ -232,12 +232,12 @@ def _value(text: str, position: int, stack: list[_Open], values: list[JsonValue]
     return -(position + 1)
 
 
-def _key(text: str, position: int, parent: _Open, values: list[JsonValue]) -> tuple[JsonPlace, int]:
+def _key(text: str, position: int, parent: _OpenContainer, values: list[JsonValue]) -> tuple[JsonPlace, int]:
     """The place that the key at a position names, and where its value may begin."""
     if position >= len(text):
         raise _CutOff
     if text[position] != '"':
-        raise _Broken
+        raise _BrokenJson
     name, end = _string(text, position)
     place = JsonPlace(parent.place, name)
     values.append(JsonValue(place, "key", position + 1, end - 1, name))
@@ -245,11 +245,11 @@ def _key(text: str, position: int, parent: _Open, values: list[JsonValue]) -> tu
     if colon >= len(text):
         raise _CutOff
     if text[colon] != ":":
-        raise _Broken
+        raise _BrokenJson
     return place, colon + 1
 
 
-def _close(text: str, position: int, stack: list[_Open], values: list[JsonValue]) -> int:
+def _close(text: str, position: int, stack: list[_OpenContainer], values: list[JsonValue]) -> int:
     """After a value: close what ends here. Where the next value begins, or the end of everything."""
     while stack:
         parent = stack[-1]
@@ -261,7 +261,7 @@ def _close(text: str, position: int, stack: list[_Open], values: list[JsonValue]
             parent.index += 1
             return position + 1
         if text[position] != ("}" if parent.is_object else "]"):
-            raise _Broken
+            raise _BrokenJson
         position += 1
         stack.pop()
         last = None if parent.is_object else parent.last_end
@@ -269,7 +269,7 @@ def _close(text: str, position: int, stack: list[_Open], values: list[JsonValue]
     return position
 
 
-def _kind(opened: _Open) -> Literal["object", "array"]:
+def _kind(opened: _OpenContainer) -> Literal["object", "array"]:
     return "object" if opened.is_object else "array"
 
 
@@ -288,7 +288,7 @@ def _scalar(text: str, position: int, place: JsonPlace, values: list[JsonValue])
             raise _CutOff
     number = _NUMBER.match(text, position)
     if number is None:
-        raise _CutOff if text.startswith("-", position) and position == len(text) - 1 else _Broken
+        raise _CutOff if text.startswith("-", position) and position == len(text) - 1 else _BrokenJson
     if _UNFINISHED.match(text, number.end()):
         raise _CutOff
     values.append(JsonValue(place, "number", position, number.end(), _as_number(number.group())))
@@ -310,7 +310,7 @@ def _string(text: str, position: int) -> tuple[str, int]:
     except json.JSONDecodeError as error:
         if error.msg.startswith("Unterminated string") or error.pos >= len(text) - 6:
             raise _CutOff from error
-        raise _Broken from error
+        raise _BrokenJson from error
     return value, end
 
 

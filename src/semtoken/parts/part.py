@@ -29,7 +29,7 @@ WEAK, SOME_DOUBT = 0.5, 0.85
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPart:
     """A stretch of text that a finder found."""
 
     start: int

@@ -16,7 +16,7 @@ from typing import Any
 from semtoken.errors import OverBudget
 from semtoken.parts.answers import AnswerWithTokens, tokens_touching
 from semtoken.parts.budget import Budget
-from semtoken.parts.part import Equality, Found
+from semtoken.parts.part import Equality, FoundPart
 from semtoken.support.extras import require
 from semtoken.support.inputs import text
 from semtoken.tokens.stopwords import is_function_word, plain_word
@@ -88,13 +88,13 @@ def _boundaries(boundary: Any, text: str, budget: Budget) -> list[int]:
         budget.timed_out()
 
 
-def find_words(text: str, budget: Budget | None = None) -> Iterator[Found]:
+def find_words(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
     """Every word, as Unicode divides text."""
     for start, end in words(text, budget):
-        yield Found(start, end, "word", "meaning")
+        yield FoundPart(start, end, "word", "meaning")
 
 
-def find_phrases(text: str, budget: Budget | None = None) -> Iterator[Found]:
+def find_phrases(text: str, budget: Budget | None = None) -> Iterator[FoundPart]:
     """The longest runs of content words between function words and punctuation; function words alone stand alone.
 
     A text without a content word is one phrase.
@@ -114,7 +114,7 @@ def find_phrases(text: str, budget: Budget | None = None) -> Iterator[Found]:
         begin = text.index(stripped)
         found = [(begin, begin + len(stripped))]
     for start, end in found:
-        yield Found(start, end, "phrase", "meaning")
+        yield FoundPart(start, end, "phrase", "meaning")
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ def phrases(text: str) -> list[tuple[int, int]]:
         return [(0, len(text))]
 
 
-def find_sentences(text: str, language: str) -> Iterator[Found]:
+def find_sentences(text: str, language: str) -> Iterator[FoundPart]:
     """Every sentence; blanks around it are left out."""
     sentencex = require("sentencex", extra="parts")
     found = (
@@ -137,7 +137,7 @@ def find_sentences(text: str, language: str) -> Iterator[Found]:
         piece = text[start:end]
         if piece.strip():
             first = start + len(piece) - len(piece.lstrip())
-            yield Found(first, first + len(piece.strip()), "sentence", "meaning", aggregate="weakest")
+            yield FoundPart(first, first + len(piece.strip()), "sentence", "meaning", aggregate="weakest")
 
 
 def negations(text: str, start: int, end: int, budget: Budget | None = None) -> list[tuple[int, int]]:
@@ -202,7 +202,7 @@ _REFERENCE = re.compile(
 )
 
 
-def find_figures(text: str) -> Iterator[Found]:
+def find_figures(text: str) -> Iterator[FoundPart]:
     """Every number with what belongs to it, and the number inside it where something does ("12.50" in "12.50 EUR").
 
     Versions and addresses such as 2.0.1 are no numbers; "1,2,3" are three, "1,200,300" is one.
@@ -212,7 +212,7 @@ def find_figures(text: str) -> Iterator[Found]:
         whole = match.group()
         equality: Equality = "mixed" if any(map(str.isalpha, whole)) else "exact"
         ends_in_digit = whole[-1].isdigit()
-        yield Found(
+        yield FoundPart(
             match.start(),
             match.end(),
             kind,
@@ -223,7 +223,7 @@ def find_figures(text: str) -> Iterator[Found]:
         inner = _BARE.search(whole) if kind in ("money", "percent", "quantity") else None
         if inner is not None and inner.group() != whole:
             start, end = match.start() + inner.start(), match.start() + inner.end()
-            yield Found(start, end, "number", "exact", ending="digits", closing_in_confidence=True)
+            yield FoundPart(start, end, "number", "exact", ending="digits", closing_in_confidence=True)
 
 
 def is_figure(text: str) -> bool:
@@ -231,11 +231,11 @@ def is_figure(text: str) -> bool:
     return _FIGURE.fullmatch(text.strip()) is not None
 
 
-def find_references(text: str) -> Iterator[Found]:
+def find_references(text: str) -> Iterator[FoundPart]:
     """URLs, e-mail addresses, file paths and citations."""
     for match in _REFERENCE.finditer(text):
         kind = match.lastgroup or "reference"
-        yield Found(match.start(kind), match.end(kind), kind, "exact")
+        yield FoundPart(match.start(kind), match.end(kind), kind, "exact")
 
 
 def is_reference(text: str) -> bool:

@@ -133,7 +133,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Located:
+class LocatedValue:
     """A value and where it stands: characters start..end."""
 
     value: Any
@@ -141,7 +141,7 @@ class Located:
     end: int
 
 
-def document(text: str) -> Located:
+def document(text: str) -> LocatedValue:
     """The one value that a text holds.
 
     Raises
@@ -149,21 +149,21 @@ def document(text: str) -> Located:
     ValueError
         The text is not JSON.
     """
-    return Located(loaded(text), _skip(text, 0), len(text.rstrip(SPACE)))
+    return LocatedValue(loaded(text), _skip(text, 0), len(text.rstrip(SPACE)))
 
 
-def members(text: str, parent: Located) -> dict[str, Located]:
+def members(text: str, parent: LocatedValue) -> dict[str, LocatedValue]:
     """The values of a valid object's members, the last one of a name that occurs twice."""
-    return {name: Located(parent.value[name], start, end) for name, start, end in _spans(text, parent)}
+    return {name: LocatedValue(parent.value[name], start, end) for name, start, end in _spans(text, parent)}
 
 
-def elements(text: str, parent: Located) -> list[Located]:
+def elements(text: str, parent: LocatedValue) -> list[LocatedValue]:
     """The elements of a valid array."""
     spans = _spans(text, parent)
-    return [Located(value, start, end) for value, (_, start, end) in zip(parent.value, spans, strict=True)]
+    return [LocatedValue(value, start, end) for value, (_, start, end) in zip(parent.value, spans, strict=True)]
 
 
-def _spans(text: str, parent: Located) -> Sequence[tuple[str, int, int]]:
+def _spans(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
     """The name ("" in an array), start and end of each value in an object or array that was decoded before."""
     if msgspec is not None:
         try:
@@ -177,7 +177,7 @@ class _Unusual(Exception):
     """A name occurs twice."""
 
 
-def _measured(text: str, parent: Located) -> Sequence[tuple[str, int, int]]:
+def _measured(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
     """By the lengths of the values, which msgspec tells without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
@@ -197,7 +197,7 @@ def _measured(text: str, parent: Located) -> Sequence[tuple[str, int, int]]:
     return spans
 
 
-def _decoded(text: str, parent: Located) -> Iterator[tuple[str, int, int]]:
+def _decoded(text: str, parent: LocatedValue) -> Iterator[tuple[str, int, int]]:
     """By decoding every value: slower, and for whatever Python's `json` takes."""
     is_object = text[parent.start] == "{"
     at = _skip(text, parent.start + 1)
@@ -219,7 +219,7 @@ def _skip(text: str, at: int) -> int:
     return matched.end()
 
 
-def set_member(parent: Located, inside: dict[str, Located], name: str, value: Any) -> Edit:
+def set_member(parent: LocatedValue, inside: dict[str, LocatedValue], name: str, value: Any) -> Edit:
     """The edit that gives an object a member: replaced where it is, or put behind the last one."""
     if name in inside:
         return Edit(inside[name].start, inside[name].end, encode(value))
@@ -227,7 +227,7 @@ def set_member(parent: Located, inside: dict[str, Located], name: str, value: An
     return Edit(last, last, f"{',' if inside else ''}{member(name, value)}")
 
 
-def set_members(text: str, parent: Located, values: Mapping[str, Any]) -> str:
+def set_members(text: str, parent: LocatedValue, values: Mapping[str, Any]) -> str:
     """The text with other values of an object's members; of a name that occurs twice the last one is another."""
     inside = members(text, parent)
     new = ",".join(member(name, value) for name, value in values.items() if name not in inside)
@@ -236,7 +236,7 @@ def set_members(text: str, parent: Located, values: Mapping[str, Any]) -> str:
     return apply(text, [*edits, Edit(end, end, f"{',' if inside and new else ''}{new}")])
 
 
-def without(text: str, parent: Located, name: str) -> str:
+def without(text: str, parent: LocatedValue, name: str) -> str:
     """The text without an object's member, however often it occurs."""
     edits, at, any_kept = [], parent.start + 1, False
     for found, _, end in (spans := _spans(text, parent)):
@@ -253,14 +253,14 @@ def member(name: str, value: Any) -> str:
     return f"{encode(name)}:{encode(value)}"
 
 
-def drop_member(inside: dict[str, Located], name: str) -> Edit:
+def drop_member(inside: dict[str, LocatedValue], name: str) -> Edit:
     """The edit that takes a member out of an object; the first one stays, as null."""
     found = inside[name]
     before = [member.end for member in inside.values() if member.end < found.start]
     return Edit(max(before), found.end, "") if before else Edit(found.start, found.end, "null")
 
 
-def keep_entries(text: str, parent: Located, entries: Sequence[Located], kept: Sequence[bool]) -> Edit | None:
+def keep_entries(text: str, parent: LocatedValue, entries: Sequence[LocatedValue], kept: Sequence[bool]) -> Edit | None:
     """The edit that leaves only some entries of an object or array, or None where all stay.
 
     Parameters
@@ -298,7 +298,7 @@ class Document:
             self._root = document(text)
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        self._entries: dict[int, Mapping[str | int, Located]] = {}
+        self._entries: dict[int, Mapping[str | int, LocatedValue]] = {}
         """Those of objects and arrays, by where these begin."""
 
     @property
@@ -306,14 +306,14 @@ class Document:
         """What the text holds."""
         return self._root.value
 
-    def find(self, path: Path) -> Located | None:
+    def find(self, path: Path) -> LocatedValue | None:
         """The value at a path; None if there is none."""
-        found: Located | None = self._root
+        found: LocatedValue | None = self._root
         for part in path:
             found = None if found is None else self.entries(found).get(part)
         return found
 
-    def entries(self, parent: Located) -> Mapping[str | int, Located]:
+    def entries(self, parent: LocatedValue) -> Mapping[str | int, LocatedValue]:
         """The members of an object by name, the elements of an array by number; of any other value none."""
         if not isinstance(parent.value, dict | list):
             return {}

@@ -22,18 +22,18 @@ from semtoken.results.responses import (
     TokensLater,
     to_frame,
 )
-from semtoken.tokens.scored import Alternative, Borrowed, Flag, ScoredToken, Source, ValueEnds
+from semtoken.tokens.scored import Alternative, Flag, MassShares, ScoredToken, Source, ValueEnds
 
 __all__ = [
     "SLACK",
     "Alternative",
     "Answers",
-    "Borrowed",
     "Decision",
     "Distribution",
     "Flag",
     "Headline",
     "HiddenState",
+    "MassShares",
     "Running",
     "ScoredResponse",
     "ScoredToken",

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,8 @@ from semtoken.errors import InvalidInput
 from semtoken.support.inputs import shown
 from semtoken.support.text import shortened
 
-if TYPE_CHECKING:
-    from semtoken.support.arrays import FloatArray
+FloatArray = npt.NDArray[np.floating[Any]]
+IntArray = npt.NDArray[np.integer[Any]]
 
 DEPTH = 0.65
 """Depth of the layer whose states are read: two thirds up. It is one choice for all models, and was made on one."""
@@ -62,8 +62,6 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
     InvalidInput
         The fields cannot be read.
     """
-    import numpy as np
-
     if not record.get("state"):
         return None
     try:
@@ -84,9 +82,6 @@ def state_from(record: Mapping[str, Any], where: str) -> HiddenState | None:
         raise InvalidInput(f"{where}: the hidden state holds no finite numbers.")
     return found
 
-
-FloatArray = npt.NDArray[np.floating[Any]]
-IntArray = npt.NDArray[np.integer[Any]]
 
 Unit = Literal["", "token", "sample"]
 

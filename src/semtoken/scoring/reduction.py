@@ -73,7 +73,7 @@ def _sums(
     scorer: Scorer, rows: NormalizedRows, taken: IdArray, tokens: IdArray, before: IdArray, opening: BoolArray
 ) -> _Sums:
     tables, n = scorer.tables, len(tokens)
-    chosen = _Chosen(scorer, tokens, np.where(opening, 0, 1))
+    chosen = _ChosenTokens(scorer, tokens, np.where(opening, 0, 1))
     asked = scorer.endings.asked(before, tokens)
     own, members, alike, neutrals, ends, candidates = _columns(
         rows,
@@ -141,7 +141,7 @@ def _columns(rows: NormalizedRows, taken: IdArray, *lists: tuple[IdArray, IdArra
     return [_Columns(steps[part], ids[part], log_probs[part]) for part in cut]
 
 
-class _Chosen(NamedTuple):
+class _ChosenTokens(NamedTuple):
     """The tokens that were chosen at n steps, and what the columns of their rows are to them."""
 
     scorer: Scorer

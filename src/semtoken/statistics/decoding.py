@@ -123,7 +123,7 @@ class BestTokens(Observer):
         return self._found.get(answer, [])
 
 
-class Timed(Observer):
+class TimedObserver(Observer):
     """Another observer whose seconds are charged to a step of the clock."""
 
     def __init__(self, observer: Observer, step: str, timings: Timings) -> None:
@@ -180,7 +180,7 @@ def watched_statistics(
         The backend does not give what one of them reads. Nothing was read.
     """
     backend = backend_of(model)
-    observers = [Timed(watch, name, timings) for name, watch in watches.items()]
+    observers = [TimedObserver(watch, name, timings) for name, watch in watches.items()]
     order = read_by_length(backend, prompts, answers, observers, timings, batch_size=batch_size)
     found: dict[str, list[Any]] = {name: [None] * len(answers) for name in watches}
     for name, watch in watches.items():
@@ -223,7 +223,7 @@ def clustered_scores(
     backend = backend_of(model)
     for scorer in scorers.values():
         backend.check_vocabulary(scorer.vocabulary)
-    observer = _Clustered(scorers, timings)
+    observer = _ClusterScores(scorers, timings)
     order = read_by_length(backend, prompts, answers, [observer], timings, batch_size=batch_size)
     found: dict[str, list[ScoredResponse]] = {}
     places = {i: place for place, i in enumerate(order)}
@@ -233,7 +233,7 @@ def clustered_scores(
     return found
 
 
-class _Clustered(Observer):
+class _ClusterScores(Observer):
     """Scores the same steps by several scorers, which share the log normalisers."""
 
     reads = frozenset({LOGITS})

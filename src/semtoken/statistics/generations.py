@@ -15,7 +15,7 @@ from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput
 from semtoken.observers.inside import LastStates
 from semtoken.results.generation import Generation
-from semtoken.statistics.decoding import BestTokens, LogProbabilities, Timed, backend_of
+from semtoken.statistics.decoding import BestTokens, LogProbabilities, TimedObserver, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
@@ -97,15 +97,15 @@ def record_greedy(
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
-    observers: list[Observer] = [Timed(likelihoods, "likelihoods", timings)]
+    observers: list[Observer] = [TimedObserver(likelihoods, "likelihoods", timings)]
     best = BestTokens(decoding.top_k) if {"top_ids", "top_texts", "top_log_probs"} & set(needs) else None
     if best is not None:
-        observers.append(Timed(best, "alternatives", timings))
+        observers.append(TimedObserver(best, "alternatives", timings))
     scores = [(step, _scores(model, step, timings)) for step in STC_STEPS if set(step.fills) & set(needs)]
     watches = [
         (step, step.watch()) for step in watch_steps() if step.watch is not None and set(step.fills) & set(needs)
     ]
-    observers += [Timed(observer, step.name, timings) for step, observer in (*scores, *watches)]
+    observers += [TimedObserver(observer, step.name, timings) for step, observer in (*scores, *watches)]
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.greedy(), observers, "greedy", timings, progress)
     records: dict[int, Generation] = {}
@@ -224,10 +224,10 @@ def record_samples(
     """
     backend = backend_of(model)
     likelihoods = LogProbabilities()
-    observers: list[Observer] = [Timed(likelihoods, "sample_likelihoods", timings)]
+    observers: list[Observer] = [TimedObserver(likelihoods, "sample_likelihoods", timings)]
     states = LastStates() if "hidden_states" in needs else None
     if states is not None:
-        observers.append(Timed(states, "hidden_states", timings))
+        observers.append(TimedObserver(states, "hidden_states", timings))
     encoded, order = _by_length(backend, prompts, decoding.batch_size)
     completions = _decode(backend, encoded, decoding.samples(), observers, "sampling", timings, progress)
     n = decoding.n_samples

@@ -24,7 +24,7 @@ from semtoken.statistics.pairs import AskPairs, alternative_classes, token_simil
 
 Fields = dict[str, Any]
 """Field of `Generation` -> value."""
-Asked = Literal["generator", "nli", "similarity"]
+AskedModel = Literal["generator", "nli", "similarity"]
 """Which model a step needs: the one that answers, the NLI classifier, or the similarity cross-encoder."""
 
 
@@ -71,7 +71,7 @@ class RecordingStep:
     name: str
     fills: tuple[str, ...]
     """The fields of `Generation` that it fills."""
-    asks: Asked = "generator"
+    asks: AskedModel = "generator"
     needs: tuple[str, ...] = ()
     """Fields of `Generation` that it reads, or that are recorded in the same pass."""
     file: str = ""

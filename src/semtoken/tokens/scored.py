@@ -51,7 +51,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Borrowed:
+class MassShares:
     """What a agreeing probability or a confidence is made of: four probabilities whose sum it is.
 
     A token's agreeing probability is such a sum as it stands. The confidence of an answer is a product; what it gains
@@ -185,13 +185,13 @@ class ScoredToken:
         raise InvalidInput(f"equality must be 'meaning', 'surface' or 'exact'. Got {shown(equality)} instead.")
 
     @property
-    def borrowed(self) -> Borrowed:
+    def borrowed(self) -> MassShares:
         """How much of the agreeing probability is the token's own, and what the rest came from."""
         own = self.probability
         if self.neutral:
-            return Borrowed(own, 0.0, 0.0, 1.0 - own)
+            return MassShares(own, 0.0, 0.0, 1.0 - own)
         cluster = max(self.cluster_probability - own, 0.0)
-        return Borrowed(own, cluster, self.prefix_probability, self.neutral_probability)
+        return MassShares(own, cluster, self.prefix_probability, self.neutral_probability)
 
     @property
     def agreeing_bounds(self) -> tuple[float, float]:
@@ -200,7 +200,7 @@ class ScoredToken:
         return math.exp(low), math.exp(high)
 
 
-def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:
+def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> MassShares:
     """The parts of a confidence: each step's gain in logs, shared among its sources by their mass."""
     own = min(math.exp(math.fsum(token.log_probability for token in tokens)), confidence)
     gains = [0.0, 0.0, 0.0]
@@ -214,7 +214,7 @@ def shared_out(tokens: Sequence[ScoredToken], confidence: float) -> Borrowed:
         gains = [so_far + gain * part / total for so_far, part in zip(gains, lent, strict=True)]
     total = math.fsum(gains)
     shares = [gain / total * (confidence - own) if total else 0.0 for gain in gains]
-    return Borrowed(own, *shares)
+    return MassShares(own, *shares)
 
 
 def describe_alternatives(token: ScoredToken, *, least: float = 0.001) -> str:

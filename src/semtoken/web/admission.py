@@ -49,7 +49,7 @@ class Admission:
                 del self._running[address]
 
 
-class Admitted:
+class AdmissionLimit:
     """An ASGI application in front of another one, which answers as many POST requests at one time as are admitted."""
 
     def __init__(self, app: Any, admission: Admission) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.choices import PartKind
 from semtoken.errors import CalibratorMismatch, InvalidInput, SemtokenError
 from semtoken.observers.method_scores import require_one_pass
@@ -84,7 +84,7 @@ def _is_number(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbeResult:
     """What the model said when it was asked about its answer."""
 
     disputes: Sequence[Dispute] = ()
@@ -111,9 +111,9 @@ def score_block(
     result: ScoredResponse,
     scorer: Scorer,
     options: BlockOptions,
-    calibrator: Applied | None = None,
+    calibrator: CalibratorInUse | None = None,
     question: str | None = None,
-    probed: Probed | None = None,
+    probed: ProbeResult | None = None,
     scores_refused: str | None = None,
     part_seconds: float = MAX_SECONDS,
 ) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def score_block(
         return block
     if options.tokens:
         block["tokens"] = result.to_dict()["tokens"]
-    probed = probed or Probed(refused=NO_MODEL)
+    probed = probed or ProbeResult(refused=NO_MODEL)
     if options.parts is not None:
         try:
             parts = parts_wanted(result, options.parts, part_seconds) if probed.parts is None else probed.parts
@@ -218,7 +218,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _part(part: Part, result: ScoredResponse, probed: Probed) -> dict[str, Any]:
+def _part(part: Part, result: ScoredResponse, probed: ProbeResult) -> dict[str, Any]:
     """A part as plain values, with whether its doubt is one of wording where that was looked into."""
     form_only = part.kind == "phrase" and only_in_form(part, result, probed.disputes)
     return part.to_dict() | ({"form_only": True} if form_only else {})

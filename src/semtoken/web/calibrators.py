@@ -19,7 +19,7 @@ logger = logging.getLogger("semtoken.calibrator")
 
 
 class Exchangeable(Protocol):
-    """A calibrator of answers (`Applied`) or of typed decisions (`DecisionCalibrator`)."""
+    """A calibrator of answers (`CalibratorInUse`) or of typed decisions (`DecisionCalibrator`)."""
 
     @property
     def checksum(self) -> str:

@@ -67,10 +67,10 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
     """
     protocol: Any = H11Protocol if strict else AutoHTTPProtocol
     clients: Counter[str] = Counter()
-    known: dict[Limited, None] = {}
+    known: dict[LimitedConnection, None] = {}
     """Open connections, the one that sent something last at the end."""
 
-    class Limited(protocol):  # type: ignore[misc]
+    class LimitedConnection(protocol):  # type: ignore[misc]
         """A connection that counts towards the limits."""
 
         _address: str | None = None
@@ -174,4 +174,4 @@ def limited_protocol(limits: ConnectionLimits, *, strict: bool = True) -> type[a
             self._unsent = unsent
             self._writes = self.loop.call_later(limits.write_timeout, self._check_writes)
 
-    return Limited
+    return LimitedConnection

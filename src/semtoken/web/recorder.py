@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.results import ScoredResponse
 from semtoken.support.extras import require
 from semtoken.web.access import LOOPBACK_HOSTS, Gate
@@ -37,7 +37,9 @@ class AnswerRecorder:
         self.writer = writer
         self.watch = watch
 
-    def scored(self, result: ScoredResponse, block: Mapping[str, Any], applied: Applied | None, **about: Any) -> None:
+    def scored(
+        self, result: ScoredResponse, block: Mapping[str, Any], applied: CalibratorInUse | None, **about: Any
+    ) -> None:
         """Keep a scored answer; see `Recording.entry`."""
         self._put(lambda: self.recording.entry(result, block, applied=applied, **about))
 
@@ -45,7 +47,7 @@ class AnswerRecorder:
         """Keep that an answer has no score; see `Recording.unscored`."""
         self._put(lambda: self.recording.unscored(reason, **about))
 
-    def uses(self, applied: Applied | None) -> None:
+    def uses(self, applied: CalibratorInUse | None) -> None:
         """Keep the calibrator that decides from now on.
 
         Raises
@@ -71,7 +73,7 @@ class AnswerRecorder:
 
 @contextmanager
 def recording(
-    recorder: AnswerRecorder | None, calibrators: CalibratorSlot[Applied], figures: JournalFigures
+    recorder: AnswerRecorder | None, calibrators: CalibratorSlot[CalibratorInUse], figures: JournalFigures
 ) -> Iterator[None]:
     """Keep answers, and the calibrators that come into use, while a server runs; nothing without a recorder."""
     if recorder is None:
@@ -95,7 +97,7 @@ def recording(
 def add_routes(
     app: Any,
     recorder: AnswerRecorder | None,
-    calibrators: CalibratorSlot[Applied],
+    calibrators: CalibratorSlot[CalibratorInUse],
     of_decisions: CalibratorSlot[DecisionCalibrator],
     gate: Gate | None,
     hosts: Sequence[str],

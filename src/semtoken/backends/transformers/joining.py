@@ -69,7 +69,7 @@ class _Together:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _WaitingAnswer:
     """An answer whose prompt has not been read to its end."""
 
     row: BatchRow
@@ -137,7 +137,7 @@ class JoiningRows:
         self._inside = inside
         self._size = backend.vocabulary.size
         self._running: _Together | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingAnswer] = []
         self._pace = Pace()
 
     def __bool__(self) -> bool:
@@ -146,7 +146,7 @@ class JoiningRows:
     @torch.inference_mode()
     def advance(self, newcomers: Sequence[tuple[BatchRow, Arrival]]) -> None:
         """Read of the prompts that wait what the pace allows, and give every answer its next token."""
-        self._waiting += [_Waiting(row, arrival) for row, arrival in newcomers]
+        self._waiting += [_WaitingAnswer(row, arrival) for row, arrival in newcomers]
         self._drop_unwanted()
         if self._waiting:
             self._begin(0 if self._running is None else len(self._running.rows))
@@ -182,7 +182,7 @@ class JoiningRows:
             self._waiting.remove(one)
             finish(one.row.answer, Completion([], truncated=True), self._observers)
 
-    def _read_piece(self, one: _Waiting, most: int) -> list[_Together]:
+    def _read_piece(self, one: _WaitingAnswer, most: int) -> list[_Together]:
         """Read a piece of a long prompt; after its last piece its answer can begin."""
         ids, known = one.arrival.prompt_ids, self._backend.last_prompt
         if one.cache is None and known is not None and (shared := len(ids) - one.unread(known)) >= LEAST_KNOWN:
@@ -198,7 +198,7 @@ class JoiningRows:
         self._backend.last_prompt = read_prompt(one.cache, ids, len(ids))
         return [_Together([(one.row, one.choices)], mask, one.cache, output.logits[:, -1], self._inside.at())]
 
-    def _read(self, newcomers: Sequence[_Waiting]) -> _Together:
+    def _read(self, newcomers: Sequence[_WaitingAnswer]) -> _Together:
         """Read the prompts of answers that begin, all in one pass."""
         prompts = [one.arrival.prompt_ids for one in newcomers]
         rows = [(one.row, one.choices) for one in newcomers]
@@ -260,7 +260,7 @@ class JoiningRows:
         return going_on
 
 
-def _whole(waiting: Sequence[tuple[_Waiting, int]], budget: int) -> list[_Waiting]:
+def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_WaitingAnswer]:
     """Those of the prompts that are read whole before the next step, with the tokens to be read of each."""
     found, total = [], 0
     for one, count in waiting:

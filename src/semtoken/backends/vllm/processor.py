@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from semtoken.backends.vllm.channel import check_request_id
-from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, Watched, WatchedRow
+from semtoken.backends.vllm.watch import PLACEHOLDER, Watch, WatchedRequest, WatchedRow
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.results import Distribution
 from semtoken.scoring import Scorer, scorer_for
@@ -108,7 +108,7 @@ class ClusterProcessor(FirstRunnerProcessor, SecondRunnerProcessor):  # type: ig
             logger.warning("semtoken's logits processor was tested with vLLM %s, not %s", TESTED, vllm.__version__)
         self._states: Any = device_or_states if is_pin_memory is None else None
         self._watch = Watch(scorer, folder) if _is_writer(vllm_config) else None
-        self._places: dict[int, Watched] = {}
+        self._places: dict[int, WatchedRequest] = {}
 
     # The first runner: rows of a batch that is kept up to date by messages.
 

@@ -31,7 +31,7 @@ logger = logging.getLogger("vllm.semtoken")
 
 
 @dataclass(eq=False)
-class Watched:
+class WatchedRequest:
     """One request that is scored."""
 
     request_id: str
@@ -63,7 +63,7 @@ class WatchedRow:
     """A request's row in the batch of this step."""
 
     row: int
-    watched: Watched
+    watched: WatchedRequest
     chosen: int
     """Tokens of the answer so far."""
     last: int
@@ -87,7 +87,7 @@ class Watch:
     def __init__(self, scorer: Scorer, folder: Path) -> None:
         self.scorer = scorer
         self.folder = folder
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedRequest] = {}
         self._answers = AnswerBatch(scorer)
         self._numbers = itertools.count()
         self._free: list[int] = []
@@ -103,7 +103,7 @@ class Watch:
         rows, answers = np.zeros((1, self.scorer.vocabulary.size), dtype=np.float32), AnswerBatch(self.scorer)
         answers.add([0], self._copied(rows, [0]), [0], [0])
 
-    def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> Watched:
+    def enter(self, request_id: str, distribution: Distribution, output_ids: list[int] | None) -> WatchedRequest:
         """A request has entered the batch, for the first time or again."""
         with self._lock:
             if self._writer is None:
@@ -112,17 +112,17 @@ class Watch:
             watched = self._watched.get(request_id)
             if watched is None:
                 number = self._free.pop() if self._free else next(self._numbers)
-                watched = Watched(request_id, distribution, output_ids, number)
+                watched = WatchedRequest(request_id, distribution, output_ids, number)
                 self._watched[request_id] = watched
             watched.output_ids, watched.distribution, watched.left = output_ids, distribution, False
             return watched
 
-    def leave(self, watched: Watched) -> None:
+    def leave(self, watched: WatchedRequest) -> None:
         """A request has left the batch: it has ended, or will come back."""
         with self._lock:
             watched.left = True
 
-    def fail(self, watched: Watched, reason: str) -> None:
+    def fail(self, watched: WatchedRequest, reason: str) -> None:
         """Give a request up; its record will say why."""
         if watched.error is None:
             watched.error, watched.held, watched.unwritten = reason, None, True
@@ -154,7 +154,7 @@ class Watch:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
         return normalized_rows(rows, size, row_ids, into=self._memory, common=self.scorer.tables.neutral_ids)
 
-    def _own(self, watched: Watched) -> NormalizedRows:
+    def _own(self, watched: WatchedRequest) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""
         assert watched.held is not None
         if len(watched.held.row_ids) == 1:
@@ -176,14 +176,14 @@ class Watch:
             self.fail(watched, f"the engine is at token {entry.chosen}, the last one seen was {watched.length}")
         return False  # a piece of the prompt, or a token that the engine threw away
 
-    def _begin(self, watched: Watched) -> None:
+    def _begin(self, watched: WatchedRequest) -> None:
         """Start the answer; what an earlier request with this id has left goes."""
         if watched.held is None or watched.length:
             record_path(self.folder, watched.request_id).unlink(missing_ok=True)
             del self._answers[watched.number]
             watched.length, watched.held, watched.error = 0, None, None
 
-    def _resume(self, watched: Watched) -> None:
+    def _resume(self, watched: WatchedRequest) -> None:
         """Take up an answer that was written down when its request left the batch."""
         try:
             record = load_record(self.folder, watched.request_id)
@@ -196,9 +196,9 @@ class Watch:
         except SemtokenError as error:
             self.fail(watched, f"it came back into the batch, but {error}")
 
-    def _take_in(self, due: list[tuple[Watched, int]]) -> None:
+    def _take_in(self, due: list[tuple[WatchedRequest, int]]) -> None:
         """Reduce held rows, now that the token of each is known: those of one batch together."""
-        batches: dict[int, list[tuple[Watched, int]]] = {}
+        batches: dict[int, list[tuple[WatchedRequest, int]]] = {}
         for watched, token in due:
             if token < self.scorer.vocabulary.size:
                 batches.setdefault(id(watched.held), []).append((watched, token))
@@ -209,7 +209,7 @@ class Watch:
             assert held is not None
             self._reduce(held, together)
 
-    def _reduce(self, rows: NormalizedRows, due: list[tuple[Watched, int]]) -> None:
+    def _reduce(self, rows: NormalizedRows, due: list[tuple[WatchedRequest, int]]) -> None:
         for watched, _ in due:
             if not np.isfinite(rows.log_normalizers[watched.held_row]):
                 self.fail(watched, f"the logits of its step {watched.length} hold NaN, +inf or no finite value")
@@ -229,7 +229,7 @@ class Watch:
                 except Exception:  # the thread must live on: the next record may fit where this one did not
                     logger.exception("semtoken could not write into its channel %s", self.folder)
 
-    def _waiting(self) -> list[Watched]:
+    def _waiting(self) -> list[WatchedRequest]:
         """Requests that have left or were not stepped for a moment, and were not written since."""
         with self._lock:
             for name, watched in list(self._watched.items()):
@@ -239,7 +239,7 @@ class Watch:
             now = time.monotonic()
             return [w for w in self._watched.values() if w.unwritten and (w.left or w.error or _is_idle(w, now))]
 
-    def _write(self, watched: Watched) -> None:
+    def _write(self, watched: WatchedRequest) -> None:
         with self._lock:
             watched.unwritten = False
             if watched.output_ids and self._knows_more(watched):
@@ -250,12 +250,12 @@ class Watch:
             if not watched.unwritten:
                 watched.held = None  # if the request comes back, its record has the row
 
-    def _knows_more(self, watched: Watched) -> bool:
+    def _knows_more(self, watched: WatchedRequest) -> bool:
         """Whether the engine's list holds the token of the held row by now."""
         ids = watched.output_ids or []
         return watched.held is not None and len(ids) == watched.length + 1 and ids[-1] != PLACEHOLDER
 
-    def _record(self, watched: Watched) -> ChannelRecord:
+    def _record(self, watched: WatchedRequest) -> ChannelRecord:
         return ChannelRecord(
             request_id=watched.request_id,
             signature=self.scorer.identity,
@@ -269,14 +269,14 @@ class Watch:
         )
 
 
-def _hold(watched: Watched, rows: NormalizedRows, row: int) -> None:
+def _hold(watched: WatchedRequest, rows: NormalizedRows, row: int) -> None:
     now = time.monotonic()
     if watched.length:
         watched.pace = min(now - watched.stepped, LONGEST_STEP)
     watched.held, watched.held_row, watched.stepped, watched.unwritten = rows, row, now, True
 
 
-def _is_idle(watched: Watched, now: float) -> bool:
+def _is_idle(watched: WatchedRequest, now: float) -> bool:
     return now - watched.stepped > max(IDLE_SECONDS, IDLE_STEPS * watched.pace)
 
 

@@ -18,6 +18,6 @@ Enter by `bench run --judge` or `bench judge`; in Python settings.py makes a jud
 from __future__ import annotations
 
 from semtoken.bench.judges.agreement import Agreement, Tally, agreement, tally
-from semtoken.bench.judges.base import Judge, Judged, OnJudged, Verdict, correctness
+from semtoken.bench.judges.base import AnswerToJudge, Judge, OnJudged, Verdict, correctness
 
-__all__ = ["Agreement", "Judge", "Judged", "OnJudged", "Tally", "Verdict", "agreement", "correctness", "tally"]
+__all__ = ["Agreement", "AnswerToJudge", "Judge", "OnJudged", "Tally", "Verdict", "agreement", "correctness", "tally"]

@@ -18,7 +18,7 @@ OnJudged: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Judged:
+class AnswerToJudge:
     """One answer to judge."""
 
     question: Question
@@ -51,7 +51,7 @@ class Judge(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """Everything that decides its verdicts, plain values; part of the key of stored judgements."""
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item, in their order."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from semtoken.bench.judges.base import Judged, OnJudged, Verdict
+from semtoken.bench.judges.base import AnswerToJudge, OnJudged, Verdict
 from semtoken.bench.judges.endpoint import Endpoint, Usage
 
 DEFAULT_JUDGE_MODEL = "gpt-4.1-2025-04-14"
@@ -56,7 +56,7 @@ class LLMJudge:
         options = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {name: value for name, value in options.items() if value is not None} | dict(self.extra)
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item, what the model said as the reply.
 
         Raises
@@ -73,13 +73,13 @@ class LLMJudge:
         self.relied_on += found.relied_on
         return [Verdict(verdict_of(reply.text), reply=reply.text) for reply in found.replies]
 
-    def request(self, item: Judged) -> dict[str, Any]:
+    def request(self, item: AnswerToJudge) -> dict[str, Any]:
         """The body of the request about one answer."""
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": user_message(item)}]
         return {"model": self.model, "messages": messages, **self._options}
 
 
-def user_message(item: Judged) -> str:
+def user_message(item: AnswerToJudge) -> str:
     """The paper's message about one answer."""
     references = "\n".join(item.question.answers)
     return (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from semtoken.almanac import is_correct
 from semtoken.almanac.questions import normalize_answer
-from semtoken.bench.judges.base import Judged, OnJudged, Verdict
+from semtoken.bench.judges.base import AnswerToJudge, OnJudged, Verdict
 from semtoken.support.extras import require
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ExactJudge:
         """Nothing can be set."""
         return {"kind": "exact"}
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item; an empty answer is incorrect."""
         return _each(items, lambda item: Verdict(float(is_correct(item.answer, item.question))), on_judged)
 
@@ -43,12 +43,12 @@ class ContainsJudge:
         """Nothing can be set."""
         return {"kind": "contains"}
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item. Whole words count: "art" does not stand in "party"."""
         return _each(items, lambda item: Verdict(float(_contains(item))), on_judged)
 
 
-def _contains(item: Judged) -> bool:
+def _contains(item: AnswerToJudge) -> bool:
     words = f" {normalize_answer(item.answer)} "
     accepted = {normalize_answer(answer) for answer in item.question.answers} - {""}
     return any(f" {answer} " in words for answer in accepted)
@@ -74,16 +74,18 @@ class RougeJudge:
     def _scorer(self) -> Any:
         return require("rouge_score.rouge_scorer", extra="bench").RougeScorer(["rougeL"], use_stemmer=False)
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item, its ROUGE-L F1 as the quality."""
         return _each(items, self._verdict, on_judged)
 
-    def _verdict(self, item: Judged) -> Verdict:
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
         quality = float(self._scorer.score_multi(list(item.question.answers), item.answer)["rougeL"].fmeasure)
         return Verdict(float(quality > self.threshold), quality)
 
 
-def _each(items: Sequence[Judged], verdict: Callable[[Judged], Verdict], on_judged: OnJudged | None) -> list[Verdict]:
+def _each(
+    items: Sequence[AnswerToJudge], verdict: Callable[[AnswerToJudge], Verdict], on_judged: OnJudged | None
+) -> list[Verdict]:
     verdicts = []
     for item in items:
         verdicts.append(verdict(item))
@@ -126,7 +128,7 @@ class SimilarityJudge:
 
         return SimilarityModel.from_pretrained(self._model, device=self.device)
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """One verdict for each item, its similarity as the quality."""
         verdicts: list[Verdict] = []
         for start in range(0, len(items), CHUNK):
@@ -135,7 +137,7 @@ class SimilarityJudge:
                 on_judged(len(verdicts))
         return verdicts
 
-    def _verdicts(self, items: Sequence[Judged]) -> list[Verdict]:
+    def _verdicts(self, items: Sequence[AnswerToJudge]) -> list[Verdict]:
         answers = [item.answer.strip() for item in items]
         pairs = {
             (answer, accepted): 0.0

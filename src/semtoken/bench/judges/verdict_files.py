@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semtoken.bench.datasets import question_of_line
-from semtoken.bench.judges.base import Judged, OnJudged, Verdict
+from semtoken.bench.judges.base import AnswerToJudge, OnJudged, Verdict
 from semtoken.errors import InvalidInput
 from semtoken.files.record_files import VERDICTS, read_rows, write_records
 
 
-def read_answers(path: Path) -> list[Judged]:
+def read_answers(path: Path) -> list[AnswerToJudge]:
     """Answers of a file, as `semtoken score` and `ask --json` write it, see `semtoken.files.record_files`.
 
     Each record has `question` (or `prompt`), `answers` (the accepted ones), `response` (or `answer`) and, if it has a
@@ -27,7 +27,7 @@ def read_answers(path: Path) -> list[Judged]:
     InvalidInput
         The file cannot be read or holds no record, a record cannot be used, or an id stands twice.
     """
-    found: dict[str, Judged] = {}
+    found: dict[str, AnswerToJudge] = {}
     for number, where, row in read_rows(path):
         question = question_of_line(row, where, f"line-{number}")
         answer = row.get("response", row.get("answer"))
@@ -37,13 +37,13 @@ def read_answers(path: Path) -> list[Judged]:
             raise InvalidInput(f"{where}: the answer to judge must be a text in the field 'response'.")
         if question.id in found:
             raise InvalidInput(f"{where}: the id {question.id!r} stands more than once; ids must differ.")
-        found[question.id] = Judged(question, answer, row)
+        found[question.id] = AnswerToJudge(question, answer, row)
     if not found:
         raise InvalidInput(f"{path} holds no answer.")
     return list(found.values())
 
 
-def write_verdicts(path: Path, items: Sequence[Judged], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
+def write_verdicts(path: Path, items: Sequence[AnswerToJudge], verdicts: Mapping[str, Sequence[Verdict]]) -> None:
     """Write every judge's verdicts, one line an answer, whole or not at all.
 
     Each has the fields of the record that was judged, `id`, `response`, for each judge a column of its name with 1, 0
@@ -151,7 +151,7 @@ class ImportedJudge:
                     f"{entry.where}: there is no question with the id {id!r} among the {len(known):,} judged."
                 )
 
-    def judge(self, items: Sequence[Judged], on_judged: OnJudged | None = None) -> list[Verdict]:
+    def judge(self, items: Sequence[AnswerToJudge], on_judged: OnJudged | None = None) -> list[Verdict]:
         """The file's verdict for each item; NaN for an id that the file does not hold. Other ids are left to `check`.
 
         Raises
@@ -164,7 +164,7 @@ class ImportedJudge:
             on_judged(len(items))
         return verdicts
 
-    def _verdict(self, item: Judged) -> Verdict:
+    def _verdict(self, item: AnswerToJudge) -> Verdict:
         entry = self._entries.get(item.question.id)
         if entry is None:
             return Verdict(math.nan)

@@ -67,7 +67,7 @@ def plain(setting: str) -> str:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFigure:
     """One figure of the paper."""
 
     setting: str
@@ -76,12 +76,12 @@ class Published:
 
 
 @cache
-def published() -> Mapping[Key, Published]:
+def published() -> Mapping[Key, PublishedFigure]:
     """All figures that the paper published, as they stand in its tables."""
     source = files("semtoken.bench.report") / "paper_figures.csv"
     rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines())
     return {
-        (row["table"], row["dataset"], plain(row["setting"]), row["model"], row["metric"]): Published(
+        (row["table"], row["dataset"], plain(row["setting"]), row["model"], row["metric"]): PublishedFigure(
             row["setting"], float(row["value"])
         )
         for row in rows
@@ -142,7 +142,7 @@ PERCENT = "percent of generation time"
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedFigure:
     """A measured figure beside the published one."""
 
     figure: Figure
@@ -171,7 +171,7 @@ class Compared:
 class AgainstPaper:
     """A whole run beside the paper."""
 
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedFigure, ...]
     summary: tuple[str, ...]
     """What a reader wants to know first, in sentences."""
     caveats: tuple[str, ...]
@@ -202,7 +202,7 @@ def against_paper(
         {label: paper_model(label, results.settings) for label in labels},
         {label: paper_dataset(label, results.settings) for label in dict.fromkeys(cell.dataset for cell in cells)},
     )
-    compared = tuple(Compared(figure, found.published(figure)) for figure in figures)
+    compared = tuple(ComparedFigure(figure, found.published(figure)) for figure in figures)
     shared = [cell for cell in cells if found.models[cell.model] and found.datasets[cell.dataset]]
     return AgainstPaper(
         compared=compared,
@@ -264,7 +264,7 @@ class _Counterparts:
             yield f"In the paper but not in this run ({'; '.join(titles)}): {listed}."
 
 
-def _summary(compared: Sequence[Compared]) -> Iterator[str]:
+def _summary(compared: Sequence[ComparedFigure]) -> Iterator[str]:
     measured = [one for one in compared if not math.isnan(one.figure.value)]
     found = [one for one in measured if one.has_counterpart]
     yield f"{len(found):,} of the {len(measured):,} figures of this run have a counterpart in the paper ({SOURCE})."
@@ -325,9 +325,9 @@ _TABLES = {
 """Name -> title, tables of the paper, metrics."""
 
 
-def _table(name: str, compared: Sequence[Compared]) -> Table:
+def _table(name: str, compared: Sequence[ComparedFigure]) -> Table:
     title, sources, metrics = _TABLES[name]
-    groups: dict[str, dict[str, dict[str, Compared]]] = {}
+    groups: dict[str, dict[str, dict[str, ComparedFigure]]] = {}
     for one in compared:
         figure = one.figure
         if figure.table in sources and figure.metric in metrics:
@@ -356,7 +356,7 @@ def _table(name: str, compared: Sequence[Compared]) -> Table:
     )
 
 
-def _entries(one: Compared | None) -> tuple[Entry, Entry, Entry]:
+def _entries(one: ComparedFigure | None) -> tuple[Entry, Entry, Entry]:
     """Three entries of a row: measured, published, and the difference."""
     if one is None:
         return NOT_RUN, Entry(MISSING), Entry(MISSING)

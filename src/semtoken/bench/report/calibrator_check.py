@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.results import Cell, FloatArray, RunResults
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput
@@ -25,7 +25,7 @@ class CellCalibrator:
 
     model: str
     dataset: str
-    applied: Applied
+    applied: CalibratorInUse
     lines: tuple[str, ...]
     """What it says, and how it held, in sentences."""
 
@@ -64,7 +64,7 @@ def checked(results: RunResults, judge: str, calibrator: Calibrator) -> tuple[li
             problem = error
             refused.append(f"{cell.model} on {cell.dataset}: not shown, {str(error)[:1].lower()}{str(error)[1:]}")
             continue
-        applied = Applied(calibrator, known)
+        applied = CalibratorInUse(calibrator, known)
         found.append(CellCalibrator(cell.model, cell.dataset, applied, _lines(cell, judge, applied)))
     if found:
         return found, refused
@@ -84,7 +84,7 @@ def _known(results: RunResults, cell: Cell) -> Fingerprint:
     return Fingerprint(signature=cell.signature, distribution=raw, scores="exact", model=model.get("name"))
 
 
-def _lines(cell: Cell, judge: str, applied: Applied) -> tuple[str, ...]:
+def _lines(cell: Cell, judge: str, applied: CalibratorInUse) -> tuple[str, ...]:
     assert cell.log_score is not None
     correct = cell.judgements[judge]
     lines = [applied.check(cell.log_score, correct)]

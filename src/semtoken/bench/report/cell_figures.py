@@ -1,7 +1,7 @@
 """From the uncertainties of a run to figures: AUROC and PRR with intervals, paired tests, overheads.
 
-One rule says what a difference shows, in all sentences, tables and files (`Tested.verdict`): whether its 95 % interval
-lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
+One rule says what a difference shows, in all sentences, tables and files (`TestedDifference.verdict`): whether its 95 %
+interval lies above 0, below it, or holds it. There is no verdict where fewer than `FEWEST` answers are right, or wrong.
 
 A report is about one method, its reference: the headline where the run has it, else STC, or any other that is asked
 for. Compared are the other methods with the reference and with STC, all methods with the best, the ablations with STC,
@@ -25,7 +25,7 @@ from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResult
 from semtoken.calibration.labels import HEADLINE
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
-from semtoken.metrics import Difference, Estimate, Resampled, holm, permutation_test, resample
+from semtoken.metrics import Difference, Estimate, ResampledMetric, holm, permutation_test, resample
 from semtoken.statistics import SHARED_PREFIX
 
 ABLATIONS = ("stc_no_clustering", "stc_no_prefix")
@@ -46,7 +46,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestedDifference:
     """A difference on the same answers."""
 
     difference: Difference
@@ -70,11 +70,11 @@ class Quality:
     """One metric of one uncertainty."""
 
     estimate: Estimate
-    to_stc: Tested | None = None
+    to_stc: TestedDifference | None = None
     """This minus STC; None for STC itself and in a run without it."""
-    to_best: Tested | None = None
+    to_best: TestedDifference | None = None
     """This minus the best of the compared methods; None for the best itself and for ablations."""
-    to_reference: Tested | None = None
+    to_reference: TestedDifference | None = None
     """This minus the reference of the report; None for that method, for ablations, and in a cell without it."""
 
 
@@ -106,9 +106,9 @@ class ControlFigures:
     estimate: Estimate
     """Mean over the repetitions of a control with random clusters."""
     repeats: int
-    to_stc: Tested
+    to_stc: TestedDifference
     """The control minus STC. Of several repetitions, p is that of the one with the median AUROC."""
-    minus_baseline: Tested
+    minus_baseline: TestedDifference
     """The control minus sequence probability, in the same way."""
 
 
@@ -268,7 +268,7 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str, count: Calla
     names = [name for name in METHODS if name in cell.uncertainty]
     names += [name for name in cell.uncertainty if name not in METHODS]
     tests = _Tests(correct, n_resamples)
-    drawn: dict[str, dict[str, Resampled]] = {metric: {} for metric in METRICS}
+    drawn: dict[str, dict[str, ResampledMetric]] = {metric: {} for metric in METRICS}
     for name in names:
         for metric in METRICS:
             drawn[metric][name] = resample(metric, cell.uncertainty[name], correct, n_resamples=n_resamples, seed=SEED)
@@ -329,21 +329,22 @@ class _Tests:
             )
         return self._known[place]
 
-    def family(self, differences: Mapping[str, Difference]) -> dict[str, Tested]:
+    def family(self, differences: Mapping[str, Difference]) -> dict[str, TestedDifference]:
         """Differences whose p-values are corrected for their number."""
         adjusted = holm([found.p_value for found in differences.values()])
         return {
-            name: Tested(found, p, self._enough) for (name, found), p in zip(differences.items(), adjusted, strict=True)
+            name: TestedDifference(found, p, self._enough)
+            for (name, found), p in zip(differences.items(), adjusted, strict=True)
         }
 
     def against(
         self,
         metric: str,
-        drawn: Mapping[str, Resampled],
+        drawn: Mapping[str, ResampledMetric],
         values: Mapping[str, FloatArray],
         family: Sequence[str],
         reference: str | None,
-    ) -> dict[str, Tested]:
+    ) -> dict[str, TestedDifference]:
         """The others of a family against one method."""
         if reference is None or reference not in drawn:
             return {}
@@ -357,7 +358,7 @@ class _Tests:
 
 
 def _qualities(
-    drawn: Mapping[str, Resampled],
+    drawn: Mapping[str, ResampledMetric],
     metric: str,
     tests: _Tests,
     values: Mapping[str, FloatArray],
@@ -368,7 +369,7 @@ def _qualities(
     ablated = [name for name in drawn if name in ABLATIONS]
     defined = [name for name in compared if not math.isnan(drawn[name].value)]
     best = max(defined, key=lambda name: (drawn[name].value, name == reference), default=None)
-    to_stc: dict[str, Tested] = {}
+    to_stc: dict[str, TestedDifference] = {}
     for family in (compared, ablated):
         to_stc |= tests.against(metric, drawn, values, family, STC)
     to_best = tests.against(metric, drawn, values, compared, best)
@@ -380,7 +381,7 @@ def _qualities(
 
 
 def _variant_qualities(
-    drawn: Mapping[str, Resampled], main: Resampled | None, tests: _Tests, cell: Cell
+    drawn: Mapping[str, ResampledMetric], main: ResampledMetric | None, tests: _Tests, cell: Cell
 ) -> dict[str, Quality]:
     tested = {}
     if main is not None:
@@ -390,7 +391,7 @@ def _variant_qualities(
 
 
 def _controls(
-    cell: Cell, drawn: Mapping[str, Resampled], tests: _Tests, count: Callable[[], None]
+    cell: Cell, drawn: Mapping[str, ResampledMetric], tests: _Tests, count: Callable[[], None]
 ) -> dict[str, ControlFigures]:
     """Every control beside STC and beside sequence probability."""
     if not {STC, BASELINE} <= drawn.keys():
@@ -422,7 +423,7 @@ def _median(values: Sequence[float]) -> int:
     return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
 
 
-def _mean(repeats: Sequence[Resampled]) -> Resampled:
+def _mean(repeats: Sequence[ResampledMetric]) -> ResampledMetric:
     """The mean of a metric over repetitions on the same resamples."""
     first = repeats[0]
     if first.reason:

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from semtoken.bench.formatting import interval, metric, share, signed, signed_interval
-from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, SEED, STC, Tested, spoken, title_of
+from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, SEED, STC, TestedDifference, spoken, title_of
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
 from semtoken.bench.report.table import Entry, Group, Table, marked_rows
 from semtoken.bench.results import Cell, FloatArray
 from semtoken.calibration.calibrator import cross_validated
-from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, Labelled
+from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores
 from semtoken.calibration.measures import Interval, Report, calibration_error, reliability, report
 from semtoken.methods import METHODS
 from semtoken.metrics import (
     Estimate,
-    Resampled,
+    ResampledMetric,
     SelectiveRisk,
     holm,
     permutation_test,
@@ -55,7 +55,7 @@ class MethodChances:
     """Risk at every coverage."""
     aurc: Estimate
     """Area under it; lower is better."""
-    minus_reference: Tested | None
+    minus_reference: TestedDifference | None
     """What its area is above that of the reference; None for the reference itself, and where there is none."""
     chances: FloatArray | None
     """[N] cross-fitted chance of being right, NaN where there is no verdict; None with too few labels."""
@@ -149,7 +149,9 @@ def _cell(cell: Cell, judge: str, n_resamples: int, reference: str) -> CellChanc
     return replace(whole, methods=methods)
 
 
-def _against(reference: str, cell: Cell, correct: FloatArray, drawn: Mapping[str, Resampled]) -> dict[str, Tested]:
+def _against(
+    reference: str, cell: Cell, correct: FloatArray, drawn: Mapping[str, ResampledMetric]
+) -> dict[str, TestedDifference]:
     """The other methods' areas minus that of the reference, tested on the same answers."""
     if reference not in drawn:
         return {}
@@ -162,21 +164,23 @@ def _against(reference: str, cell: Cell, correct: FloatArray, drawn: Mapping[str
     adjusted = holm([found.p_value for found in differences.values()])
     right, judged = np.nansum(correct), np.isfinite(correct).sum()
     enough = bool(min(right, judged - right) >= FEWEST)
-    return {name: Tested(found, p, enough) for (name, found), p in zip(differences.items(), adjusted, strict=True)}
+    return {
+        name: TestedDifference(found, p, enough) for (name, found), p in zip(differences.items(), adjusted, strict=True)
+    }
 
 
 def _method(
     name: str,
     uncertainty: FloatArray,
     correct: FloatArray,
-    drawn: Resampled,
-    minus_reference: Tested | None,
+    drawn: ResampledMetric,
+    minus_reference: TestedDifference | None,
     enough: bool,
 ) -> MethodChances:
     chances, measured = None, None
     if enough:
         judged = ~np.isnan(correct)
-        answers = Labelled(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
+        answers = LabelledScores(np.log(ranks(uncertainty)[judged]), correct[judged], 0)
         found, base = cross_validated(answers, "beta", seed=SEED)
         measured = report(found, base, answers.correct, cross_validated=True, seed=SEED, n_resamples=drawn.n_resamples)
         chances = np.full(correct.size, np.nan)

@@ -17,7 +17,7 @@ from semtoken.bench.report.cell_figures import (
     CellFigures,
     ControlFigures,
     MethodFigures,
-    Tested,
+    TestedDifference,
     spoken,
     title_of,
 )
@@ -161,7 +161,7 @@ def datasets_of(cells: Sequence[CellFigures]) -> list[str]:
     return list(dict.fromkeys(cell.dataset for cell in cells))
 
 
-def tested_entries(tested: Tested | None) -> tuple[Entry, Entry]:
+def tested_entries(tested: TestedDifference | None) -> tuple[Entry, Entry]:
     """A difference with its interval, and what it shows."""
     if tested is None:
         return Entry(""), Entry("")
@@ -307,6 +307,6 @@ def _of_meaning(shuffled: ControlFigures) -> str:
     return f"{verdicts[shuffled.to_stc.verdict]} (shuffled {_amount(shuffled.to_stc)})."
 
 
-def _amount(tested: Tested) -> str:
+def _amount(tested: TestedDifference) -> str:
     found = tested.difference
     return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()

@@ -13,7 +13,7 @@ from semtoken.bench.report.cell_figures import (
     STC,
     CellFigures,
     MethodFigures,
-    Tested,
+    TestedDifference,
     title_of,
 )
 from semtoken.bench.report.comparison import NAMES
@@ -150,7 +150,7 @@ def _of_controls(cell: CellFigures) -> Iterator[Figure]:
         yield Figure(*place, found.estimate.value, found.estimate.low, found.estimate.high)
 
 
-def _test(place: tuple[str, str, str, str, str], against: str, tested: Tested) -> Comparison:
+def _test(place: tuple[str, str, str, str, str], against: str, tested: TestedDifference) -> Comparison:
     found = tested.difference
     numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
     return Comparison(*place, against, *numbers, tested.verdict)

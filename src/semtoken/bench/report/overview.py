@@ -17,7 +17,7 @@ from semtoken.bench.report.cell_figures import (
     STC,
     CellFigures,
     MethodFigures,
-    Tested,
+    TestedDifference,
     spoken,
 )
 from semtoken.bench.report.comparison import NOT_RUN, VERDICT_RULE, estimate_entry
@@ -239,7 +239,7 @@ def _baseline(held: Sequence[CellFigures]) -> Iterator[str]:
             yield f"{cell.title}: sequence probability minus {spoken(cell.reference)} is {_told(tested)}."
 
 
-def _told(tested: Tested) -> str:
+def _told(tested: TestedDifference) -> str:
     """A difference with its interval and what it shows."""
     found = tested.difference
     ends = signed_interval(found.low, found.high) or "with no interval"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from semtoken.bench.report.against import Compared
+from semtoken.bench.report.against import ComparedFigure
 from semtoken.bench.report.cell_figures import CellFigures
 from semtoken.bench.report.figure_list import Comparison, Figure
 from semtoken.bench.results import ClusteringRecord
@@ -28,7 +28,7 @@ def tests_csv(tests: Sequence[Comparison]) -> str:
     return _csv([field.name for field in fields(Comparison)], map(asdict, tests))
 
 
-def paper_csv(compared: Sequence[Compared]) -> str:
+def paper_csv(compared: Sequence[ComparedFigure]) -> str:
     """One figure a line with the published one; `within` says whether that lies in the 95 % interval."""
     names = [*(field.name for field in fields(Figure)), "paper", "difference", "within"]
     return _csv(

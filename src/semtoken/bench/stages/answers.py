@@ -16,7 +16,7 @@ from semtoken.bench.clusterings import load_clustering
 from semtoken.bench.columns import columns_of, table_of
 from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
 from semtoken.bench.plan import PlannedStep, clustering_of
-from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep
 from semtoken.clusters import TokenClusters
 from semtoken.errors import BackendError
 from semtoken.results.generation import Generation
@@ -47,11 +47,11 @@ def samples(context: Context) -> Recorder:
 def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
     """One row of the named fields for each answer."""
 
-    def record(part: ShardInputs) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         found = generate(part.prompts, decoding, timings, context.answered)
         fields = [{name: getattr(one, name) for name in columns} for one in found]
-        yield Recorded(part.missing[0], table_of(part.ids, fields), timings.seconds)
+        yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
 
     return record
 
@@ -60,13 +60,13 @@ def p_true(context: Context) -> Recorder:
     """What the model says when it is asked whether its answer is true."""
     backend = _backend(context)
 
-    def record(part: ShardInputs) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         questions = [question.question for question in part.questions]
         texts = [one.text for one in part.generations]
         with timings.measure("p_true"):
             found = backend.p_true(questions, texts, context.settings.p_true_spelling)
-        yield Recorded(
+        yield StepRecords(
             part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in found]), timings.seconds
         )
 
@@ -81,7 +81,7 @@ def watched(context: Context) -> Recorder:
     backend = _backend(context)
     watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
 
-    def record(part: ShardInputs) -> Iterator[Recorded | Unrecorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
         timings = Timings()
         answers = [one.token_ids for one in part.generations]
         wanted = {step.name: watches[step.name]() for step in part.missing}
@@ -90,13 +90,13 @@ def watched(context: Context) -> Recorder:
                 require_readings(backend.backend, [wanted[step.name]])
             except BackendError as error:  # the others have theirs
                 wanted.pop(step.name)
-                yield Unrecorded(step, str(error))
+                yield UnrecordedStep(step, str(error))
         found = backend.watched(part.prompts, answers, wanted, timings)
         for step in part.missing:
             if step.name not in wanted:
                 continue
             fields = [{wanted[step.name].field: value} for value in found[step.name]]
-            yield Recorded(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
+            yield StepRecords(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
 
     return record
 
@@ -109,7 +109,7 @@ def clustered(context: Context) -> Recorder:
     backend = _backend(context)
     scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
 
-    def record(part: ShardInputs) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [one.token_ids for one in part.generations]
@@ -122,7 +122,7 @@ def clustered(context: Context) -> Recorder:
             of_answer = STEP["stc" if own == "control" else own].of_answer
             fields = [of_answer(one, q.question) for one, q in zip(found[step.name], part.questions, strict=True)]
             seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
-            yield Recorded(step, table_of(part.ids, fields), {own: seconds})
+            yield StepRecords(step, table_of(part.ids, fields), {own: seconds})
 
     return record
 
@@ -130,14 +130,14 @@ def clustered(context: Context) -> Recorder:
 _ROW_MEANS = f"{PREFIX}{ROW_MEANS}"
 
 
-def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> Recorded:
+def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> StepRecords:
     """The control that needs no pass of the model."""
     clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
     fields = []
     for one in part.generations:
         assert one.log_probs is not None
         fields.append({"stc_log_score": row_means_log_score(clusters, one.token_ids, one.log_probs)})
-    return Recorded(step, table_of(part.ids, fields), {})
+    return StepRecords(step, table_of(part.ids, fields), {})
 
 
 class _Scorers:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from semtoken.bench.judges.base import Judged, correctness
+from semtoken.bench.judges.base import AnswerToJudge, correctness
 from semtoken.bench.judges.llm import LLMJudge
 from semtoken.bench.judges.settings import judge_from
 from semtoken.bench.settings import judge_name
-from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, StepRecords
 from semtoken.support.extras import require
 
 CORRECT = "correct"
@@ -20,9 +20,11 @@ def recorder(name: str, context: Context) -> Recorder:
     choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
     judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
 
-    def record(part: ShardInputs) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
         pyarrow = require("pyarrow", extra="bench")
-        items = [Judged(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)]
+        items = [
+            AnswerToJudge(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)
+        ]
         before = judge.relied_on if isinstance(judge, LLMJudge) else None
         verdicts = judge.judge(items)
         usage = asdict(judge.relied_on - before) if isinstance(judge, LLMJudge) and before is not None else None
@@ -34,6 +36,6 @@ def recorder(name: str, context: Context) -> Recorder:
                 "reply": pyarrow.array([verdict.reply for verdict in verdicts], type=pyarrow.string()),
             }
         )
-        yield Recorded(part.missing[0], table, {}, usage)
+        yield StepRecords(part.missing[0], table, {}, usage)
 
     return record

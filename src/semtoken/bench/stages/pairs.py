@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from semtoken.bench.columns import table_of
-from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, StepRecords
 from semtoken.statistics import Timings, UniquePairs
 from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import RecordingStep, Tokens
@@ -21,11 +21,11 @@ def recorder(step: RecordingStep, context: Context) -> Recorder:
     tokenizer = models.tokenizer(context.cell.model)
     tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
 
-    def record(part: ShardInputs) -> Iterator[Recorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         generations = part.generations
         with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own
             found = compute(UniquePairs(ask), generations, tokens)
-        yield Recorded(part.missing[0], table_of(part.ids, found), timings.seconds)
+        yield StepRecords(part.missing[0], table_of(part.ids, found), timings.seconds)
 
     return record

@@ -98,7 +98,7 @@ def _gone(path: Path) -> InvalidInput:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class StepRecords:
     """The records of one step."""
 
     step: PlannedStep
@@ -111,14 +111,14 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Unrecorded:
+class UnrecordedStep:
     """One of several steps of a work could not be recorded; the others go on."""
 
     step: PlannedStep
     reason: str
 
 
-Recorder: TypeAlias = Callable[[ShardInputs], Iterator[Recorded | Unrecorded]]
+Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedStep]]
 """Records what is missing of one shard; each step is written as soon as it comes."""
 
 

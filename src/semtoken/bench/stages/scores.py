@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.bench.stages.parts import Context, Recorded, Recorder, ShardInputs, Unrecorded
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, StepRecords, UnrecordedStep
 from semtoken.errors import SemtokenError
 from semtoken.methods import score
 from semtoken.results.generation import Generation
@@ -28,16 +28,16 @@ def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[Float
 def recorder(context: Context) -> Recorder:
     """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
 
-    def record(part: ShardInputs) -> Iterator[Recorded | Unrecorded]:
+    def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
         pyarrow = require("pyarrow", extra="bench")
         generations = part.generations
         for step in part.missing:
             try:
                 values, seconds = uncertainties(step.subject, generations)
             except SemtokenError as error:
-                yield Unrecorded(step, str(error))
+                yield UnrecordedStep(step, str(error))
                 continue
             table = pyarrow.table({"id": part.ids, UNCERTAINTY: pyarrow.array(values, from_pandas=False)})
-            yield Recorded(step, table, {step.name: seconds})
+            yield StepRecords(step, table, {step.name: seconds})
 
     return record

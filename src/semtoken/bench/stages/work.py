@@ -9,7 +9,7 @@ from pathlib import Path
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, Unrecorded
+from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, UnrecordedStep
 from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
 from semtoken.statistics.steps import STEP
 
@@ -71,7 +71,7 @@ class CellWork:
                 return
             for found in record(ShardInputs(context, shard, missing)):
                 folder = found.step.folder(self.run)
-                if isinstance(found, Unrecorded):
+                if isinstance(found, UnrecordedStep):
                     write_json(problem_path(folder, shard), {"reason": found.reason})
                 else:
                     write_shard(folder, shard, found.step.key, found.table, found.seconds, found.usage)

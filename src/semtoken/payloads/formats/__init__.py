@@ -8,7 +8,7 @@ registry (docs/extending.md).
 
 from __future__ import annotations
 
-from semtoken.payloads.formats.base import ALL, Delta, Growth, Hidden, Place, ProbeQuestion, Shape
+from semtoken.payloads.formats.base import ALL, Delta, Growth, HiddenFields, Place, ProbeQuestion, Shape
 from semtoken.payloads.formats.registry import FORMATS, SHAPES, Format, shape_at
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "Delta",
     "Format",
     "Growth",
-    "Hidden",
+    "HiddenFields",
     "Place",
     "ProbeQuestion",
     "Shape",

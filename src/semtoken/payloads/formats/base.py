@@ -42,7 +42,7 @@ class ProbeQuestion:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenFields:
     """What a server was asked for and its client did not ask for."""
 
     kept: int | None
@@ -267,7 +267,7 @@ class Shape:
         raise NotImplementedError
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """What changes in a reply or event so that nothing is left of what its client did not ask for.
 
         Replacements must not depend on what is replaced: events of one form are edited in the same way.

@@ -13,7 +13,7 @@ from semtoken.payloads.formats.base import (
     Delta,
     Engine,
     Growth,
-    Hidden,
+    HiddenFields,
     Place,
     ProbeQuestion,
     Reply,
@@ -91,7 +91,7 @@ class LlamaCppCompletion(Shape):
         return one_each(reply, lambda one: "content" in one and "stop" in one, _place)
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """Probabilities go; of longer lists the best tokens stay; the settings that replies repeat are the client's."""
         for path, one in ones(reply):
             if hidden.kept is None:

@@ -11,7 +11,7 @@ from semtoken.payloads.formats.base import (
     Delta,
     Engine,
     Growth,
-    Hidden,
+    HiddenFields,
     Place,
     Reply,
     Shape,
@@ -77,7 +77,7 @@ class Choices(Shape):
         return [_place(cls, choice, i) for i, choice in enumerate(choices) if isinstance(choice, Mapping)]
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """Log-probabilities and ids become null; of longer lists the best tokens stay."""
         places: list[Path] = [("choices", i) for i in range(len(reply["choices"]))]
         if hidden.ids and not hidden.request.get("return_token_ids"):

@@ -15,7 +15,7 @@ from semtoken.payloads.formats.base import (
     Delta,
     Engine,
     Growth,
-    Hidden,
+    HiddenFields,
     Place,
     ProbeQuestion,
     Reply,
@@ -137,7 +137,7 @@ class OpenAIResponses(Shape):
         return [Place(0, (), ended=True)] if isinstance(reply.get("output"), list) else None
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """Lists of log-probabilities become empty or shorter, and the number that replies repeat is the client's."""
         both: list[tuple[Path, Any]] = [((), reply), (("response",), reply.get("response"))]
         for path, response in both:

@@ -12,7 +12,7 @@ from semtoken.errors import InvalidInput
 from semtoken.payloads.formats.base import (
     Delta,
     Engine,
-    Hidden,
+    HiddenFields,
     Place,
     ProbeQuestion,
     Reply,
@@ -35,7 +35,7 @@ SHOWING = (*LISTS, "output_token_ids_logprobs", "hidden_states", "output_ids")
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ChunksSoFar:
     """What the chunks of one choice have brought."""
 
     text: str = ""
@@ -53,7 +53,7 @@ class SGLangGenerate(Shape):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, _ChunksSoFar] = {}
         self._repeats = True
         """Chunks repeat what came before, instead of adding to it: a setting of the server."""
 
@@ -115,7 +115,7 @@ class SGLangGenerate(Shape):
         return one_each(reply, lambda one: isinstance(one.get("meta_info"), Mapping), _place)
 
     @classmethod
-    def hiding(cls, reply: Any, hidden: Hidden) -> Iterator[Change]:
+    def hiding(cls, reply: Any, hidden: HiddenFields) -> Iterator[Change]:
         """The lists go, or only the best tokens stay."""
         for path, one in ones(reply):
             meta: Path = (*path, "meta_info")
@@ -151,8 +151,8 @@ class SGLangGenerate(Shape):
         """What a chunk adds, whether or not it repeats what came before."""
         index = index_of(chunk, "")
         meta = as_object(chunk.get("meta_info"), "meta_info")
-        seen = self._seen.get(index, _Seen())
-        now = _Seen(text_or_empty(chunk.get("text"), "text"), _lists(meta))
+        seen = self._seen.get(index, _ChunksSoFar())
+        now = _ChunksSoFar(text_or_empty(chunk.get("text"), "text"), _lists(meta))
         self._repeats = self._repeats and _begins(now, seen)
         if self._repeats:
             self._seen[index] = now
@@ -167,7 +167,7 @@ class SGLangGenerate(Shape):
         return replace(super().raw_choice(index), one_segment=True)
 
 
-def _begins(now: _Seen, before: _Seen) -> bool:
+def _begins(now: _ChunksSoFar, before: _ChunksSoFar) -> bool:
     pairs = zip(now.lists, before.lists, strict=True)
     return now.text.startswith(before.text) and all(
         b is None or (a is not None and list(a[: len(b)]) == list(b)) for a, b in pairs

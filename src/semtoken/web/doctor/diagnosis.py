@@ -15,7 +15,7 @@ Ids = Literal["always", "on request"]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedCount:
     """A number of log-probabilities a token that was asked for."""
 
     asked: int
@@ -38,7 +38,7 @@ class Page:
     """Why it does not."""
     format: str | None = None
     """Shape of its replies, as `semtoken.payloads` names it."""
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedCount, ...] = ()
 
     @property
     def most(self) -> int:

@@ -17,7 +17,16 @@ from semtoken.results import Distribution
 from semtoken.scoring.token_sources import Tokens
 from semtoken.tokens.vocabulary import Vocabulary
 from semtoken.web.doctor.asking import Asker, Connection, ProbeReply
-from semtoken.web.doctor.diagnosis import Diagnosis, Page, Streaming, Tokenizer, TokenNaming, Trial, Tried, verdicts
+from semtoken.web.doctor.diagnosis import (
+    Diagnosis,
+    Page,
+    Streaming,
+    Tokenizer,
+    TokenNaming,
+    Trial,
+    TriedCount,
+    verdicts,
+)
 
 ALL = -1
 LADDER = (0, 1, 5, 20, 100)
@@ -40,16 +49,16 @@ def look_at(asker: Asker, shape: type[Shape]) -> Page:
     return Page(shape.name, shape.path, answers=True, format=plain.payload.format, tried=tried)
 
 
-def _tried(asker: Asker, shape: type[Shape], top: int) -> Tried:
+def _tried(asker: Asker, shape: type[Shape], top: int) -> TriedCount:
     reply = asker.ask(shape, ProbeQuestion(SHORT_PROMPT, top=top))
     if reply.payload is None:
-        return Tried(top, None, reply.reason)
-    return Tried(top, max((len(step.top) for step in reply.steps), default=0))
+        return TriedCount(top, None, reply.reason)
+    return TriedCount(top, max((len(step.top) for step in reply.steps), default=0))
 
 
-def find_most(trying: Callable[[int], Tried]) -> Iterable[Tried]:
+def find_most(trying: Callable[[int], TriedCount]) -> Iterable[TriedCount]:
     """Ask for ever more log-probabilities, then for all, then for numbers between the last good and the first bad."""
-    found: list[Tried] = []
+    found: list[TriedCount] = []
     for top in LADDER:
         found.append(trying(top))
         if top and not found[-1].given:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.calibrator import Calibrator
 from semtoken.calibration.curves import LOWEST
 from semtoken.calibration.fingerprint import known_values
@@ -56,7 +56,7 @@ def model_facts(
     return found
 
 
-def calibrator_facts(applied: Applied | None) -> dict[str, Any]:
+def calibrator_facts(applied: CalibratorInUse | None) -> dict[str, Any]:
     """What `/semtoken/info` says of the calibrator that decides now; nothing where there is none."""
     return {} if applied is None else {"calibrator": calibrator_card(applied.calibrator)}
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.observers.method_scores import FROM_BEST, methods_reading
 from semtoken.scoring.rules import ScoringRules
@@ -37,7 +37,7 @@ from semtoken.web.recorder import AnswerRecorder, add_routes, recording  # noqa:
 from semtoken.web.running import few_collections  # noqa: E402
 
 
-class Everything(BaseRoute):
+class AnyRoute(BaseRoute):
     """A route for every request: a mount would answer those itself whose path is none, or holds a line break."""
 
     def __init__(self, app: Any) -> None:
@@ -56,7 +56,7 @@ def proxy_app(
     settings: ProxySettings,
     vocabulary: Tokens | None = None,
     rules: ScoringRules | None = None,
-    calibrator: Applied | CalibratorSlot[Applied] | None = None,
+    calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None,
     *,
     recorder: AnswerRecorder | None = None,
     reader: Reader | None = None,
@@ -126,6 +126,6 @@ def proxy_app(
         add_page(app, lambda: facts | calibrator_facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, settings.allowed_hosts)
     handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions)
-    app.router.routes.append(Everything(handler))
+    app.router.routes.append(AnyRoute(handler))
     app.add_middleware(HostGuard, hosts=settings.allowed_hosts, origins=settings.allowed_origins)
     return app

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semtoken.payloads.blocks import KEY
-from semtoken.payloads.formats import Hidden, Place, Shape
+from semtoken.payloads.formats import HiddenFields, Place, Shape
 from semtoken.payloads.splice import Change, Document, Drop, Edit, Put, encode
 from semtoken.payloads.stream import Continuation, Frame
 
@@ -45,7 +45,7 @@ class Editor:
     """Edits the reply or the events of one answer: takes out what is `hidden`, and answers that are `withheld`."""
 
     shape: type[Shape]
-    hidden: Hidden | None
+    hidden: HiddenFields | None
     withheld: Withheld | None = None
     _known: dict[tuple[Frame, bool], list[_Piece] | None] = field(default_factory=dict)
     """The edits of events that only go on with an answer, by their frame and by whether they get a block."""

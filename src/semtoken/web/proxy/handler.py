@@ -10,7 +10,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 import anyio
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.payloads.formats import SHAPES
 from semtoken.web.admission import Admission, Workers
@@ -225,7 +225,7 @@ class ProxyHandler:
         self._metrics.added_seconds.observe(scorer.seconds)
 
 
-def withheld(applied: Applied | None) -> Withheld | None:
+def withheld(applied: CalibratorInUse | None) -> Withheld | None:
     """Which answers are replaced, where accepted ones only are shown."""
     if applied is None or applied.abstain_text is None:
         return None

@@ -16,7 +16,7 @@ from semtoken.web.admission import Busy, Workers
 from semtoken.web.proxy.client import Client
 from semtoken.web.proxy.editing import Blocks, Editor, LocatedReply
 from semtoken.web.proxy.scoring import Block, ReplyScorer
-from semtoken.web.proxy.upstream import Answer, BrokenOff, Unpacked, forwarded, unpacked
+from semtoken.web.proxy.upstream import Answer, BrokenOff, UnpackedBody, forwarded, unpacked
 from semtoken.web.wire import EVENT_STREAM, ApiError, event
 
 T = TypeVar("T")
@@ -221,7 +221,7 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
     """
     packed = answer.encoding != "identity"
     await client.begin(answer.status, forwarded(answer.headers, b"content-length", *([CHANGED[1]] if packed else [])))
-    source = Unpacked(answer)
+    source = UnpackedBody(answer)
     reader = EventReader(longest=sys.maxsize)  # what is too long is passed on
     held = HeldPieces(scoring, client)
     try:
@@ -258,7 +258,7 @@ class HeldPieces:
         self._waits = False
         self._writing: asyncio.Task[None] | None = None
 
-    async def wait_for(self, source: Unpacked) -> bytes:
+    async def wait_for(self, source: UnpackedBody) -> bytes:
         """The next piece of the upstream's answer; what is held for too long meanwhile goes to the client.
 
         Raises

@@ -10,7 +10,7 @@ from typing import Any
 
 from semtoken.errors import InvalidInput
 from semtoken.payloads.blocks import KEY
-from semtoken.payloads.formats import Hidden, Shape
+from semtoken.payloads.formats import HiddenFields, Shape
 from semtoken.payloads.splice import document, set_members, without
 from semtoken.web.block import BlockOptions, read_options
 from semtoken.web.wire import person_of
@@ -91,9 +91,9 @@ class AnswerRequest:
         text = self.sent.decode()
         return set_members(text, document(text), self.shape.asking(self.body, top, token_ids=token_ids)).encode()
 
-    def hidden(self, *, token_ids: bool) -> Hidden:
+    def hidden(self, *, token_ids: bool) -> HiddenFields:
         """What of the reply to `asking` the client did not ask for."""
-        return Hidden(self.kept, token_ids, self.body)
+        return HiddenFields(self.kept, token_ids, self.body)
 
 
 def read_request(shape: type[Shape], body: bytes) -> AnswerRequest | None:

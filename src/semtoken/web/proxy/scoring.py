@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import scores_of_steps
@@ -40,7 +40,7 @@ ONLY_ANSWERS = "only answers are scored."
 AFTER_THE_END = "More of the answer came after the server had said that it is complete."
 
 
-class Unscored(Exception):
+class UnscoredChoice(Exception):
     """A choice gets no score."""
 
     def __init__(self, code: str, reason: str) -> None:
@@ -56,7 +56,7 @@ class AnswerScoring:
     scorer: Scorer
     settings: ProxySettings
     metrics: ProxyMetrics
-    calibrators: CalibratorSlot[Applied] = field(default_factory=lambda: CalibratorSlot(None))
+    calibrators: CalibratorSlot[CalibratorInUse] = field(default_factory=lambda: CalibratorSlot(None))
     """Holds the calibrator that adds the chance and the decision to every final block."""
     reader: Reader | None = None
     """Scores answers that come without log-probabilities."""
@@ -64,7 +64,7 @@ class AnswerScoring:
     """Keeps the answers in a journal."""
 
     @property
-    def calibrator(self) -> Applied | None:
+    def calibrator(self) -> CalibratorInUse | None:
         """The calibrator whose chance and decision an answer gets that ends now; None if there is none."""
         return self.calibrators.current
 
@@ -85,7 +85,7 @@ class AnswerScoring:
 
 
 @dataclass
-class _Written:
+class _WrittenChoice:
     """A choice of a stream, as far as it has come."""
 
     answer: TopkAnswer
@@ -101,11 +101,11 @@ class ReplyScorer:
         self._scoring = scoring
         self._asked = asked
         self._stream = PayloadStream(temperature=asked.temperature)
-        self._choices: dict[int, _Written] = {}
+        self._choices: dict[int, _WrittenChoice] = {}
         self._unread: dict[int, PayloadChoice] = {}
         self.tokens = 0
         """How many tokens the stream had so far."""
-        self._failed = None if obstacle is None else Unscored("obstacle", obstacle)
+        self._failed = None if obstacle is None else UnscoredChoice("obstacle", obstacle)
         self._last: Mapping[str, Any] = {}
         self.seconds = 0.0
         """Time that reading, scoring and editing have taken."""
@@ -121,7 +121,7 @@ class ReplyScorer:
     def fail(self, code: str, reason: str) -> None:
         """The stream is not understood: none of its choices gets a score."""
         if self._failed is None:
-            self._failed = Unscored(code, reason)
+            self._failed = UnscoredChoice(code, reason)
 
     def _seconds_left(self) -> float:
         used = self.seconds + perf_counter() - self._begun
@@ -136,7 +136,7 @@ class ReplyScorer:
         start = self._begun = perf_counter()
         try:
             payload = self._attempt(lambda: read_payload(reply.json.value, temperature=self._asked.temperature))
-        except Unscored as failed:
+        except UnscoredChoice as failed:
             return {place.choice: self._unscored(failed) for place in reply.places if place.choice is not None}
         blocks = {}
         for choice in payload.choices:
@@ -200,7 +200,7 @@ class ReplyScorer:
         late: set[int] = set()
         try:
             late = self._attempt(lambda: self._added(feed()))
-        except Unscored as failed:
+        except UnscoredChoice as failed:
             self._failed = failed
         if late:
             self.fail("after_the_end", AFTER_THE_END)
@@ -214,16 +214,16 @@ class ReplyScorer:
                 late.add(event.choice)
             self.tokens += len(event.steps)
             if self.tokens > self._scoring.settings.max_scored_tokens:
-                raise Unscored("too_long", TOO_LONG)
+                raise UnscoredChoice("too_long", TOO_LONG)
             if event.kind == "answer":
                 written.steps += event.steps
                 for step in event.steps:
                     written.answer.add(step)
         return late
 
-    def _written(self, index: int) -> _Written:
+    def _written(self, index: int) -> _WrittenChoice:
         if index not in self._choices:
-            self._choices[index] = _Written(self._scoring.running())
+            self._choices[index] = _WrittenChoice(self._scoring.running())
         return self._choices[index]
 
     def _running(self, index: int) -> Block | None:
@@ -239,7 +239,7 @@ class ReplyScorer:
         written.ended = True
         try:
             choice, distribution = self._attempt(lambda: self._stream.choice(index))
-        except Unscored as failed:
+        except UnscoredChoice as failed:
             return self._unscored(failed) | {"final": True}
         answer = choice.segment("answer")
         same = answer is not None and answer.steps == tuple(written.steps)
@@ -248,12 +248,14 @@ class ReplyScorer:
     def _final(self, choice: PayloadChoice, distribution: Distribution, answer: TopkAnswer | None) -> Block:
         if choice.segment("answer") is None:
             kinds = " and a ".join(segment.kind.replace("_", " ") for segment in choice.segments)
-            return self._unscored(Unscored("no_answer", f"The choice holds a {kinds} and no answer; {ONLY_ANSWERS}"))
+            return self._unscored(
+                UnscoredChoice("no_answer", f"The choice holds a {kinds} and no answer; {ONLY_ANSWERS}")
+            )
         if self._failed is None and self._scoring.reader is not None and is_silent(choice):
             self._unread[choice.index] = choice
             return {}
         if sum(len(segment.steps) for segment in choice.segments) > self._scoring.settings.max_scored_tokens:
-            return self._unscored(Unscored("too_long", TOO_LONG))
+            return self._unscored(UnscoredChoice("too_long", TOO_LONG))
         how = self._scoring
         return self._block(
             choice,
@@ -283,7 +285,7 @@ class ReplyScorer:
             block = self._attempt(
                 lambda: score_block(result, how.scorer, options, applied, scores_refused=refused, part_seconds=left)
             )
-        except Unscored as failed:
+        except UnscoredChoice as failed:
             return self._unscored(failed)
         if how.recorder is not None:
             how.recorder.scored(result, block, applied, **self._asked.about(choice.index))
@@ -319,14 +321,16 @@ class ReplyScorer:
         try:
             return work()
         except SemtokenError as error:
-            raise Unscored(type(error).__name__, str(error)) from error
-        except Unscored:
+            raise UnscoredChoice(type(error).__name__, str(error)) from error
+        except UnscoredChoice:
             raise
         except Exception as error:
             logger.exception("An answer could not be scored")
-            raise Unscored("internal", f"Scoring failed ({type(error).__name__}); see the proxy's log.") from error
+            raise UnscoredChoice(
+                "internal", f"Scoring failed ({type(error).__name__}); see the proxy's log."
+            ) from error
 
-    def _unscored(self, failed: Unscored) -> Block:
+    def _unscored(self, failed: UnscoredChoice) -> Block:
         self.give_up(failed.code)
         if self._scoring.recorder is not None:
             self._scoring.recorder.unscored(failed.reason, **self._asked.about(0))

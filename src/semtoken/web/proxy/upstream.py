@@ -262,7 +262,7 @@ def _unpacking(encoding: str) -> Any:
     return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # gzip and zlib, whichever it is
 
 
-class Unpacked:
+class UnpackedBody:
     """The body of an answer without its compression, piece by piece."""
 
     def __init__(self, answer: Answer) -> None:

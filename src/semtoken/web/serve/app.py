@@ -25,7 +25,7 @@ from semtoken.web.access import (  # noqa: E402
     Gate,
     HostGuard,
 )
-from semtoken.web.admission import Admission, Admitted  # noqa: E402
+from semtoken.web.admission import Admission, AdmissionLimit  # noqa: E402
 from semtoken.web.calibrators import slot_of  # noqa: E402
 from semtoken.web.decision_formats import WIRE_FORMATS  # noqa: E402
 from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
@@ -141,7 +141,7 @@ def serve_app(
         **{f"/v1{wire.path}": partial(deciding.answer, wire=wire) for wire in WIRE_FORMATS},
     }
     admission = Admission(limits.requests, limits.requests)
-    return HostGuard(Admitted(Endpoints(app, endpoints), admission), allowed_hosts)
+    return HostGuard(AdmissionLimit(Endpoints(app, endpoints), admission), allowed_hosts)
 
 
 class Endpoints:

@@ -29,11 +29,11 @@ from semtoken.stc import STC
 from semtoken.web.serve.orders import (
     AnyOrder,
     DecisionOrder,
-    Ended,
     FinishReason,
     GenerationBatch,
     More,
     Order,
+    RowEnd,
     RowToken,
 )
 
@@ -196,7 +196,7 @@ class _Rows(Observer):
         """Rows that are not complete, by the numbers of their answers."""
         self._new: list[int] = []
         """Those of them that have not begun."""
-        self._to_ask: list[tuple[_Row, Ended]] = []
+        self._to_ask: list[tuple[_Row, RowEnd]] = []
         """Complete answers that the model is to be asked about, once it is free."""
         self._complete: dict[int, Completion] = {}
         """Answers that are complete, and that nobody knows of yet."""
@@ -299,7 +299,7 @@ class _Rows(Observer):
                 more = row.methods.scored(answer, result, questions[answer])
                 result = more.with_fields(scores={**result.scores, **more.scores})
             reason: FinishReason = "length" if completion.truncated else "stop"
-            ended = Ended(row.number, row.text.finish(), reason, result)
+            ended = RowEnd(row.number, row.text.finish(), reason, result)
             if row.order.work.ask is None:
                 row.order.emit(ended)
                 row.order.row_done()

@@ -64,7 +64,7 @@ class RowToken:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RowEnd:
     """A row is complete."""
 
     row: int
@@ -77,7 +77,7 @@ class Ended:
 
 
 @dataclass(eq=False)
-class Awaited:
+class AwaitedOrder:
     """What every order has: somebody waits for it."""
 
     done: Callable[[SemtokenError | None], None]
@@ -94,12 +94,12 @@ class Awaited:
 
 
 @dataclass(eq=False)
-class Order(Awaited):
+class Order(AwaitedOrder):
     """Answers to generate."""
 
     _: KW_ONLY
     work: GenerationBatch
-    emit: Callable[[RowToken | Ended], None]
+    emit: Callable[[RowToken | RowEnd], None]
     """Called with every step, and with the end of every row."""
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class Order(Awaited):
 
 
 @dataclass(eq=False)
-class DecisionOrder(Awaited):
+class DecisionOrder(AwaitedOrder):
     """Typed questions to answer; nothing is generated for them."""
 
     _: KW_ONLY

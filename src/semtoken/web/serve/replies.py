@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 from semtoken.tokens.vocabulary import Vocabulary
-from semtoken.web.serve.orders import Ended, RowToken
+from semtoken.web.serve.orders import RowEnd, RowToken
 
 LOWEST = -9999.0  # as OpenAI writes the log of what is as good as impossible; JSON has no infinity
 
@@ -51,9 +51,9 @@ class Row:
     index: int
     steps: list[RowToken] = field(default_factory=list)
     text: str = ""
-    ended: Ended | None = None
+    ended: RowEnd | None = None
 
-    def take(self, item: RowToken | Ended) -> None:
+    def take(self, item: RowToken | RowEnd) -> None:
         """Add the next token, or the end."""
         self.text += item.text
         if isinstance(item, RowToken):
@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownFields:
     """What a client asked for beside the text."""
 
     logprobs: bool = False
@@ -84,7 +84,7 @@ class Reply(ABC):
     object: ClassVar[str]
     chunk_object: ClassVar[str]
 
-    def __init__(self, model: str, names: TokenSpelling, shown: Shown) -> None:
+    def __init__(self, model: str, names: TokenSpelling, shown: ShownFields) -> None:
         self.names = names
         self.shown = shown
         self._usage_later = {"usage": None} if shown.usage else {}
@@ -101,11 +101,11 @@ class Reply(ABC):
         )
         return self._chunk({**choice, **self._ids([step]), **({} if block is None else {"semtoken": block})})
 
-    def rest(self, ended: Ended, block: Block) -> dict[str, Any]:
+    def rest(self, ended: RowEnd, block: Block) -> dict[str, Any]:
         """The chunk of the text that the end of a choice brings."""
         return self._chunk({**self._part(ended.row, ended.text, None, None), "semtoken": block})
 
-    def closing(self, ended: Ended, block: Block) -> dict[str, Any]:
+    def closing(self, ended: RowEnd, block: Block) -> dict[str, Any]:
         """The last chunk of a choice, without text."""
         return self._chunk({**self._part(ended.row, None, None, ended.finish_reason), "semtoken": block})
 

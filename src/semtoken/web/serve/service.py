@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from semtoken.backends.base import Decoding
 from semtoken.backends.prompts import encode_text, is_ids, prompt_text
-from semtoken.calibration.apply import Applied
+from semtoken.calibration.apply import CalibratorInUse
 from semtoken.calibration.learned import LEARNED
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores, readable_with
@@ -20,10 +20,10 @@ from semtoken.parts.budget import MAX_SECONDS
 from semtoken.probing import disputed, with_choices
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
-from semtoken.web.block import BlockOptions, Probed, parts_wanted, running_block, score_block
+from semtoken.web.block import BlockOptions, ProbeResult, parts_wanted, running_block, score_block
 from semtoken.web.calibrators import CalibratorSlot, slot_of
-from semtoken.web.serve.orders import Ended, GenerationBatch, RowToken
-from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, Shown, TokenSpelling
+from semtoken.web.serve.orders import GenerationBatch, RowEnd, RowToken
+from semtoken.web.serve.replies import ChatReply, CompletionReply, Reply, Row, ShownFields, TokenSpelling
 from semtoken.web.serve.requests import AnyRequest, ChatRequest
 from semtoken.web.serve.worker import Worker
 from semtoken.web.wire import DONE, ApiError, event
@@ -48,7 +48,7 @@ class Offer:
     """Answers of a chat end at their first newline."""
     max_logprobs: int = 20
     """Most log-probabilities a token that a request may ask for."""
-    calibrator: Applied | CalibratorSlot[Applied] | None = None
+    calibrator: CalibratorInUse | CalibratorSlot[CalibratorInUse] | None = None
     """Adds the chance and the decision to every block; in a slot it can be exchanged."""
     decision_calibrator: DecisionCalibrator | CalibratorSlot[DecisionCalibrator] | None = None
     """Adds chance, decision and promise to the answers of the typed questions that it knows; in a slot, too."""
@@ -73,7 +73,7 @@ class Job:
     work: GenerationBatch
     reply: Reply
     request: AnyRequest
-    applied: Applied | None = None
+    applied: CalibratorInUse | None = None
     """The calibrator that decides its answers, also if another one takes its place before they are written."""
 
     @property
@@ -234,7 +234,7 @@ class Service:
         yield last + (event(job.reply.usage_chunk(usage(job, rows))) if job.request.shows_usage else b"") + DONE
 
     async def _chunks(
-        self, job: Job, row: Row, item: RowToken | Ended, held: dict[int, list[dict[str, Any]]]
+        self, job: Job, row: Row, item: RowToken | RowEnd, held: dict[int, list[dict[str, Any]]]
     ) -> list[dict[str, Any]]:
         """What may be shown now that a row has a new token or its end; `held` has what is held back of each row."""
         row.take(item)
@@ -252,13 +252,13 @@ class Service:
             shown.append(job.reply.rest(last, final))
         return [*shown, job.reply.closing(last, final)]
 
-    async def _block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
+    async def _block(self, ended: RowEnd, job: Job) -> Mapping[str, Any]:
         """The block of an answer. Looking for parts can take long, so that it keeps no other client waiting."""
         if job.request.block.parts is None:
             return self._made_block(ended, job)
         return await anyio.to_thread.run_sync(self._made_block, ended, job)
 
-    def _made_block(self, ended: Ended, job: Job) -> Mapping[str, Any]:
+    def _made_block(self, ended: RowEnd, job: Job) -> Mapping[str, Any]:
         request, applied, result = job.request, job.applied, ended.result
         if applied is not self._calibrators.current:
             result = _without_learned(result)
@@ -277,7 +277,7 @@ class Service:
         return block
 
 
-def _shown(row: Row, block: Mapping[str, Any], applied: Applied | None) -> Row:
+def _shown(row: Row, block: Mapping[str, Any], applied: CalibratorInUse | None) -> Row:
     """What the client sees of a choice: all of it, or the text for answers that are not accepted."""
     if applied is None or applied.abstain_text is None or not applied.withholds(block):
         return row
@@ -303,7 +303,7 @@ def with_block(chunk: dict[str, Any], block: Mapping[str, Any]) -> dict[str, Any
 
 def probe(
     options: BlockOptions, stc: STC, prompt: Sequence[int], answer: ScoredResponse, *, seconds: float = MAX_SECONDS
-) -> Probed:
+) -> ProbeResult:
     """Ask the model what else it could have meant in an answer, as the options of a block want it; its parts are
     found within some seconds.
     """
@@ -314,8 +314,8 @@ def probe(
         if parts is not None and any(part.path is not None for part in parts):
             parts = with_choices(stc, list(prompt), answer, parts)
     except SemtokenError as error:  # an engine that shows the best tokens only, or a library that is not installed
-        return Probed(refused=str(error))
-    return Probed(disputes, parts)
+        return ProbeResult(refused=str(error))
+    return ProbeResult(disputes, parts)
 
 
 def sampling(request: AnyRequest) -> Decoding:
@@ -331,9 +331,9 @@ def sampling(request: AnyRequest) -> Decoding:
     )
 
 
-def shown_of(request: AnyRequest) -> Shown:
+def shown_of(request: AnyRequest) -> ShownFields:
     """What the request wants to see beside the text."""
-    return Shown(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
+    return ShownFields(logprobs=request.top is not None, token_ids=request.return_token_ids, usage=request.shows_usage)
 
 
 def usage(job: Job, rows: Iterable[Row]) -> dict[str, int]:

@@ -14,14 +14,14 @@ from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import PreparedInquiry
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.web.serve.engine import Engine
-from semtoken.web.serve.orders import AnyOrder, DecisionOrder, Ended, GenerationBatch, Order, RowToken
+from semtoken.web.serve.orders import AnyOrder, DecisionOrder, GenerationBatch, Order, RowEnd, RowToken
 
 logger = logging.getLogger("semtoken.serve")
 
 MOST_TOGETHER = 64
 """Answers that are written at one time."""
 
-Item: TypeAlias = RowToken | Ended | InquiryAnswers | SemtokenError | None
+Item: TypeAlias = RowToken | RowEnd | InquiryAnswers | SemtokenError | None
 
 
 class Worker:
@@ -86,7 +86,7 @@ class Worker:
         self._taken += found
         return found
 
-    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | Ended], None]:
+    async def steps(self, work: GenerationBatch) -> AsyncGenerator[list[RowToken | RowEnd], None]:
         """What the engine emits, as it comes: all that there is at one time. Closing the iterator gives the answer up.
 
         Raises
@@ -100,9 +100,9 @@ class Worker:
         self._orders.put(order)
         try:
             while True:
-                found: list[RowToken | Ended] = []
+                found: list[RowToken | RowEnd] = []
                 item = await queue.get()
-                while isinstance(item, RowToken | Ended):
+                while isinstance(item, RowToken | RowEnd):
                     found.append(item)
                     if queue.empty():
                         break
