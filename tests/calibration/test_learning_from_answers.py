@@ -169,6 +169,8 @@ def test_what_cannot_be_learned_from_is_refused(answers: list[st.ScoredResponse]
     labels = made_up(answers)
     with pytest.raises(InvalidInput, match="not from bare scores"):
         learn_from([-0.5, -0.1], [True, False])
+    with pytest.raises(InvalidInput, match="seed"):
+        learn_from(answers, labels, seed=-1)
     with pytest.raises(InvalidInput, match="159 of 160 answers have a hidden state"):
         learn_from([replace(answers[0], state=None), *answers[1:]], labels)
     other = replace(answers[0], state=replace(answers[0].state, weights="0" * 16))  # type: ignore[type-var]

@@ -21,8 +21,6 @@ LEARNED = "learned"
 """The name of the method, a key of `ScoredResponse.scores`."""
 DISTANCE = "state_distance"
 """The name of the distance of an answer's state from those that the labels were learned on."""
-FAR = 0.99
-"""Share of the labelled answers whose states are nearer than what is called far."""
 
 
 @dataclass(frozen=True)
@@ -156,11 +154,6 @@ class LearnedNumber:
         Mean over the dimensions of the squared distance in standard deviations.
         """
         return distances(self._states(readings), self.centre, self.spread)
-
-    @property
-    def far(self) -> float:
-        """The distance that all but one in a hundred of the labelled states stay below."""
-        return float(np.quantile(self.distances, FAR)) if self.distances.size else math.inf
 
     def _states(self, readings: Readings) -> FloatArray:
         states = readings.states

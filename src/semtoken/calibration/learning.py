@@ -23,7 +23,7 @@ from semtoken.errors import ArtifactError, CalibratorMismatch, InvalidInput
 from semtoken.metrics.resampling import Difference, resample
 from semtoken.support.arrays import real_numbers
 from semtoken.support.extras import require
-from semtoken.support.inputs import listed
+from semtoken.support.inputs import listed, whole
 from semtoken.tokens.scored import Flag
 
 FEWEST_TO_LEARN, FEWEST_OF_EITHER_TO_LEARN = 150, 30
@@ -272,7 +272,7 @@ def learn_from(
         Bare scores, answers some of which have states, states of different models or layers, or a question that is
         there twice: the half that is held back would hold what was learned.
     """
-    answers = listed(scored, "scored")
+    answers, seed = listed(scored, "scored"), whole(seed, "seed", low=0)
     if not answers or not all(hasattr(answer, "log_score") for answer in answers):
         raise InvalidInput("A number is learned from scored answers with what they leave, not from bare scores.")
     labelled(answers, correct, prompts)  # checks lengths, labels, repeated answers
