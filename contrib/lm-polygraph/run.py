@@ -1,12 +1,17 @@
 """The embedded model's questions through lm-polygraph's manager: python contrib/lm-polygraph/run.py [QUESTIONS].
 
-Needs lm-polygraph. Prints PRR and AUROC of three estimators on the same answers, with 95 % intervals over questions.
+Needs lm-polygraph. Prints PRR and AUROC of the estimators on the same answers, with 95 % intervals over questions, and
+how wide the bounds from the listed tokens are and whether they hold the exact estimate.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from lm_polygraph.defaults.register_default_stat_calculators import register_default_stat_calculators
 from lm_polygraph.estimators import MaximumSequenceProbability, Perplexity
 from lm_polygraph.generation_metrics import AccuracyMetric
@@ -19,7 +24,31 @@ from lm_polygraph.utils.model import WhiteboxModel
 
 from semtoken import STC, metrics
 from semtoken.almanac import is_correct, load_questions
-from semtoken.integrations.lm_polygraph import SemanticTokenClustering, stc_calculator
+from semtoken.integrations.lm_polygraph import (
+    SemanticTokenClustering,
+    SemanticTokenClusteringFromArrays,
+    stc_calculator,
+)
+
+
+def listed_tokens_bound() -> Any:
+    """The class `ListedTokensBound` of the file beside this one, as a module of lm-polygraph."""
+    file = Path(__file__).with_name("listed_tokens_bound.py")
+    spec = importlib.util.spec_from_file_location("lm_polygraph.estimators.listed_tokens_bound", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ListedTokensBound
+
+
+def print_widths(exact: np.ndarray, bounds: list[np.ndarray]) -> None:
+    """How wide the bounds are, as uncertainties in [0, 1], and for how many answers those of STC hold its exact value."""
+    for said, lower, upper in (("same spelling", *bounds[:2]), ("STC", *bounds[2:])):
+        width = np.exp(-lower) - np.exp(-upper)
+        print(f"bounds of {said}: mean width {width.mean():.4f}, median {np.median(width):.4f}")
+    lower, upper = bounds[2:]
+    inside = (lower <= exact + 1e-4) & (exact <= upper + 1e-4)
+    print(f"bounds of STC that hold its exact value: {inside.sum()} of {len(exact)}")
 
 
 def main() -> None:
@@ -28,10 +57,14 @@ def main() -> None:
     stc = STC.from_pretrained("almanac", dtype="float32", preset="paper")
     settings = GenerationParameters(stop_strings=["\n"])
     model = WhiteboxModel(stc.model, stc.tokenizer, "almanac", generation_parameters=settings)
+    bound = listed_tokens_bound()
+    bounds = [bound(end, clusters) for clusters in (None, stc.clusters) for end in ("lower", "upper")]
+    of_arrays = SemanticTokenClusteringFromArrays(stc.clusters)
+    single = [MaximumSequenceProbability(), Perplexity(), SemanticTokenClustering(), of_arrays]
     manager = UEManager(
         data=Dataset([q.prompt() for q in questions], [q.answers[0] for q in questions], batch_size=16),
         model=model,
-        estimators=[MaximumSequenceProbability(), Perplexity(), SemanticTokenClustering()],
+        estimators=[*single, *bounds],
         builder_env_stat_calc=BuilderEnvironmentStatCalculator(model=model),
         available_stat_calculators=[*register_default_stat_calculators("Whitebox"), stc_calculator(stc.clusters)],
         generation_metrics=[AccuracyMetric()],
@@ -52,6 +85,8 @@ def main() -> None:
     for name in ("MaximumSequenceProbability", "Perplexity"):
         difference = metrics.paired_difference("prr", stc_values, manager.estimations["sequence", name], right)
         print(f"PRR, STC minus {name}: {difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]")
+    estimated = {str(one): np.asarray(manager.estimations["sequence", str(one)]) for one in [of_arrays, *bounds]}
+    print_widths(estimated[str(of_arrays)], [estimated[str(one)] for one in bounds])
 
 
 if __name__ == "__main__":
