@@ -42,7 +42,7 @@ def listed_tokens_bound() -> Any:
 
 
 def print_widths(exact: np.ndarray, bounds: list[np.ndarray]) -> None:
-    """How wide the bounds are, as uncertainties in [0, 1], and for how many answers those of STC hold its exact value."""
+    """How wide the bounds are, as uncertainties in [0, 1], and how often those of STC hold its exact value."""
     for said, lower, upper in (("same spelling", *bounds[:2]), ("STC", *bounds[2:])):
         width = np.exp(-lower) - np.exp(-upper)
         print(f"bounds of {said}: mean width {width.mean():.4f}, median {np.median(width):.4f}")
