@@ -119,7 +119,7 @@ class STC:
             self._require_own(lambda origin: require_clusters(origin, found))
 
     def use_learned(self, learned: LearnedNumber | None) -> None:
-        """From the next answer on, give each its score by a number that was learned from labels; None: by none.
+        """Give every answer from the next one on its score by a number learned from labels; None: by none.
 
         Raises
         ------

@@ -325,7 +325,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages and provenance: "transformers", "vllm", "llama-cpp"."""
+        """The name in messages and provenance: "transformers", "vllm", "llama-cpp"."""
 
     @property
     def model(self) -> Any:

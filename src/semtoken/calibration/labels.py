@@ -301,7 +301,7 @@ class AnswerRecord:
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """By method: its uncertainty, as `semtoken score` and `semtoken ask --json` write it."""
+        """The uncertainty by each method, as `semtoken score` and `semtoken ask --json` write it."""
         found = self.record.get("scores")
         told = dict(found) if isinstance(found, Mapping) else {}
         return told | {n.removeprefix("score_"): v for n, v in self.record.items() if n.startswith("score_")}

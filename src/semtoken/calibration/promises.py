@@ -198,7 +198,7 @@ simulation, at an AUROC of 0.85)."""
 
 
 def usual_labels(alpha: float) -> int:
-    """About so many labelled answers a promise takes; between the simulated levels 50 / alpha."""
+    """How many labelled answers a promise takes, roughly: 50 / alpha between the simulated levels."""
     return USUAL.get(alpha, math.ceil(50 / alpha))
 
 

@@ -21,7 +21,7 @@ from semtoken.support.text import last_of_user
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt")
 """Files of a folder that are read; others are passed over."""
 REPLY_FIELDS = ("response", "reply", "body", "completion")
-"""Under these names a saved line keeps the reply, beside an id, a question or a request."""
+"""The names under which a saved line keeps the reply, beside an id, a question or a request."""
 ID_FIELDS = ("custom_id", "question_id", "id")
 """Names of a line's own identifier, the most telling first. The id of the reply itself is a random one."""
 STANDARD_INPUT = "-"

@@ -98,7 +98,7 @@ PLACES: Mapping[str, CommandPlace] = {
 
 
 class CommandsOnDemand(Mapping[str, Any]):
-    """By name, the commands as `typer` runs them. The module of a command is imported when it is asked for."""
+    """The commands by name, as `typer` runs them. The module of a command is imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
         place = PLACES[name]

@@ -177,7 +177,7 @@ def list_cached() -> list[CachedClusters]:
 
 
 def remove(name: str) -> None:
-    """Delete an entry.
+    """Delete the entry from the cache.
 
     Raises
     ------

@@ -69,7 +69,7 @@ class AnsweredQuestion:
 
 
 def expected_level(probabilities: Sequence[float]) -> float:
-    """sum_k k p_k.
+    """The expected level, sum_k k p_k.
 
     >>> round(expected_level([0.1, 0.2, 0.7]), 12)
     1.6

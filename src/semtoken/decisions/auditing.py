@@ -191,7 +191,7 @@ class ServerComparison:
 
     @property
     def statement(self) -> str:
-        """In plain words."""
+        """What the figures say, in plain words."""
         low, high = self.shift_bounds
         return (
             f"{self.name}: the same choice in {self.agreement}; rank correlation {self.rank_correlation:.2f}; "
@@ -275,7 +275,7 @@ class Sensitivity:
 
     @property
     def statement(self) -> str:
-        """In plain words."""
+        """What the figures say, in plain words."""
         low, high = (f"{one:.3f}" for one in (self.moved.low, self.moved.high))
         return (
             f"{self.name}, asked {self.how}: another choice in {self.changed}, another decision in "

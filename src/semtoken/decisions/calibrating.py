@@ -68,7 +68,7 @@ class DecisionSide:
 
     @property
     def what(self) -> str:
-        """For people."""
+        """What it is called in messages to people."""
         return self.name if self.side == "answer" else f"{self.name}, called {self.side}"
 
     @property
@@ -200,7 +200,7 @@ class DecisionCalibrator:
         return [f"{number:03}-{side}" for number, (_, side) in enumerate(self.sides)]
 
     def _content(self) -> dict[str, Any]:
-        """What `decisions.json` holds."""
+        """The values that `decisions.json` holds."""
         listed = []
         for place, ((fingerprint, side), one) in zip(self._places(), self.sides.items(), strict=True):
             counts = {"n": one.n, "asked": one.asked, "accepted": one.n_accepted, "wrong": one.n_wrong_accepted}

@@ -45,11 +45,11 @@ class PromptSource(Protocol):
 
     @property
     def tokenizer(self) -> Any:
-        """The model's."""
+        """The tokenizer of the model."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens."""
+        """The tokens of the model."""
 
     @property
     def max_length(self) -> int | None:

@@ -34,7 +34,7 @@ class AskedQuestion:
 
     @classmethod
     def read(cls, values: Any, name: str | None = None) -> AskedQuestion:
-        """From plain values.
+        """A record from plain values.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class DecisionRecord:
     fingerprint: str
     kind: str
     values: tuple[Any, ...]
-    """Of the options."""
+    """The values of the options."""
     probabilities: tuple[float, ...]
     label: int | None = None
     """The place of the right option."""

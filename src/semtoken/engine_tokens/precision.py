@@ -24,7 +24,7 @@ EDGE = 1.0 + 1e-9  # a number at the edge of a decade counts to the next one
 
 @dataclass(frozen=True)
 class Rounding:
-    """By how much log-probabilities may be off: each by the sum of these."""
+    """How far log-probabilities may be off: each by the sum of these."""
 
     off: float = ROUNDING
     """Any of them."""
@@ -39,7 +39,7 @@ class Rounding:
         return self.digits is None and not self.relative
 
     def beyond(self, log_probs: FloatArray) -> FloatArray:
-        """By how much each may be off beyond `off`; 0 for minus infinity."""
+        """How far each may be off beyond `off`; 0 for minus infinity."""
         sizes = np.where(np.isfinite(log_probs), np.abs(log_probs), 0.0)
         more = self.relative * sizes
         if self.digits is not None:
@@ -89,7 +89,7 @@ class Precision:
 
     @property
     def rounding(self) -> Rounding:
-        """By how much the numbers may be off: whole units of their last digits, since they may have been cut off."""
+        """How far the numbers may be off: whole units of their last digits, since they may have been cut off."""
         if not self._numbers or self.in_full:
             return IN_FULL
         relative = max((half for half, fits in self._halves.items() if fits), default=0.0)

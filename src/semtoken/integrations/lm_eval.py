@@ -81,7 +81,7 @@ class SemtokenLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def tokenizer_name(self) -> str:
-        """For the harness's caches of prompts."""
+        """The name under which the harness caches prompts."""
         return str(getattr(self.stc.tokenizer, "name_or_path", "semtoken")).replace("/", "__")
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:

@@ -118,7 +118,7 @@ class _WatchedReply:
         self._watch = None
 
     async def take(self, message: Any) -> list[Attributes]:
-        """Take in a message that has been sent; what is complete with it."""
+        """Take in a message that has been sent; give what is complete now."""
         if message["type"] == "http.response.start":
             self._watch = _watch_for(message, self._content)
         if message["type"] != "http.response.body" or self._watch is None:

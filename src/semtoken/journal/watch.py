@@ -59,7 +59,7 @@ class PromiseReport:
     states_sentence: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The state as plain values."""
         return asdict(self)
 
 

@@ -74,7 +74,7 @@ class LastStates(Observer):
         return state
 
     def forget(self, answer: int) -> None:
-        """Drop an answer."""
+        """Drop what was recorded of an answer."""
         self._rows.pop(answer, None)
 
 

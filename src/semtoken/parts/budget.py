@@ -49,7 +49,7 @@ class Budget:
             raise OverBudget(f"The text has {len(text):,} characters; parts are looked for in {most:,} at most.")
 
     def spend(self, steps: int = 1) -> None:
-        """Count some work.
+        """Count some work, and end it where the budget is spent.
 
         Raises
         ------

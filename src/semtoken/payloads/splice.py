@@ -178,7 +178,7 @@ class _Unusual(Exception):
 
 
 def _measured(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]:
-    """By the lengths of the values, which msgspec tells without decoding them."""
+    """Find the members by the lengths of their values, which msgspec tells without decoding them."""
     inside = text[parent.start : parent.end]
     is_object = inside[0] == "{"
     values = _OBJECT.decode(inside) if is_object else dict(enumerate(_ARRAY.decode(inside)))
@@ -198,7 +198,7 @@ def _measured(text: str, parent: LocatedValue) -> Sequence[tuple[str, int, int]]
 
 
 def _decoded(text: str, parent: LocatedValue) -> Iterator[tuple[str, int, int]]:
-    """By decoding every value: slower, and for whatever Python's `json` takes."""
+    """Find the members by decoding every value: slower, but it takes whatever Python's `json` takes."""
     is_object = text[parent.start] == "{"
     at = _skip(text, parent.start + 1)
     while text[at] not in "]}":

@@ -37,7 +37,7 @@ class HiddenState:
     values: FloatArray
     """[H] output of one layer."""
     depth: float
-    """Of the layer, in (0, 1]."""
+    """Depth of the layer, in (0, 1]."""
     prompt: str = ""
     """What the model read before the answer, its template and special tokens included."""
     weights: str | None = None

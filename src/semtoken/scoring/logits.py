@@ -336,7 +336,7 @@ def finish_answers(answers: Sequence[LogitsAnswer], distribution: Distribution =
 
 
 def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
-    """For each step, how probable it was that a value ends there."""
+    """How probable it was at each step that a value ends there."""
     found: list[ValueEnds | None] = [None] * len(steps)
     for k in np.flatnonzero(steps.asked).tolist():
         found[k] = scorer.endings.from_masses(int(steps.asked[k]), steps.ends[k].tolist())
@@ -346,7 +346,7 @@ def _ends(scorer: Scorer, steps: ReducedSteps) -> list[ValueEnds | None]:
 def _alternatives(
     scorer: Scorer, steps: ReducedSteps, prefixes: PrefixSets, neutrality: BoolArray
 ) -> list[tuple[Alternative, ...]]:
-    """For each step, the other tokens that were likely."""
+    """The other tokens that were likely at each step."""
     others = (steps.likely_ids >= 0) & (steps.likely_ids != steps.tokens[:, None])
     others &= np.cumsum(others, axis=1) <= LISTED
     owners, ids, size = np.nonzero(others)[0], steps.likely_ids[others], scorer.vocabulary.size

@@ -77,7 +77,7 @@ class _PrefixMasses(NamedTuple):
     """Logs of what prefix sets add to the masses of n steps, float64 [n] each."""
 
     meaning: FloatArray
-    """Under the paper's rules."""
+    """What means the same under the paper's rules."""
     counted: FloatArray
     """What counts under the rules."""
 

@@ -316,7 +316,7 @@ def _highest(probabilities: FloatArray, rounding: Rounding) -> FloatArray:
 
 
 def _shares_off(probabilities: FloatArray, higher: FloatArray, steps: IdArray, n: int) -> FloatArray:
-    """By what factor the sum of each step's probabilities may be higher, as its log."""
+    """The factor by which the sum of each step's probabilities may be higher, as its log."""
     sums = np.bincount(steps, probabilities, minlength=n)
     wider = np.bincount(steps, higher, minlength=n)
     return np.asarray(np.log(np.divide(wider, sums, out=np.ones(n), where=sums > 0)))

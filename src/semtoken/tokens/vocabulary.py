@@ -104,7 +104,7 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """V, the number of tokens."""
+        """The number of tokens, V."""
         return len(self.texts)
 
     def __len__(self) -> int:

@@ -59,7 +59,7 @@ class AnswerRecorder:
             self.writer.journal.use(applied.file, applied.checksum)
 
     def health(self) -> dict[str, Any]:
-        """For `/health`: what has become of the entries of this process."""
+        """What has become of the entries of this process, for `/health`."""
         return vars(self.writer.figures)
 
     def _put(self, made: Callable[[], JournalEntry]) -> None:

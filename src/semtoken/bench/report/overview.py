@@ -212,7 +212,7 @@ def _which_number(held: Sequence[CellFigures]) -> Iterator[str]:
 
 
 def _best_rival(held: Sequence[CellFigures]) -> Iterator[str]:
-    """For one pair the nearest method in full; for several the mean AUROC over all."""
+    """The nearest method in full, where there is one pair; the mean AUROC over all, where there are several."""
     about = held[0].reference
     common = set.intersection(*({m.name for m in cell.ranked("auroc")} for cell in held))
     means = {

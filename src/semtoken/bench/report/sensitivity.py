@@ -65,7 +65,7 @@ def points(cell: CellFigures, clusterings: Sequence[ClusteringRecord]) -> Iterat
 
 
 def sorted_points(found: Iterable[Point]) -> list[Point]:
-    """By value: numbers ascending, words by the alphabet."""
+    """The points in order of their values: numbers ascending, words by the alphabet."""
     return sorted(found, key=lambda p: (float(p.value), "") if p.value.isdigit() else (math.inf, p.value))
 
 

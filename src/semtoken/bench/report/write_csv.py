@@ -41,7 +41,7 @@ def paper_csv(compared: Sequence[ComparedFigure]) -> str:
 
 
 def cells_csv(cells: Sequence[CellFigures]) -> str:
-    """One method on one model and data set a line: what is counted rather than measured."""
+    """What is counted rather than measured, a line for each method on a model and data set."""
     rows = [
         {
             "model": cell.model,

@@ -59,7 +59,7 @@ class ShardInputs:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """With their accepted answers."""
+        """The questions with their accepted answers."""
         folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
         found = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
         if found is None:

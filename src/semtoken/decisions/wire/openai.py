@@ -182,7 +182,7 @@ class DecisionsRequest(StrictForm):
 
 
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
-    """Read a request.
+    """Read a request of this format.
 
     Raises
     ------

@@ -72,7 +72,7 @@ class SystemOneRequest(StrictForm):
 
 
 def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
-    """Read a request.
+    """Read a request of this format.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def parse(data: bytes | Mapping[str, Any]) -> DecisionRequest:
 
 
 def read_questions(questions: Mapping[str, Any]) -> dict[str, Question]:
-    """Questions by name.
+    """The questions of a request, by name.
 
     Raises
     ------

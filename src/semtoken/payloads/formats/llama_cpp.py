@@ -110,7 +110,7 @@ class LlamaCppCompletion(Shape):
 
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
-        """`tokens_evaluated`."""
+        """The count in `tokens_evaluated`."""
         return told_count(reply, "tokens_evaluated")
 
     @classmethod

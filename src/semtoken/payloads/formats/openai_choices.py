@@ -90,7 +90,7 @@ class Choices(Shape):
 
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
-        """`usage.prompt_tokens`."""
+        """The count in `usage.prompt_tokens`."""
         return told_count(reply, "usage", "prompt_tokens")
 
     @classmethod

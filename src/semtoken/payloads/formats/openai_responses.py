@@ -163,7 +163,7 @@ class OpenAIResponses(Shape):
 
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
-        """`usage.input_tokens`."""
+        """The count in `usage.input_tokens`."""
         return told_count(reply, "usage", "input_tokens")
 
     @classmethod

@@ -138,7 +138,7 @@ class SGLangGenerate(Shape):
 
     @classmethod
     def prompt_tokens(cls, reply: Any) -> int | None:
-        """`meta_info.prompt_tokens`."""
+        """The count in `meta_info.prompt_tokens`."""
         return told_count(reply, "meta_info", "prompt_tokens")
 
     def whole(self, replies: Sequence[Reply]) -> Iterator[Delta]:

@@ -29,7 +29,7 @@ def model_facts(
     disputes: bool = False,
     methods: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What `/semtoken/info` answers.
+    """The facts that `/semtoken/info` answers with.
 
     Parameters
     ----------

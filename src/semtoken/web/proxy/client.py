@@ -57,7 +57,7 @@ class Client:
         return next((value for key, value in self.headers if key == name), None)
 
     async def body(self, limit: int) -> bytes:
-        """The whole body.
+        """The whole body of the request.
 
         Raises
         ------

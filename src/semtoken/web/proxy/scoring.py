@@ -189,7 +189,7 @@ class ReplyScorer:
         return {} if block is None else {found.choice: block}
 
     def trailer(self) -> Block | None:
-        """For the end of a stream that was not understood: an event with the reason, if no choice had a final block."""
+        """An event that says at the end of a stream why it was not understood, if no choice had a final block."""
         if self._failed is None or any(choice.ended for choice in self._choices.values()):
             return None
         return self._asked.shape.notice(self._last, self._unscored(self._failed) | {"final": True})

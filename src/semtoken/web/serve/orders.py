@@ -95,7 +95,7 @@ class AwaitedOrder:
 
 @dataclass(eq=False)
 class Order(AwaitedOrder):
-    """Answers to generate."""
+    """An order for answers to generate."""
 
     _: KW_ONLY
     work: GenerationBatch

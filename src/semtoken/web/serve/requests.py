@@ -221,7 +221,7 @@ AnyRequest: TypeAlias = ChatRequest | CompletionRequest
 
 
 def parse(form: type[AnyRequest], body: bytes) -> AnyRequest:
-    """Read a request.
+    """Read the body of a request.
 
     Raises
     ------

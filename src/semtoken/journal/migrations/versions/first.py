@@ -14,7 +14,7 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Make the tables of the first version."""
     op.create_table(
         "entries",
         sa.Column("n", NUMBER, primary_key=True, autoincrement=True),
