@@ -67,7 +67,7 @@ def test_entropies_are_those_of_float64(size: int, scale: float, dtype: torch.dt
     logits = (torch.randn(6, size + 3, generator=random) * scale).to(dtype)
     logits[0, : size // 2] = -torch.inf
     logits[1] -= 30000
-    read = rows.entropies_of(as_rows(logits), size, [5, 0, 1])
+    read = rows.entropies_of(normalized_rows(as_rows(logits), size, [5, 0, 1]), size)
     expected = torch.distributions.Categorical(logits=logits[[5, 0, 1], :size].double().clamp(min=-1e9)).entropy()
     np.testing.assert_allclose(read, expected.numpy(), rtol=1e-6, atol=1e-6)
 
@@ -75,9 +75,9 @@ def test_entropies_are_those_of_float64(size: int, scale: float, dtype: torch.dt
 def test_a_row_without_a_distribution_has_no_entropy() -> None:
     logits = np.zeros((3, 2000), dtype=np.float32)
     logits[1, 7], logits[2] = np.nan, -np.inf
-    assert np.isfinite(rows.entropies_of(logits, 2000, [0])).all()
+    assert np.isfinite(rows.entropies_of(normalized_rows(logits, 2000, [0]), 2000)).all()
     for row in (1, 2):
-        assert not np.isfinite(rows.entropies_of(logits, 2000, [row])).any()
+        assert not np.isfinite(rows.entropies_of(normalized_rows(logits, 2000, [row]), 2000)).any()
 
 
 @pytest.mark.parametrize("bits", [0x7F800000, 0x7FC00000, 0xFFC00000, 0xFF800001, 0x7F800001])
@@ -99,15 +99,26 @@ def test_the_most_probable_tokens_stand_in_order() -> None:
         assert [i for i in ids.tolist() if i >= 0] == expected[:9]
 
 
-def test_a_copy_is_left_where_it_was_asked_for() -> None:
-    logits = np.random.default_rng(4).standard_normal((4, 2100)).astype(np.float32)
-    memory = rows.kept_rows(logits, 4, 2050)
-    assert memory is not None
-    found = normalized_rows(logits, 2050, [3, 1], into=memory)
-    expected = logits[[3, 1], :2050].copy()
-    logits[:] = 0
-    np.testing.assert_array_equal(found.logits, expected)
-    assert rows.kept_rows(logits, 3, 2050, memory) is memory
+@pytest.mark.parametrize("threads", [1, 3])
+def test_copies_of_rows_are_kept_in_memory_that_is_used_again(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "NUMBERS_EACH", 1)
+    monkeypatch.setattr("semtoken.support.threads.usable_threads", lambda: threads)
+    logits = np.random.default_rng(4).standard_normal((5, 2100)).astype(np.float32)
+    kept = rows.KeptRows(2, 4, np.float32, 2050, np.array([7, 2049]))
+    assert kept.fits(2, 3, np.float32) and not kept.fits(2, 5, np.float32) and not kept.fits(1, 4, np.float32)
+    for round in range(2):
+        places = [kept.read(logits, np.array(some)) for some in ([3, 1, 0, 2], [4, 2])]
+        found, expected = kept.taken([(places[0], [1, 3]), (places[1], [0])]), logits[[1, 2, 4]].copy()
+        logits += 1.0 + round
+        alone = normalized_rows(expected, 2050)
+        np.testing.assert_array_equal(found.logits[found.row_ids], expected[:, :2050])
+        np.testing.assert_array_equal(found.common, expected[:, [7, 2049]])
+        assert found.numbers.tolist() == [1, 2, 4]
+        for name in ("log_normalizers", "entropies", "has_minus_infinity"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
+        part = found.of(slice(1, 3))
+        np.testing.assert_array_equal(part.entropies, alone.entropies[1:])
+        np.testing.assert_array_equal(part.likely.ids, alone.likely.ids[1:])
 
 
 @pytest.mark.parametrize("name", list(tiny.TOKENIZERS))
@@ -177,8 +188,8 @@ def test_answers_of_a_batch_score_as_each_alone(name: str, switches: dict[str, o
             logits[place] = answers[k][0][done[k], : kind.twin.size]
         read = normalized_rows(logits, kind.twin.size)
         if random.random() < 0.5:  # as those do who keep rows until their tokens are known
-            memory = rows.kept_rows(logits, len(logits), kind.twin.size)
-            read = normalized_rows(logits, kind.twin.size, into=memory, common=batch.scorer.tables.neutral_ids)
+            kept = rows.KeptRows(1, len(logits), logits.dtype, kind.twin.size, batch.scorer.tables.neutral_ids)
+            read = kept.taken([(kept.read(logits, np.arange(len(logits))), range(len(logits)))])
             logits[:] = 0
         batch.add(running, read, places.tolist(), [answers[k][1][done[k]] for k in running])
         for k in running:

@@ -17,7 +17,7 @@ import numpy as np
 
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Distribution
-from semtoken.scoring.rows import entropies_of
+from semtoken.scoring.rows import NormalizedRows, entropies_of, normalized_rows
 from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, entropy_bounds, gather, log_normalizers
 from semtoken.tokens.vocabulary import Vocabulary
 
@@ -170,6 +170,14 @@ class Step:
     """[m, L, heads] if an observer asked for it: how much the position that predicts the token attends to the token
     before, which is the newest one. Of the first step of an answer it is about the prompt and means nothing."""
 
+    read: NormalizedRows | None = None
+    """[n] the row of each answer, if it was read before."""
+
+    @cached_property
+    def normalized(self) -> NormalizedRows:
+        """[n] the row of each answer, read once for all who need it; where `logits` is there."""
+        return self.read or normalized_rows(self.logits, self.size, self.rows)
+
     @cached_property
     def log_normalizers(self) -> FloatArray:
         """[n] log-sum-exp of each answer's row."""
@@ -191,6 +199,7 @@ class Step:
             rows=self.rows[place : place + 1],
             best=self.best[place : place + 1],
             ends=self.ends[place : place + 1],
+            read=self.read and self.read.of(slice(place, place + 1)),
         )
 
     @cached_property
@@ -202,7 +211,7 @@ class Step:
                 for token, (ids, values) in zip(self.tokens, self.best, strict=True)
             ]
             return np.array([low for low, _ in bounds]), np.array([high for _, high in bounds])
-        found = entropies_of(self.logits, self.size, self.rows)
+        found = entropies_of(self.normalized, self.size)
         return found, found
 
     def best_of(self, k: int) -> list[Best]:

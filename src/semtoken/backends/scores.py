@@ -8,7 +8,7 @@ from semtoken.backends.base import ROW, Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.observers.method_scores import MethodScores
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
-from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer, normalized_rows
+from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer
 
 
 class AnswerScores(Observer):
@@ -41,19 +41,21 @@ class AnswerScores(Observer):
                 found = self._top.setdefault(answer, TopkAnswer(self.scorer))
                 found.add(TopStep(chosen=chosen, top=tuple(listed)))
             return None
-        # Not `step.log_normalizers`: what scoring costs is to be seen apart from what other observers compute.
-        self.add(step.answers, normalized_rows(step.logits, self.scorer.vocabulary.size, step.rows), step.tokens)
+        self.scorer.vocabulary.check_ids(step.tokens)
+        self._exact.add(step.answers, step.normalized, range(len(step.answers)), step.tokens)
         return None
-
-    def add(self, answers: Sequence[int], rows: NormalizedRows, tokens: Sequence[int]) -> None:
-        """Take in one step whose rows were read: of each answer its row and its token."""
-        self.scorer.vocabulary.check_ids(tokens)
-        self._exact.add(answers, rows, range(len(answers)), tokens)
 
     def add_steps(self, steps: Sequence[tuple[Sequence[int], Sequence[int]]], rows: NormalizedRows) -> None:
         """Take in several steps: the answers of each and their tokens. Their rows stand one after the other."""
-        for _, tokens in steps:
+        first = 0
+        for answers, tokens in steps:
             self.scorer.vocabulary.check_ids(tokens)
+            if self.methods.watches:
+                own = rows.of(slice(first, first + len(answers)))
+                self.methods.observe(
+                    Step(answers, tokens, self.scorer.vocabulary.size, own.logits, own.row_ids.tolist(), read=own)
+                )
+            first += len(answers)
         self._exact.add_steps(steps, rows)
 
     def _answer(self, answer: int) -> LogitsAnswer | TopkAnswer:

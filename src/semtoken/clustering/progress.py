@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -115,13 +114,6 @@ def run_all(jobs: Iterable[Job], threads: int, tell: Callable[[float], None]) ->
 
 class RunStopped(Exception):
     """Raised inside a worker whose run was stopped."""
-
-
-def usable_threads() -> int:
-    """Processors this process may use, or fewer where OMP_NUM_THREADS says so."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    return min(count, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else count
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 """The compiled loops of a decoding step: arrays in, arrays out, nothing else.
 
-`normalize` reads each row of logits once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser
-and its most probable tokens; `entropies` finds how evenly it is spread. Given the tokens that were chosen, `sum_steps`
-takes the columns that these need and adds them up to the masses of a `ReducedSteps`. All three release the
-interpreter's lock.
+`normalize` reads each row of logits once, in float32 or bfloat16 as it stands in memory, and finds its log normaliser,
+its entropy and its most probable tokens. Given the tokens that were chosen, `sum_steps` takes the columns that these
+need and adds them up to the masses of a `ReducedSteps`. Both release the interpreter's lock.
 
 Rows are float32, or bfloat16 as their bits in uint16.
 """
@@ -21,7 +20,7 @@ from numba.extending import overload
 BLOCK = 1024  # numbers of a row that are looked at together: they stay in the innermost cache
 LOWEST = np.float32(-87.0)  # exp of less is no normal float32, and nothing beside a sum that is at least 1
 HIGHEST = np.float32(86.0)
-FAR = np.int32(64)  # powers of two that numbers may be beyond what came before them, and still be summed with it
+FAR = np.int32(4)  # powers of two that numbers may be beyond what came before them, and still be summed with it
 LEAST_SHARE = np.float32(60.0)  # what is further below the greatest of some numbers is summed apart from it
 SIGN, MAGNITUDE = np.int32(31), np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # the bits of +inf
@@ -97,57 +96,69 @@ def _exp_bits(x):
 
 
 @compiled_fast
-def _sum_exp(values, highest):
-    """Sum of exp(value - highest) of values that are no greater."""
-    total = np.float32(0)
+def _sum_exp(values, reference):
+    """Sums of exp(value - reference), and of the same times value - reference, of values that are no greater."""
+    total, weighted = np.float32(0), np.float32(0)
     for j in range(len(values)):
-        total += np.int32(_exp_bits(max(_number(values, j) - highest, LOWEST))).view(np.float32)
-    return total
+        beyond = max(np.float32(_number(values, j)) - reference, LOWEST)
+        share = np.int32(_exp_bits(beyond)).view(np.float32)
+        total += share
+        weighted += share * beyond
+    return total, weighted
 
 
 @compiled_fast
 def _glance(values, reference):
-    """Sum and greatest of the exponentials of values less a reference, and 0 if all values are finite, NaN if not.
+    """The same sums, the greatest of the exponentials, and 0 if all values are finite, NaN if not.
 
-    The first two hold only if all are finite and none is as much as `HIGHEST` beyond the reference. The greatest is
+    The first three hold only if all are finite and none is as much as `HIGHEST` beyond the reference. The greatest is
     given as its bits.
     """
-    total, greatest, unsound = np.float32(0), np.int32(0), np.float32(0)
+    total, weighted, greatest, unsound = np.float32(0), np.float32(0), np.int32(0), np.float32(0)
     for j in range(len(values)):
         value = np.float32(_number(values, j))
         unsound += value * np.float32(0)
-        bits = np.int32(_exp_bits(min(max(value - reference, LOWEST), HIGHEST)))
+        beyond = min(max(value - reference, LOWEST), HIGHEST)
+        bits = np.int32(_exp_bits(beyond))
         greatest = max(greatest, bits)
         total += bits.view(np.float32)
-    return total, greatest, unsound
+        weighted += bits.view(np.float32) * beyond
+    return total, weighted, greatest, unsound
 
 
 @compiled
 def _add_block(part, state):
-    """Take a part of a row into its running sum; returns what no number of this part is beyond.
+    """Take a part of a row into its running sums; returns what no number of this part is beyond.
 
-    `state` is a reference, the sum of exp(value - reference), and whether -inf and whether NaN or +inf was seen.
+    `state` is a reference, the sum of exp(value - reference), that of the same times value - reference, and whether
+    -inf and whether NaN or +inf was seen.
     """
     if state[0] > -np.inf:
         reference = np.float32(state[0])
-        total, greatest, unsound = _glance(part, reference)
+        total, weighted, greatest, unsound = _glance(part, reference)
         doubled = np.int32(greatest >> np.int32(23)) - np.int32(126)  # 2 to this is more than the greatest
         if unsound == 0 and doubled < FAR:
             state[1] += total
+            state[2] += weighted
             return state[0] + (doubled + 0.001) * np.log(2.0)
     # The first part, and one with infinities or far greater numbers than those before.
     low, high = _extremes(part)
     if low <= MINUS_INFINITE:
-        state[2] = 1.0
-    if low < MINUS_INFINITE or high >= INFINITE:
         state[3] = 1.0
+    if low < MINUS_INFINITE or high >= INFINITE:
+        state[4] = 1.0
         return np.inf
     peak = np.int32(high ^ ((high >> SIGN) & MAGNITUDE)).view(np.float32)
     if peak > state[0]:
-        state[1] *= np.exp(state[0] - peak)
+        if state[1] > 0:
+            fallen = state[0] - peak
+            state[2] = (state[2] + fallen * state[1]) * np.exp(fallen)
+            state[1] *= np.exp(fallen)
         state[0] = peak
     if peak > -np.inf:
-        state[1] += _sum_exp(part, np.float32(state[0]))
+        total, weighted = _sum_exp(part, np.float32(state[0]))
+        state[1] += total
+        state[2] += weighted
     return np.float64(peak)
 
 
@@ -192,9 +203,20 @@ def _gather(row, ids, values):
 
 @compiled
 def normalize(
-    rows, row_ids, size, log_least, kept, common_ids, common, normalizers, has_minus_infinity, likely_ids, likely
+    rows,
+    row_ids,
+    size,
+    log_least,
+    kept,
+    common_ids,
+    common,
+    normalizers,
+    entropies,
+    has_minus_infinity,
+    likely_ids,
+    likely,
 ):
-    """Normalisers and most probable tokens of some rows.
+    """Normalisers, entropies and most probable tokens of some rows.
 
     Parameters
     ----------
@@ -212,65 +234,29 @@ def normalize(
         [k] columns, and float32 [n, k] which takes what they hold.
     normalizers
         float64 [n]; NaN for a row with NaN or +inf, or without a finite value.
+    entropies
+        float64 [n], in nats; NaN where the normaliser is.
     has_minus_infinity
         bool [n].
     likely_ids, likely
         int64 and float64 [n, k]: the most probable tokens and their logits in falling order, -1 where there are fewer.
     """
     peaks = np.empty((size + BLOCK - 1) // BLOCK)
-    state = np.empty(4)
+    state = np.empty(5)
     for k in range(len(row_ids)):
         row = rows[row_ids[k]]
-        state[:] = (-np.inf, 0.0, 0.0, 0.0)
+        state[:] = (-np.inf, 0.0, 0.0, 0.0, 0.0)
         for b in range(len(peaks)):
             part = row[b * BLOCK : min((b + 1) * BLOCK, size)]
             if len(kept):
                 _copy(part, kept[k, b * BLOCK :])
             peaks[b] = _add_block(part, state)
-        sound = state[3] == 0 and state[1] > 0
+        sound = state[4] == 0 and state[1] > 0
         normalizers[k] = state[0] + np.log(state[1]) if sound else np.nan
-        has_minus_infinity[k] = state[2] > 0
+        entropies[k] = max(np.log(state[1]) - state[2] / state[1], 0.0) if sound else np.nan
+        has_minus_infinity[k] = state[3] > 0
         _find_likely(row, size, normalizers[k] + log_least, peaks, likely_ids[k], likely[k])
         _gather(row, common_ids, common[k])
-
-
-@compiled_fast
-def _weigh(values, reference):
-    """Sums of exp(value - reference), and of the same times value - reference, of values that are hardly greater."""
-    total, weighted = np.float32(0), np.float32(0)
-    for j in range(len(values)):
-        beyond = max(np.float32(_number(values, j)) - reference, LOWEST)
-        share = np.int32(_exp_bits(beyond)).view(np.float32)
-        total += share
-        weighted += share * beyond
-    return total, weighted
-
-
-@compiled
-def entropies(rows, row_ids, size, found):
-    """Entropies of some rows, in nats.
-
-    Parameters
-    ----------
-    rows, row_ids, size
-        As for `normalize`.
-    found
-        float64 [n], takes them; NaN for a row with NaN or +inf, or without a finite value.
-    """
-    state = np.empty(4)
-    for k in range(len(row_ids)):
-        row = rows[row_ids[k]][:size]
-        state[:] = (-np.inf, 0.0, 0.0, 0.0)
-        for first in range(0, size, BLOCK):
-            _add_block(row[first : first + BLOCK], state)
-        if state[3] != 0 or not state[1] > 0:
-            found[k] = np.nan
-            continue
-        reference, total, weighted = np.float32(state[0] + np.log(state[1])), 0.0, 0.0
-        for first in range(0, size, BLOCK):
-            more, more_weighted = _weigh(row[first : first + BLOCK], reference)
-            total, weighted = total + more, weighted + more_weighted
-        found[k] = max(np.log(total) - weighted / total, 0.0)  # whatever the reference was rounded to
 
 
 # --- masses ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rows of logits with what every reduction of them needs: log normalisers, and which tokens are probable.
+"""Rows of logits with what every reduction of them needs: log normalisers, entropies, and which tokens are probable.
 
 A compiled kernel reads rows of large vocabularies on the CPU, in float32 and bfloat16, once and in place. For other
 rows, on other devices, and where numba is not installed, numpy and torch do the same.
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,15 @@ from semtoken.support.arrays import (
     row_entropies,
     widened,
 )
+from semtoken.support.threads import in_threads
 from semtoken.tokens.vocabulary import BoolArray
 
 LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are
 LOG_LEAST = math.log(LEAST_LISTED)
 NO_COLUMNS = np.empty(0, dtype=np.int64)
+NUMBERS_EACH = 500_000
+"""Numbers of rows from which on a further thread pays: it takes 30 microseconds to wake one, as 80,000 numbers do."""
 COMPILED_FROM = 16_384
 """Tokens of a vocabulary from which on compiled code pays for loading numba."""
 
@@ -60,6 +63,8 @@ class NormalizedRows:
     """[n] which rows of the batch they were, for messages."""
     log_normalizers: FloatArray
     """[n] log-sum-exp of the vocabulary's columns; not finite for a row that holds no distribution."""
+    entropies: FloatArray | None = None
+    """[n] what the kernel has found, in nats; see `entropies_of`."""
     readable: Any = None
     """The rows as an array that the compiled kernel reads; else None."""
     likely: Likely | None = None
@@ -68,6 +73,13 @@ class NormalizedRows:
     """[n] of those columns, if it was looked for."""
     common: npt.NDArray[np.float32] | None = None
     """[n, k] the logits of columns that every step needs; k is 0 if they were not asked for. With `readable`."""
+
+    def of(self, places: slice) -> NormalizedRows:
+        """Some of them, one after the other."""
+        likely = self.likely and Likely(self.likely.ids[places], self.likely.logits[places])
+        each = ("row_ids", "numbers", "log_normalizers", "entropies", "has_minus_infinity", "common")
+        known = {name: value[places] for name in each if (value := getattr(self, name)) is not None}
+        return replace(self, likely=likely, **known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +101,7 @@ class WholeRow:
         return self.logits[ids].astype(np.float64) - self.log_normalizer
 
 
-def normalized_rows(
-    rows: Rows,
-    size: int,
-    row_ids: Sequence[int] | IdArray | None = None,
-    *,
-    into: npt.NDArray[Any] | None = None,
-    common: IdArray = NO_COLUMNS,
-) -> NormalizedRows:
+def normalized_rows(rows: Rows, size: int, row_ids: Sequence[int] | IdArray | None = None) -> NormalizedRows:
     """Read rows of logits.
 
     Parameters
@@ -107,18 +112,14 @@ def normalized_rows(
         V; columns beyond are padding.
     row_ids
         Which rows; default all.
-    into
-        Memory of `kept_rows`: a copy of the rows is left there, and the result refers to it.
-    common
-        Tokens whose logits are needed whichever is chosen (`StepTables.neutral_ids`). Taken along while a row is at
-        hand, they cost a tenth of what they do when a model has run in between.
     """
     chosen = np.arange(len(rows)) if row_ids is None else np.asarray(row_ids, dtype=np.int64)
     readable = readable_rows(rows, size)
     if readable is not None:
-        found = _compiled(rows, readable, size, chosen, into, common)
-        if not (np.abs(found.log_normalizers) > HUGE).any():
-            return found
+        found = _Found.room((len(chosen),), 0)
+        _read(readable, chosen, size, np.empty((0, size), dtype=readable.dtype), NO_COLUMNS, found)
+        if not (np.abs(found.normalizers) > HUGE).any():
+            return NormalizedRows(rows, chosen, chosen, readable=readable, **found.columns())
     part = rows if np.array_equal(chosen, np.arange(len(rows))) else rows[chosen.tolist()]
     if is_tensor(part) and part.device.type == "cpu":
         part = widened(part)
@@ -126,40 +127,69 @@ def normalized_rows(
     return NormalizedRows(part, np.arange(len(chosen)), chosen, normalizers)
 
 
-def entropies_of(rows: Rows, size: int, row_ids: Sequence[int]) -> FloatArray:
+def entropies_of(rows: NormalizedRows, size: int) -> FloatArray:
     """Entropy of the next-token distribution that each of some rows of logits holds [n], in nats, from 0 to ln(size).
 
-    The compiled kernel finds it in a fraction of the time that `row_entropies` takes, which gets what it cannot read.
-
-    Parameters
-    ----------
-    rows
-        Shape [m, columns], as `as_rows` gives them.
-    size
-        V; columns beyond are padding.
-    row_ids
-        [n] which rows.
+    The kernel finds it while it reads the rows; of those that it cannot read it is computed here.
     """
-    readable = readable_rows(rows, size)
-    if readable is not None:
-        from semtoken.scoring.kernel import entropies
-
-        found: FloatArray = np.empty(len(row_ids))
-        entropies(readable, np.asarray(row_ids, dtype=np.int64), size, found)
-        if np.isfinite(found).all():
-            return found
-    part = rows[list(row_ids)]
-    return row_entropies(part, log_normalizers(part, size), size)
+    if rows.entropies is not None and np.isfinite(rows.entropies).all():
+        return rows.entropies
+    return row_entropies(rows.logits[rows.row_ids.tolist()], rows.log_normalizers, size)
 
 
-def kept_rows(rows: Rows, count: int, size: int, before: npt.NDArray[Any] | None = None) -> npt.NDArray[Any] | None:
-    """Memory for a copy of so many rows, that from before if it is large enough; None for rows of another kind."""
-    readable = readable_rows(rows, size)
-    if readable is None:
-        return None
-    if before is not None and len(before) >= count and before.shape[1] == size and before.dtype == readable.dtype:
-        return before
-    return np.empty((count, size), dtype=readable.dtype)
+class _Found(NamedTuple):
+    """What the kernel finds of some rows, in the order of its arguments; arrays of a shape [...] and more."""
+
+    common: npt.NDArray[np.float32]
+    normalizers: FloatArray
+    entropies: FloatArray
+    minus_infinity: BoolArray
+    likely_ids: IdArray
+    likely: FloatArray
+
+    @classmethod
+    def room(cls, shape: tuple[int, ...], common: int) -> _Found:
+        """Memory for it, if the logits of so many columns are taken along."""
+        return cls(
+            np.empty((*shape, common), dtype=np.float32),
+            np.zeros(shape),
+            np.zeros(shape),
+            np.zeros(shape, dtype=bool),
+            np.empty((*shape, LISTED + 1), dtype=np.int64),
+            np.empty((*shape, LISTED + 1)),
+        )
+
+    def at(self, places: Any) -> _Found:
+        """The same of some of the rows."""
+        some: list[Any] = [one[places] for one in self]
+        return _Found(*some)
+
+    def flat(self) -> _Found:
+        """Of rows in a shape of [steps, count] those of all steps, one after the other."""
+        flat: list[Any] = [one.reshape(self.normalizers.size, *one.shape[2:]) for one in self]
+        return _Found(*flat)
+
+    def columns(self) -> dict[str, Any]:
+        """The same under the names that `NormalizedRows` has for them."""
+        return {
+            "log_normalizers": self.normalizers,
+            "entropies": self.entropies,
+            "likely": Likely(self.likely_ids, self.likely),
+            "has_minus_infinity": self.minus_infinity,
+            "common": self.common,
+        }
+
+
+def _read(
+    readable: npt.NDArray[Any], row_ids: IdArray, size: int, kept: npt.NDArray[Any], common: IdArray, found: _Found
+) -> None:
+    """Have the kernel read some rows, in several threads where there are many numbers."""
+    from semtoken.scoring.kernel import normalize
+
+    def read(part: slice) -> None:
+        normalize(readable, row_ids[part], size, LOG_LEAST, kept[part], common, *found.at(part))
+
+    in_threads(read, len(row_ids), least=-(-NUMBERS_EACH // size))
 
 
 class KeptRows:
@@ -172,55 +202,46 @@ class KeptRows:
     ----------
     steps
         How many steps wait at one time.
-    like
-        The readable rows of one step.
+    count
+        The most rows of a step.
+    dtype
+        Of the readable rows.
     size
         V.
     common
-        As for `normalized_rows`.
+        Tokens whose logits are needed whichever is chosen (`StepTables.neutral_ids`). Taken along while a row is at
+        hand, they cost a tenth of what they do when a model has run in between.
     """
 
-    def __init__(self, steps: int, like: npt.NDArray[Any], size: int, common: IdArray) -> None:
+    def __init__(self, steps: int, count: int, dtype: npt.DTypeLike, size: int, common: IdArray) -> None:
         self._size, self._common, self._next = size, common, 0
-        shape = (steps, len(like))
-        self._numbers = np.zeros(shape, dtype=np.int64)
-        self._rows = np.empty((*shape, size), dtype=like.dtype)
-        self._values = np.empty((*shape, len(common)), dtype=np.float32)
-        self._normalizers, self._minus_infinity = np.zeros(shape), np.zeros(shape, dtype=bool)
-        self._likely_ids = np.empty((*shape, LISTED + 1), dtype=np.int64)
-        self._likely = np.empty((*shape, LISTED + 1))
-        found = (self._values, self._normalizers, self._minus_infinity, self._likely_ids, self._likely)
-        self._steps = list(zip(self._rows, *found, strict=True))
+        self._numbers = np.zeros((steps, count), dtype=np.int64)
+        self._rows = np.empty((steps, count, size), dtype=dtype)
+        self._found = _Found.room((steps, count), len(common))
+        self._steps = [(rows, self._found.at(place)) for place, rows in enumerate(self._rows)]
 
-    def fits(self, steps: int, like: npt.NDArray[Any]) -> bool:
-        """Whether it was made for so many steps and such rows, of the same vocabulary."""
-        return self._numbers.shape == (steps, len(like)) and self._rows.dtype == like.dtype
+    def fits(self, steps: int, count: int, dtype: npt.DTypeLike) -> bool:
+        """Whether there is room for so many steps and rows, of the same vocabulary."""
+        return len(self._steps) == steps and self._numbers.shape[1] >= count and self._rows.dtype == dtype
 
     def read(self, readable: npt.NDArray[Any], row_ids: IdArray) -> int:
         """Read some rows of a step, and copy them over those of the oldest step; the place of the step."""
-        from semtoken.scoring.kernel import normalize
-
         place, self._next = self._next, (self._next + 1) % len(self._steps)
-        rows, *found = self._steps[place]
+        rows, found = self._steps[place]
         self._numbers[place, : len(row_ids)] = row_ids
-        normalize(readable, row_ids, self._size, LOG_LEAST, rows, self._common, *found)
+        _read(readable, row_ids, self._size, rows, self._common, found)
         return place
 
     def taken(self, steps: Iterable[tuple[int, Sequence[int]]]) -> NormalizedRows:
         """Rows of some steps, one after the other: the place of each step, and which of the rows that were read."""
         width = self._numbers.shape[1]
         at = np.array([place * width + k for place, rows in steps for k in rows], dtype=np.int64)
-        kept = self._rows.reshape(-1, self._size)
-        numbers, minus_infinity = self._numbers.ravel()[at], self._minus_infinity.ravel()[at]
-        normalizers = self._normalizers.ravel()[at]
-        if (np.abs(normalizers) > HUGE).any():
-            found = normalized_rows(_logits_of(kept), self._size, at)
-            return replace(found, numbers=numbers, has_minus_infinity=minus_infinity)
-        likely = Likely(self._likely_ids.reshape(-1, LISTED + 1)[at], self._likely.reshape(-1, LISTED + 1)[at])
-        values = self._values.reshape(self._normalizers.size, len(self._common))[at]
-        return NormalizedRows(
-            _logits_of(kept), at, numbers, normalizers, _read_only(kept), likely, minus_infinity, values
-        )
+        kept, numbers = self._rows.reshape(-1, self._size), self._numbers.ravel()[at]
+        found = self._found.flat().at(at)
+        if (np.abs(found.normalizers) > HUGE).any():
+            again = normalized_rows(_logits_of(kept), self._size, at)
+            return replace(again, numbers=numbers, has_minus_infinity=found.minus_infinity)
+        return NormalizedRows(_logits_of(kept), at, numbers, readable=_read_only(kept), **found.columns())
 
 
 def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
@@ -243,30 +264,6 @@ def readable_rows(rows: Rows, size: int) -> npt.NDArray[Any] | None:
 @cache
 def _has_numba() -> bool:
     return find_spec("numba") is not None
-
-
-def _compiled(
-    rows: Rows,
-    readable: npt.NDArray[Any],
-    size: int,
-    chosen: IdArray,
-    into: npt.NDArray[Any] | None,
-    common: IdArray,
-) -> NormalizedRows:
-    from semtoken.scoring.kernel import normalize
-
-    count = len(chosen)
-    kept = np.empty((0, size), dtype=readable.dtype) if into is None else into[:count]
-    normalizers, minus_infinity = np.empty(count), np.empty(count, dtype=bool)
-    likely = Likely(np.empty((count, LISTED + 1), dtype=np.int64), np.empty((count, LISTED + 1)))
-    values = np.empty((count, len(common)), dtype=np.float32)
-    normalize(
-        readable, chosen, size, LOG_LEAST, kept, common, values, normalizers, minus_infinity, likely.ids, likely.logits
-    )
-    if into is None:
-        return NormalizedRows(rows, chosen, chosen, normalizers, readable, likely, minus_infinity, values)
-    places, held = np.arange(count), _read_only(kept)
-    return NormalizedRows(_logits_of(kept), places, chosen, normalizers, held, likely, minus_infinity, values)
 
 
 def _read_only(readable: npt.NDArray[Any]) -> npt.NDArray[Any]:

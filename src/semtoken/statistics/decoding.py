@@ -12,7 +12,7 @@ from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.errors import InvalidLogits
 from semtoken.observers import Statistic
 from semtoken.results import ScoredResponse
-from semtoken.scoring import AnswerBatch, Scorer, normalized_rows
+from semtoken.scoring import AnswerBatch, Scorer
 from semtoken.statistics.timings import Timings
 from semtoken.stc import STC
 from semtoken.support.arrays import FloatArray, IdArray
@@ -246,7 +246,7 @@ class _ClusterScores(Observer):
         """Take in one step."""
         assert step.logits is not None
         with self._timings.measure(NORMALIZERS):
-            rows = normalized_rows(step.logits, step.size, step.rows)
+            rows = step.normalized
         for name, answers in self.open.items():
             with self._timings.measure(name):
                 answers.add(step.answers, rows, range(len(step.answers)), step.tokens)

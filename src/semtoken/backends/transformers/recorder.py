@@ -210,14 +210,14 @@ class Recorder(LogitsProcessor):  # type: ignore[misc]
         rows, size = as_rows(logits), self._scorer.vocabulary.size
         if rows.shape[1] < size:
             raise self._mismatch(rows.shape[1])
-        readable = None if self._scores.methods.watches else readable_rows(rows, size)  # these read whole rows
+        readable = readable_rows(rows, size)
         if readable is None:
             self._keep_in(None)
             self._waiting.append((logits.detach().clone(), self._active.tolist()))
             return
-        kept = self._kept
-        if kept is None or not kept.fits(self._together, readable):
-            kept = KeptRows(self._together, readable, size, self._scorer.tables.neutral_ids)
+        kept, shape = self._kept, (len(readable), readable.dtype)
+        if kept is None or not kept.fits(self._together, *shape):
+            kept = KeptRows(self._together, *shape, size, self._scorer.tables.neutral_ids)
         self._keep_in(kept)
         self._waiting.append((kept.read(readable, self._active), self._active.tolist()))
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semtoken.backends.vllm.channel import ChannelRecord, load_record, record_path, write_record
 from semtoken.errors import BackendError, SemtokenError
 from semtoken.results import Distribution
 from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, normalized_rows
-from semtoken.scoring.rows import kept_rows
+from semtoken.scoring.rows import KeptRows, readable_rows
 from semtoken.support.arrays import FloatArray, as_rows, copy_row, is_tensor
 
 IDLE_SECONDS = 0.05  # a request that was not stepped for so long ...
@@ -92,7 +91,7 @@ class Watch:
         self._numbers = itertools.count()
         self._free: list[int] = []
         """Numbers of answers that are gone."""
-        self._memory: npt.NDArray[Any] | None = None
+        self._kept: KeptRows | None = None
         """Holds the rows of one step, and then those of the next."""
         self._lock = threading.Lock()
         self._writer: threading.Thread | None = None
@@ -149,10 +148,14 @@ class Watch:
         stale = [watched for watched in self._watched.values() if watched.held is not None]
         for watched in stale:  # those that have left, and wait for their record or for their next step
             watched.held, watched.held_row = self._own(watched), 0
-        self._memory = kept_rows(rows, len(row_ids), size, self._memory)
-        if self._memory is None:
+        readable = readable_rows(rows, size)
+        if readable is None:
             return normalized_rows(rows[row_ids], size)  # indexing with a list copies
-        return normalized_rows(rows, size, row_ids, into=self._memory, common=self.scorer.tables.neutral_ids)
+        kept, shape = self._kept, (1, len(row_ids), readable.dtype)
+        if kept is None or not kept.fits(*shape):
+            kept = self._kept = KeptRows(*shape, size, self.scorer.tables.neutral_ids)
+        place = kept.read(readable, np.array(row_ids))
+        return kept.taken([(place, range(len(row_ids)))])
 
     def _own(self, watched: WatchedRequest) -> NormalizedRows:
         """The row of one request, apart from the others of its batch."""

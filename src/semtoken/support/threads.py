@@ -1,0 +1,34 @@
+"""Work that is shared among threads, for compiled loops that release the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+
+def usable_threads() -> int:
+    """Processors this process may use, or fewer where OMP_NUM_THREADS says so."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(count, int(wanted)) if wanted.isdigit() and int(wanted) > 0 else count
+
+
+def in_threads(work: Callable[[slice], None], count: int, least: int) -> None:
+    """Do a work of so many equal pieces, in as many threads as there are, each of which has at least `least` pieces."""
+    parts = min(usable_threads(), count // least)
+    if parts <= 1:
+        work(slice(0, count))
+        return
+    bounds = [count * part // parts for part in range(parts + 1)]
+    others = [_pool(os.getpid()).submit(work, slice(*bounds[part : part + 2])) for part in range(1, parts)]
+    work(slice(*bounds[:2]))
+    for other in others:
+        other.result()
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads beside the calling one, which wait for work; a forked process has none of its parent's."""
+    return ThreadPoolExecutor(max(usable_threads() - 1, 1), "semtoken")
