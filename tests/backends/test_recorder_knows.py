@@ -12,7 +12,6 @@ from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 
 import semtoken as st
 from semtoken.almanac import load_questions
-from semtoken.backends.transformers import loop
 from semtoken.errors import BackendError, InvalidInput
 
 PROMPTS = [question.prompt() for question in load_questions("dev")[:4]]
@@ -240,7 +239,7 @@ class TestALoopOfOnesOwn:
 def test_where_transformers_names_its_variables_otherwise_nothing_is_claimed(
     stc: st.STC, newline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "LOOP", "_another_name")
+    monkeypatch.setattr("semtoken.backends.transformers.recorder.LOOP", "_another_name")
     recorder = st.Recorder(stc.clusters)
     sequences = generated(stc, recorder, eos_token_id=newline)
     for result, line in zip(recorder.results(sequences), lines(stc, sequences, newline), strict=True):

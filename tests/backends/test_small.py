@@ -15,8 +15,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from semtoken import STC
 from semtoken.almanac import almanac_path, load_questions
 from semtoken.backends.base import Decoding
-from semtoken.backends.small.llama import Cache, Llama
-from semtoken.backends.small.model import SmallBackend
+from semtoken.backends.small import Cache, Llama, SmallBackend
 from semtoken.backends.transformers import TransformersBackend
 from semtoken.errors import BackendError, InvalidInput
 

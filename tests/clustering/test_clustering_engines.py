@@ -17,14 +17,13 @@ from scipy.cluster.hierarchy import cut_tree
 
 from semtoken.clustering import cluster_table
 from semtoken.clustering.agglomerative import Distinct, assemble, make_plan
-from semtoken.clustering.device import TorchTiles
 from semtoken.clustering.linkages import SparsePathEnds, complete_merges
 from semtoken.clustering.merges import Merges, by_first_appearance, cut
 from semtoken.clustering.near import EVERYTHING
 from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rounds import Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import as_rows
-from semtoken.clustering.tiles import CpuTiles
+from semtoken.clustering.tiles import CpuTiles, TorchTiles
 from semtoken.errors import InsufficientMemory
 
 

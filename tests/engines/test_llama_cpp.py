@@ -16,8 +16,7 @@ from transformers import AutoConfig
 
 from semtoken import STC, TokenClusters, score_top_logprobs
 from semtoken.almanac import almanac_clusters_path, almanac_path
-from semtoken.backends.llama_cpp import LlamaCppBackend, load_llama_cpp
-from semtoken.backends.llama_cpp.model import LONGEST_CONTEXT
+from semtoken.backends.llama_cpp import LONGEST_CONTEXT, LlamaCppBackend, load_llama_cpp
 from semtoken.errors import InvalidInput, VocabularyMismatch
 from semtoken.payloads import read_payload
 from semtoken.results import ScoredResponse

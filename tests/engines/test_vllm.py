@@ -9,7 +9,7 @@ import pytest
 
 from semtoken import STC, TokenClusters
 from semtoken.backends.vllm import VLLMBackend, sampling_params, score_outputs
-from semtoken.backends.vllm.requests import BYTES_PER_NUMBER
+from semtoken.backends.vllm.outputs import BYTES_PER_NUMBER
 from semtoken.errors import BackendError, InsufficientMemory, VocabularyMismatch
 from semtoken.results import ScoredResponse
 

@@ -48,7 +48,7 @@ def load_backend(
     one_of("backend", name, BACKENDS)
     source = resolve(model)
     if name == "llama-cpp":
-        from semtoken.backends.llama_cpp.model import load_llama_cpp
+        from semtoken.backends.llama_cpp import load_llama_cpp
 
         return load_llama_cpp(source.gguf, **options)
     common = {"dtype": dtype, "revision": revision, "trust_remote_code": trust_remote_code}

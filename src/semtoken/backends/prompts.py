@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -295,3 +296,9 @@ def answer_length(
     if not ends:
         return length
     return next(i + 1 for i, (_, end) in enumerate(vocabulary.offsets(ids[:length])) if end >= min(ends))
+
+
+def draw_key(seed: int, prompt_ids: Sequence[int], sample: int) -> list[int]:
+    """Key of one sample of its random numbers, made from the prompt: the order of the questions cannot matter."""
+    digest = hashlib.sha256(np.asarray(prompt_ids, dtype="<i8").tobytes()).digest()
+    return [seed, sample, *np.frombuffer(digest, dtype="<u4").tolist()]

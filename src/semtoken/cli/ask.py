@@ -123,7 +123,7 @@ def _loaded(choice: ModelChoice) -> STC:
         return choice.load()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several would spend more time on waiting than on work
     from semtoken import STC
-    from semtoken.backends.small.model import SmallBackend
+    from semtoken.backends.small import SmallBackend
 
     return STC(SmallBackend())
 

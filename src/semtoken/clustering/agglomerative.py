@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from semtoken.choices import Linkage
 from semtoken.clustering import memory
-from semtoken.clustering.device import resolve, tiles_on
 from semtoken.clustering.linkages import PAIRS_PER_ROW, FoundMerges, SparsePathEnds, complete_merges, single_merges
 from semtoken.clustering.merges import Merges
 from semtoken.clustering.near import BYTES_PER_PAIR, EVERYTHING, SAMPLED_ROWS
 from semtoken.clustering.progress import Monitor
 from semtoken.clustering.rounds import PLACES, MeanRows, Rounds, WholeRows, rounds_merges
 from semtoken.clustering.rows import Rows, equal_rows
-from semtoken.clustering.tiles import CpuTiles
+from semtoken.clustering.tiles import CpuTiles, resolve, tiles_on
 
 log = logging.getLogger(__name__)
 

@@ -382,7 +382,7 @@ def sum_steps(tables, rows, row_ids, common, normalizers, taken, tokens, before,
     Parameters
     ----------
     tables
-        `semtoken.scoring.step_tables.StepTables`.
+        `semtoken.scoring.scorer.StepTables`.
     rows, row_ids, common, normalizers
         [columns] each of many rows, which of them were normalised, their logits of `tables.neutral_ids` if these were
         taken at once (else none), and their log normalisers.

@@ -76,10 +76,11 @@ class NormalizedRows:
 
     def of(self, places: slice) -> NormalizedRows:
         """Some of them, one after the other."""
-        likely = self.likely and Likely(self.likely.ids[places], self.likely.logits[places])
-        each = ("row_ids", "numbers", "log_normalizers", "entropies", "has_minus_infinity", "common")
-        known = {name: value[places] for name in each if (value := getattr(self, name)) is not None}
-        return replace(self, likely=likely, **known)
+        likely = None if self.likely is None else Likely(self.likely.ids[places], self.likely.logits[places])
+        further: tuple[Any, ...] = (self.entropies, self.has_minus_infinity, self.common)
+        entropies, minus_infinity, common = (None if one is None else one[places] for one in further)
+        each = (self.row_ids[places], self.numbers[places], self.log_normalizers[places])
+        return NormalizedRows(self.logits, *each, entropies, self.readable, likely, minus_infinity, common)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +186,10 @@ def _read(
 ) -> None:
     """Have the kernel read some rows, in several threads where there are many numbers."""
     from semtoken.scoring.kernel import normalize
+
+    if len(row_ids) * size < 2 * NUMBERS_EACH:  # one call: beside a model each slice more would cost microseconds
+        normalize(readable, row_ids, size, LOG_LEAST, kept, common, *found)
+        return
 
     def read(part: slice) -> None:
         normalize(readable, row_ids[part], size, LOG_LEAST, kept[part], common, *found.at(part))

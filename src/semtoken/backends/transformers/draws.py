@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends.base import Decoding
-from semtoken.backends.seeds import draw_key
+from semtoken.backends.prompts import draw_key
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import require
 

@@ -1,22 +1,61 @@
-"""What observers read from inside a transformers model: states of layers, and attention to the token before."""
+"""What observers read from inside a transformers model (states of layers, attention to the token before), by hooks."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
+import torch
+
 from semtoken.backends.base import Observer, readings
-from semtoken.backends.transformers.hooks import Hook, forward_hook, inner_model
 from semtoken.errors import ModelError
 from semtoken.support.extras import require
 
+Hook = Callable[[Any, Any, Any], None]
+"""Called with (module, its arguments, its output) after every forward pass."""
+
+
+def inner_model(model: Any) -> Any:
+    """The model itself where an adapter is wrapped around it."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+@contextmanager
+def forward_hook(module: Any, hook: Hook) -> Iterator[None]:
+    """Have `hook` called after every forward pass of a module, until the block ends."""
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def timed_passes(model: Any, clock: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Have every forward pass of a model happen inside a `clock()` of its own, until the block ends."""
+    running: list[AbstractContextManager[None]] = []
+
+    def begin(module: Any, args: Any) -> None:
+        running.append(clock())
+        running[-1].__enter__()
+
+    def end(module: Any, args: Any, output: Any) -> None:
+        running.pop().__exit__(None, None, None)
+
+    handle = inner_model(model).register_forward_pre_hook(begin)
+    try:
+        with forward_hook(inner_model(model), end):
+            yield
+    finally:
+        handle.remove()
+
+
 require("torch", extra="transformers")
 
-import torch  # noqa: E402
 
 Pick = Callable[[torch.Tensor], torch.Tensor]
 PLAIN_ATTENTION = "eager"

@@ -44,8 +44,7 @@ from semtoken.backends.transformers.cache import (
     shared_beginning,
 )
 from semtoken.backends.transformers.draws import AnswerChoices, Sampling
-from semtoken.backends.transformers.hooks import timed_passes
-from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of, weights_hash
+from semtoken.backends.transformers.inside import Inside, gives_attention, layers_of, timed_passes, weights_hash
 from semtoken.backends.transformers.joining import JoiningRows, only_usual
 from semtoken.backends.transformers.observe import BatchRow, StepWatch
 from semtoken.backends.transformers.trees import PromptTree

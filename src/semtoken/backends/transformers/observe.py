@@ -15,8 +15,7 @@ from typing import Any
 from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
-from semtoken.backends.transformers.hooks import forward_hook, inner_model
-from semtoken.backends.transformers.inside import Inside
+from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary

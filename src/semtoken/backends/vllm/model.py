@@ -22,10 +22,15 @@ from semtoken.backends.base import (
     require_readings,
     show,
 )
-from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
-from semtoken.backends.seeds import draw_key
-from semtoken.backends.vllm.outputs import DISTRIBUTIONS, position_of, whole_row
-from semtoken.backends.vllm.requests import MEMORY_BUDGET, memory_groups, sampling_params
+from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
+from semtoken.backends.vllm.outputs import (
+    DISTRIBUTIONS,
+    MEMORY_BUDGET,
+    memory_groups,
+    position_of,
+    sampling_params,
+    whole_row,
+)
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError

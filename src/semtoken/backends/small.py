@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import tokenizers
 
 from semtoken.almanac import almanac_path
@@ -24,12 +29,114 @@ from semtoken.backends.base import (
     show,
 )
 from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, end_ids, newline_ids
-from semtoken.backends.small.llama import Array, Cache, Llama
+from semtoken.clustering.rows import to_float32
 from semtoken.clusters import TokenClusters
+from semtoken.clusters.tables import STORED_TYPES, stored_tensors
 from semtoken.errors import BackendError, InvalidInput
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
 from semtoken.tokens.vocabulary import Vocabulary
+
+Array = npt.NDArray[np.float32]
+WEIGHTS = "model.safetensors"
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens that were read, one array [T, heads, head size] a layer."""
+
+    keys: list[Array] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
+
+    @property
+    def length(self) -> int:
+        """T, the number of tokens that were read."""
+        return len(self.keys[0]) if self.keys else 0
+
+    def add(self, layer: int, keys: Array, values: Array) -> tuple[Array, Array]:
+        """Append those of new tokens; returns all of the layer."""
+        if layer == len(self.keys):
+            self.keys.append(keys)
+            self.values.append(values)
+        else:
+            self.keys[layer] = np.concatenate([self.keys[layer], keys])
+            self.values[layer] = np.concatenate([self.values[layer], values])
+        return self.keys[layer], self.values[layer]
+
+
+class Llama:
+    """The decoder of Llama with as many key heads as query heads and no biases, such as the embedded model.
+
+    Parameters
+    ----------
+    weights
+        By the names of the checkpoint.
+    config
+        Of the checkpoint's `config.json`.
+    """
+
+    def __init__(self, weights: dict[str, Array], config: dict[str, Any]) -> None:
+        self.weights, self.config = weights, config
+        self.dtype = str(weights["lm_head.weight"].dtype)
+        size = config["head_dim"]
+        self._frequencies = config["rope_theta"] ** -(np.arange(0, size, 2) / size)
+
+    @classmethod
+    def load(cls, folder: Path) -> Llama:
+        """Read a folder with `config.json` and `model.safetensors`; the weights become float32."""
+        file = folder / WEIGHTS
+        weights = {name: _tensor(file, entry) for name, entry in stored_tensors(file).items()}
+        return cls(weights, json.loads((folder / "config.json").read_text(encoding="utf-8")))
+
+    def read(self, ids: Sequence[int], cache: Cache) -> Array:
+        """Read further tokens; returns the logits after the last of them, [V]. The cache takes them in."""
+        x = self.weights["model.embed_tokens.weight"][list(ids)]
+        positions = np.arange(cache.length, cache.length + len(ids))
+        for layer in range(self.config["num_hidden_layers"]):
+            name = f"model.layers.{layer}"
+            x = x + self._attention(self._norm(x, f"{name}.input_layernorm"), layer, positions, cache)
+            x = x + self._gated(self._norm(x, f"{name}.post_attention_layernorm"), f"{name}.mlp")
+        return self._linear(self._norm(x[-1], "model.norm"), "lm_head")
+
+    def _linear(self, x: Array, name: str) -> Array:
+        return x @ self.weights[f"{name}.weight"].T
+
+    def _norm(self, x: Array, name: str) -> Array:
+        """Root mean square normalisation."""
+        scale: Array = np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(self.config["rms_norm_eps"]))
+        return x / scale * self.weights[f"{name}.weight"]
+
+    def _attention(self, x: Array, layer: int, positions: npt.NDArray[np.int64], cache: Cache) -> Array:
+        name, size = f"model.layers.{layer}.self_attn", self.config["head_dim"]
+        queries, keys, values = (
+            self._linear(x, f"{name}.{part}_proj").reshape(len(x), -1, size) for part in ("q", "k", "v")
+        )
+        keys, values = cache.add(layer, self._rotated(keys, positions), values)
+        scores = np.einsum("qhd,khd->hqk", self._rotated(queries, positions), keys) / np.float32(np.sqrt(size))
+        later = np.arange(len(keys)) > positions[:, None]  # [queries, keys]
+        scores = np.where(later, np.float32(-np.inf), scores)
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        return self._linear(np.einsum("hqk,khd->qhd", shares, values).reshape(len(x), -1), f"{name}.o_proj")
+
+    def _rotated(self, x: Array, positions: npt.NDArray[np.int64]) -> Array:
+        """Rotary position embedding: pairs (i, i + size / 2) turned by position times frequency."""
+        angles = positions[:, None, None] * self._frequencies
+        cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+        left, right = np.split(x, 2, axis=-1)
+        return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+
+    def _gated(self, x: Array, name: str) -> Array:
+        """The feed-forward layer: SiLU of the gate times the other half."""
+        gate = self._linear(x, f"{name}.gate_proj")
+        return self._linear(gate / (1 + np.exp(-gate)) * self._linear(x, f"{name}.up_proj"), f"{name}.down_proj")
+
+
+def _tensor(file: Path, entry: dict[str, Any]) -> Array:
+    """A tensor of a safetensors file; NumPy knows no bfloat16, so the library cannot read it for us."""
+    shape, start = tuple(entry["shape"]), entry["start"] + entry["data_offsets"][0]
+    stored = np.fromfile(file, STORED_TYPES[entry["dtype"]], count=math.prod(shape), offset=start)
+    return to_float32(stored).reshape(shape)
 
 
 class SmallTokenizer:

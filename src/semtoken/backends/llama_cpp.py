@@ -28,8 +28,7 @@ from semtoken.backends.base import (
     show,
 )
 from semtoken.backends.detokenize import AnswerText
-from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, newline_ids
-from semtoken.backends.seeds import draw_key
+from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
