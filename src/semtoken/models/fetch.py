@@ -83,7 +83,7 @@ def fetch(
     entry = catalogued(name)
     report = report or (lambda sentence: None)
     if (there := fetched_path(name)) is not None and not force:
-        if not damaged_files(there):
+        if not damaged_files(there, anew=True):
             report(f"{name} is already here.")
             return there
         report(f"{name} was changed since it was fetched.")

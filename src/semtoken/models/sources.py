@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 from semtoken.almanac import ALMANAC, almanac_clusters_path, almanac_path
 from semtoken.errors import InvalidInput, ModelError
-from semtoken.files.safe_files import is_sealed, parse_json
+from semtoken.files.safe_files import dump_json, is_sealed, parse_json, replace_text, seal
 from semtoken.support.installation import cache_root
 
 
@@ -119,6 +121,8 @@ FACTS = "semtoken.json"
 FILES = "files"
 """In it: the SHA-256 of each other file."""
 BLOCK = 1 << 20
+SETTLED = 2 * 10**9
+"""Nanoseconds; file systems tell changes apart that are further from each other."""
 GGUF_SUFFIX = ".gguf"
 GGUF_NAME = "model.gguf"
 """File that a fetched model was made from, kept beside it for llama.cpp."""
@@ -217,11 +221,19 @@ def quantization_of(folder: Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def damaged_files(folder: Path) -> list[str]:
+def damaged_files(folder: Path, *, anew: bool = False) -> list[str]:
     """Names of the files of a fetched model that are not as they were fetched.
 
-    Each file is read once in a process, and again after it was written. A folder whose facts name no checksums counts
-    as whole.
+    Each file is read once for every state of it (size, times, place on the disk): what was found whole is noted in
+    the cache, so that the next process need not read half a gigabyte. Whatever writes to a file changes its state. A
+    folder whose facts name no checksums counts as whole.
+
+    Parameters
+    ----------
+    folder
+        Of the model.
+    anew
+        Read every file, whatever was noted. This also finds a disk that gives back other bits than were written.
     """
     facts = _facts(folder)
     if not facts and (folder / FACTS).is_file():
@@ -231,25 +243,71 @@ def damaged_files(folder: Path) -> list[str]:
         return []
     if not is_sealed(facts):
         return [FACTS]
-    return [name for name, expected in files.items() if checksum(folder / name) != expected]
+    states = {name: _state(folder / name) for name in files}
+    noted = {} if anew else _noted(folder)
+    whole, damaged = {}, []
+    for name, expected in files.items():
+        known = [states[name], expected]
+        if noted.get(name) != known and checksum(folder / name) != expected:
+            damaged.append(name)
+        elif states[name] == _state(folder / name) and _is_settled(states[name]):
+            whole[name] = known
+    if whole != noted:
+        _note(folder, whole)
+    return damaged
 
 
 def checksum(path: Path) -> str | None:
-    """SHA-256 of a file; None if it cannot be read."""
+    """SHA-256 of a file; None if it cannot be read. It is read once in a process for every state of it."""
+    state = _state(path)
     try:
-        found = path.stat()
-        return _checksum(path, (found.st_size, found.st_mtime_ns, found.st_ino))
+        return None if state is None else _checksum(path, tuple(state))
     except OSError:
         return None
 
 
 @lru_cache(maxsize=64)
-def _checksum(path: Path, state: tuple[int, int, int]) -> str:
+def _checksum(path: Path, state: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _state(path: Path) -> list[int] | None:
+    """What changes with every write to a file: its size, when it and its facts were changed, and where it is."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev]
+
+
+def _is_settled(state: list[int] | None) -> bool:
+    """Whether the last change was so long ago that a further one would have another time."""
+    return state is not None and time.time_ns() - max(state[1:3]) > SETTLED
+
+
+def _record(folder: Path) -> Path:
+    return cache_root() / "checked" / f"{folder.name}.json"
+
+
+def _noted(folder: Path) -> Mapping[str, Any]:
+    """Name of a file -> its state when it was found whole, and the checksum that it had."""
+    try:
+        content = parse_json(_record(folder).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    files = content.get(FILES) if isinstance(content, dict) and is_sealed(content) else None
+    return files if isinstance(files, dict) else {}
+
+
+def _note(folder: Path, whole: Mapping[str, Any]) -> None:
+    """Write down which files are whole, where that can be written: without it they are read again."""
+    with suppress(InvalidInput, OSError):
+        _record(folder).parent.mkdir(parents=True, exist_ok=True)
+        replace_text(_record(folder), dump_json(seal({FILES: dict(whole)})).decode())
 
 
 def _facts(folder: Path) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import LOGITS, Backend, Decoding, Observer, Step
+from semtoken.backends.base import LOGITS, Arrival, Backend, Completion, Decoding, JoiningBackend, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.errors import InvalidInput
 from semtoken.parts import Part, parts_of
@@ -352,7 +352,7 @@ def _continuations(
     """The text of each branch from the word that it changes on, by step and token; all branches are one batch."""
     wanted = [(step, one.token_ids[0]) for step, group in competitors.items() for one in group]
     prompts = [[*prompt, *answer.token_ids[:step], token] for step, token in wanted]
-    completions = stc.backend.generate(prompts, Decoding(max_new_tokens=length, batch_size=len(prompts)))
+    completions = _completed(stc.backend, prompts, Decoding(max_new_tokens=length, batch_size=len(prompts)))
     decode = stc.scorer.vocabulary.decode
     found = {}
     for (step, token), completion in zip(wanted, completions, strict=True):
@@ -362,6 +362,31 @@ def _continuations(
         forced = len(decode([*before, token])) - start
         found[step, token] = _to_end_of_phrase(text[start:], forced, broken_off=bool(completion.truncated))
     return found
+
+
+def _completed(backend: Backend, prompts: Sequence[list[int]], decoding: Decoding) -> list[Completion]:
+    """Each prompt continued greedily. What the prompts begin with, which is nearly all of them, is read once if the
+    backend joins answers.
+    """
+    if not (isinstance(backend, JoiningBackend) and backend.joins):
+        return backend.generate(prompts, decoding)
+    done = _Completions()
+    arriving = iter([[Arrival(number, ids, decoding) for number, ids in enumerate(prompts)]])
+    backend.generate_joining(lambda: next(arriving, ()), [done])
+    return [done.found[number] for number in range(len(prompts))]
+
+
+class _Completions(Observer):
+    """Keeps whole answers."""
+
+    reads = frozenset()
+
+    def __init__(self) -> None:
+        self.found: dict[int, Completion] = {}
+
+    def finish(self, answer: int, completion: Completion) -> None:
+        """Keep an answer."""
+        self.found[answer] = completion
 
 
 def _word_start(answer: ScoredResponse, step: int) -> int:
