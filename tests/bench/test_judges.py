@@ -323,7 +323,7 @@ def test_what_the_command_writes_can_be_imported(tmp_path: Path) -> None:
         (["-o", "out.txt"], "must end in .jsonl, .csv or .parquet"),
         (["-o", "in.jsonl"], "is the input"),
         (["-o", "there.csv"], "there.csv exists"),
-        (["--rouge-threshold", "7"], "less than or equal to 1"),
+        (["-j", '{"kind": "rouge", "threshold": 7}'], "less than or equal to 1"),
         (["--imported", "none.csv"], "cannot be read"),
     ],
 )

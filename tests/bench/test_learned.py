@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from semtoken.bench.learned import with_learned
+from semtoken.bench.further_scores import with_learned
 from semtoken.bench.report.content import build_report
+from semtoken.bench.results import answers_table, read_answers
 from semtoken.calibration.learned import Readings
 from semtoken.calibration.learning import cross_fitted
 from semtoken.errors import InvalidInput
@@ -67,3 +71,18 @@ def test_states_that_a_run_kept_are_read_and_equal_what_the_library_learns() -> 
     assert (risk[kept] == cross_fitted(Readings(headline[kept, None], states[kept]), correct[kept])).all()
     assert auroc(risk[kept], correct[kept]) > auroc(headline[kept], correct[kept]) + 0.1
     assert "the headline and 12 dimensions of hidden state" in with_column.notes[-1]
+
+
+def test_why_no_states_are_read_is_said(tmp_path: Path) -> None:
+    """Of a run that kept none, of one whose states are not complete, and of the table of answers, which has none."""
+    made = cell(n=200, methods=["sequence_probability", "perplexity"])
+
+    def note(**of_run: Any) -> str:
+        return with_learned(results(made, **of_run)).notes[-1]
+
+    assert "bench run --states" in note()
+    kept = {"states": True}
+    assert "not complete" in note(settings=kept, path=tmp_path)
+    table = tmp_path / "answers.parquet"
+    table.write_bytes(answers_table(results(made, settings=kept), texts=False))
+    assert "name the run itself" in with_learned(read_answers(table)).notes[-1]

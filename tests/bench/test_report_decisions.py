@@ -13,12 +13,10 @@ import pyarrow.parquet
 import pytest
 
 import semtoken as st
-from semtoken.bench.answers_table import METADATA_KEY
 from semtoken.bench.read_results import collect
 from semtoken.bench.report.chances import CellChances, cell_chances, ranks
-from semtoken.bench.report.content import BenchReport, build_report
-from semtoken.bench.report.writing import html_page, markdown_text
-from semtoken.bench.results import Cell
+from semtoken.bench.report.content import BenchReport, build_report, html_page, markdown_text
+from semtoken.bench.results import METADATA_KEY, Cell
 from semtoken.calibration import Calibrator, Threshold
 from semtoken.calibration.fingerprint import Fingerprint
 from semtoken.errors import CalibratorMismatch, InvalidInput

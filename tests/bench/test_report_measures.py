@@ -11,12 +11,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
 from semtoken import metrics
-from semtoken.bench import formatting
 from semtoken.bench.report.cell_figures import ABLATIONS, CellFigures, chosen_judge, measure
 from semtoken.bench.report.comparison import method_tests, reference_tests
 from semtoken.bench.report.content import build_report
 from semtoken.bench.report.figure_list import measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, notes, overview
+from semtoken.bench.report.table import signed
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS
 from tests.bench.report_runs import cell, clustering, results
@@ -219,10 +219,10 @@ def test_one_rule_and_one_sign_in_sentences_tables_and_files() -> None:
     difference = tested.difference
     rule = "higher" if difference.low > 0 else "lower" if difference.high < 0 else "not shown"
     [line] = [one for one in headline([found]) if "sequence probability minus the headline" in one]
-    assert f"is {formatting.signed(difference.value)} [" in line and line.endswith(f", {rule}.")
+    assert f"is {signed(difference.value)} [" in line and line.endswith(f", {rule}.")
     table = next(one for one in report.tables if one.name == "tests_auroc")
     [row] = [row for row in table.groups[0].rows if row[0].text == "Sequence probability"]
-    assert (row[2].text, row[3].text) == (formatting.signed(difference.value), rule)
+    assert (row[2].text, row[3].text) == (signed(difference.value), rule)
     lines = list(csv.DictReader(io.StringIO(report.csv["tests"])))
     for line_ in lines:
         low, high = float(line_["low"] or "nan"), float(line_["high"] or "nan")

@@ -20,8 +20,7 @@ from semtoken.bench.report.against import (
     published,
 )
 from semtoken.bench.report.cell_figures import measure
-from semtoken.bench.report.figure_list import PAPER_TABLES, Figure, measured_figures
-from semtoken.bench.report.write_csv import paper_csv
+from semtoken.bench.report.figure_list import PAPER_TABLES, Figure, csv_text, measured_figures
 from semtoken.methods import METHODS
 from tests.bench.report_runs import MAIN, cell, clustering, results
 
@@ -161,7 +160,7 @@ def test_what_has_no_counterpart_is_said() -> None:
     assert "not in this run (Qwen2.5-7B on NQ)" in said
     assert "CCP" in said
     assert [group.title for group in found.tables[0].groups] == ["Qwen2.5-7B on NQ"]
-    rows = list(csv.DictReader(io.StringIO(paper_csv(found.compared))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(one.row for one in found.compared))))
     assert len(rows) == len(found.compared)
     assert {row["paper"] for row in rows if row["model"] == "tiny"} == {""}
 

@@ -12,15 +12,28 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from semtoken.bench import formatting
-from semtoken.bench.report import latex, markdown
 from semtoken.bench.report.cell_figures import measure
 from semtoken.bench.report.comparison import ablation, comparison, method_tests, overhead
-from semtoken.bench.report.figure_list import measured_figures
+from semtoken.bench.report.figure_list import csv_files, measured_figures, paired_tests
 from semtoken.bench.report.overview import judges, overview, properties
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
-from semtoken.bench.report.table import Entry, Group, Table, marked_rows
-from semtoken.bench.report.write_csv import cells_csv, examples_csv, figures_csv, judges_csv
+from semtoken.bench.report.table import (
+    Entry,
+    Group,
+    Table,
+    amount,
+    interval,
+    latex_document,
+    latex_escaped,
+    latex_table,
+    markdown_table,
+    marked_rows,
+    metric,
+    share,
+    signed,
+    signed_amount,
+    signed_interval,
+)
 from semtoken.methods import METHODS
 from semtoken.support.text import one_line
 from tests.bench.report_runs import cell, clustering, results
@@ -29,7 +42,7 @@ HOSTILE = r"50% <script>alert('x')</script> a_b & #1 {c} \d | `e` *f* ~ ^ $2$ [g
 
 
 def column(*values: float) -> list[tuple[Entry, ...]]:
-    return [(Entry("row"), Entry(formatting.metric(v), value=v)) for v in values]
+    return [(Entry("row"), Entry(metric(v), value=v)) for v in values]
 
 
 def marks(*values: float, smallest: bool = False) -> list[str]:
@@ -55,22 +68,22 @@ def test_no_number_is_never_marked() -> None:
 
 
 def test_numbers_have_sensible_digits() -> None:
-    assert [formatting.amount(v) for v in (0, 0.0001, 0.0231, 0.9996, 3.0281, 9.996, 50.86, 99.96, 1373.9)] == [
+    assert [amount(v) for v in (0, 0.0001, 0.0231, 0.9996, 3.0281, 9.996, 50.86, 99.96, 1373.9)] == [
         *("0", "<0.001", "0.023", "1.00", "3.03", "10.0", "50.9", "100", "1,374")
     ]
-    assert formatting.signed(-0.0001) == "0.000"
-    assert formatting.signed(0.0126) == "+0.013"
-    assert formatting.signed_amount(-2.5) == "-2.50"
-    assert formatting.metric(math.nan) == formatting.share(math.nan) == "–"
-    assert formatting.interval(math.nan, math.nan) == ""
+    assert signed(-0.0001) == "0.000"
+    assert signed(0.0126) == "+0.013"
+    assert signed_amount(-2.5) == "-2.50"
+    assert metric(math.nan) == share(math.nan) == "–"
+    assert interval(math.nan, math.nan) == ""
     assert one_line("a\nb\x1b\u202ec") == "a\\nb\\x1b\\u202ec"
 
 
 def test_no_interval_reads_as_if_it_had_no_width() -> None:
-    assert formatting.signed_interval(-0.0031, 0.02) == "[-0.003, +0.020]"
-    assert formatting.signed_interval(0.0001, 0.0004) == "[+0.0001, +0.0004]"
-    assert formatting.signed_interval(-0.00012, -0.00006) == "[-0.00012, -0.00006]"
-    assert formatting.signed_interval(0.0, 0.0) == ""
+    assert signed_interval(-0.0031, 0.02) == "[-0.003, +0.020]"
+    assert signed_interval(0.0001, 0.0004) == "[+0.0001, +0.0004]"
+    assert signed_interval(-0.00012, -0.00006) == "[-0.00012, -0.00006]"
+    assert signed_interval(0.0, 0.0) == ""
     scores = cell(methods=["stc"]).uncertainty["stc"]
     same = cell(uncertainty={"stc": scores, "perplexity": 2 * scores})
     [group] = method_tests(measure(results(same), "exact", n_resamples=50), "auroc").groups
@@ -189,19 +202,19 @@ def hostile_table() -> Table:
 
 
 def test_latex_escapes_every_special_character() -> None:
-    assert latex.escaped("a_b & 50% #1 {c} $") == r"a\_b \& 50\% \#1 \{c\} \$"
-    assert latex.escaped("\\ ~ ^") == r"\textbackslash{} \textasciitilde{} \textasciicircum{}"
-    assert latex.escaped("a-b --- é 中 ␣ –") == r"a-b -{}-{}- é \texttt{U+4E2D} \textvisiblespace{} \textendash{}"
+    assert latex_escaped("a_b & 50% #1 {c} $") == r"a\_b \& 50\% \#1 \{c\} \$"
+    assert latex_escaped("\\ ~ ^") == r"\textbackslash{} \textasciitilde{} \textasciicircum{}"
+    assert latex_escaped("a-b --- é 中 ␣ –") == r"a-b -{}-{}- é \texttt{U+4E2D} \textvisiblespace{} \textendash{}"
 
 
 def test_negative_numbers_have_a_minus_in_latex() -> None:
     row = (Entry("Qwen2.5-7B"), Entry("-0.423", "[-0.724, +0.076]"))
-    text = latex.latex_table(Table("t", "T", ("a", "b"), (Group("", (row,)),)))
+    text = latex_table(Table("t", "T", ("a", "b"), (Group("", (row,)),)))
     assert r"Qwen2.5-7B & $-$0.423 \detail{[$-$0.724, +0.076]} \\" in text
 
 
 def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
-    text = latex.latex_table(hostile_table())
+    text = latex_table(hostile_table())
     body = text[text.index(r"\begin{table}") :]
     plain = re.sub(r"\\[\\{}%&_#$]", "", body)
     assert plain.count("{") == plain.count("}")
@@ -219,21 +232,21 @@ def test_latex_is_balanced_and_has_as_many_cells_as_columns() -> None:
 
 def test_latex_goes_over_several_pages_where_it_must() -> None:
     row = (Entry("[a]"), Entry("*"))
-    text = latex.latex_table(Table("t", "T", ("a", "b"), (Group("", (row,) * 60),)))
+    text = latex_table(Table("t", "T", ("a", "b"), (Group("", (row,) * 60),)))
     assert re.findall(r"\\(begin|end)\{(\w+)\}", text) == [("begin", "longtable"), ("end", "longtable")]
     assert text.count("\n{}[a] & * ") == 60  # not an option of the line end before
     assert [text.count(f"\\{rule}rule") for rule in ("top", "mid", "bottom")] == [1, 1, 1]
 
 
 def test_latex_of_a_report_has_every_table() -> None:
-    text = latex.latex_document([hostile_table()], HOSTILE)
+    text = latex_document([hostile_table()], HOSTILE)
     assert r"\input{t_1}" in text
     assert r"\usepackage{booktabs,longtable}" in text
     assert "<script>" not in text
 
 
 def test_markdown_shows_hostile_names_as_they_are() -> None:
-    text = markdown.markdown_table(hostile_table())
+    text = markdown_table(hostile_table())
     assert "<script" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) == 3
@@ -243,17 +256,19 @@ def test_markdown_shows_hostile_names_as_they_are() -> None:
 
 def test_csv_files_hold_plain_numbers() -> None:
     cells, found = two_models()
-    rows = list(csv.DictReader(io.StringIO(figures_csv(measured_figures(found, [clustering("A", seconds=7.5)])))))
+    record = clustering("A", seconds=7.5)
+    files = csv_files(found, measured_figures(found, [record]), [], [record])
+    rows = list(csv.DictReader(io.StringIO(files["figures"])))
     by_place = {tuple(row[k] for k in ("table", "dataset", "setting", "model", "metric")): row for row in rows}
     assert list(rows[0])[:6] == ["table", "dataset", "setting", "model", "metric", "value"]
     value = float(by_place["comparison", "NQ", "SAR", "A", "AUROC"]["value"])
     assert value == pytest.approx(roc_auc_score(1 - cells[0].judgements["exact"], cells[0].uncertainty["sar"]))
     assert by_place["pre-computation", "", "agglomerative clustering", "A", "seconds"]["value"] == "7.5"
     assert by_place["comparison", "NQ", "SAR", "A", "seconds"]["low"] == ""
-    (first, *_) = csv.DictReader(io.StringIO(cells_csv(found)))
+    (first, *_) = csv.DictReader(io.StringIO(files["cells"]))
     assert (first["questions"], first["method"], first["undefined"]) == ("120", "stc", "0")
-    assert len(list(csv.DictReader(io.StringIO(judges_csv(found))))) == 3
-    tokens = list(csv.DictReader(io.StringIO(examples_csv([clustering("A")]))))
+    assert len(list(csv.DictReader(io.StringIO(files["judges"])))) == 3
+    tokens = list(csv.DictReader(io.StringIO(files["clusters"])))
     assert [(row["cluster"], row["token"]) for row in tokens[:4]] == [
         ("1", "TV"),
         ("1", " tv"),
@@ -269,22 +284,23 @@ def test_no_cell_of_a_report_is_a_formula(start: str) -> None:
     record = replace(clustering(evil, seconds=-7.5), examples=((evil, "fine"),))
     one = replace(cell(), model=evil, dataset=evil)
     found = measure(results(one, clusterings=[record]), "exact", n_resamples=5)
-    figures = measured_figures(found, [record])
-    for text in (figures_csv(figures), cells_csv(found), judges_csv(found), examples_csv([record])):
+    files = csv_files(found, measured_figures(found, [record]), paired_tests(found), [record])
+    for text in files.values():
         cells = [entry for row in csv.reader(io.StringIO(text)) for entry in row]
         assert "'" + evil in cells
         for entry in cells:
             if entry[:1] in tuple("=+-@\t\r\n") and entry:
                 float(entry)
-    assert "-7.5" in figures_csv(figures)
+    assert "-7.5" in files["figures"]
 
 
 def test_an_undefined_figure_is_empty_in_csv_and_a_word_in_tables() -> None:
     found = measure(results(cell(methods=("stc", "sar"), judgements={"exact": np.zeros(120)})), "exact", n_resamples=5)
-    (row, *_) = csv.DictReader(io.StringIO(figures_csv(measured_figures(found, []))))
+    text = csv_files(found, measured_figures(found, []), [], [])["figures"]
+    (row, *_) = csv.DictReader(io.StringIO(text))
     assert (row["metric"], row["value"], row["low"]) == ("AUROC", "", "")
     assert {r[1].text for r in comparison(found, "prr").groups[0].rows} == {"undefined"}
-    assert "nan" not in figures_csv(measured_figures(found, [])).lower()
+    assert "nan" not in text.lower()
 
 
 def test_every_method_of_the_library_has_a_row() -> None:

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.bench.report import writing
+from semtoken.bench.report import content as report_content
 from semtoken.bench.report.cell_figures import measure
-from semtoken.bench.report.content import BenchReport, build_report
+from semtoken.bench.report.content import BenchReport, build_report, write_report
 from semtoken.bench.report.plots import against_overhead, bars, plots, sensitivity_panels
-from semtoken.bench.report.writing import write_report
 from semtoken.errors import InvalidInput
 from tests.bench.report_runs import cell, clustering, results
 
@@ -185,7 +184,7 @@ def test_a_report_that_fails_halfway_leaves_the_former_one(tmp_path: Path, monke
     def full(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing, "latex_document", full)
+    monkeypatch.setattr(report_content, "latex_document", full)
     with pytest.raises(InvalidInput, match="No space left"):
         write_report(made, target)
     assert contents(target) == before

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semtoken.bench.columns import COORDINATES
+from semtoken.bench.storage import COORDINATES
 
 pytest.importorskip("ray")
 

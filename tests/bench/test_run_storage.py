@@ -16,13 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semtoken.bench.clusterings import PlannedClustering, is_prepared, prepare_clustering
-from semtoken.bench.columns import columns_of, generations_of, pack_states, table_of, unpack_states
 from semtoken.bench.storage import (
+    columns_of,
+    generations_of,
     is_shard,
     locked,
+    pack_states,
     read_shard,
     remove_leftovers,
     shard_path,
+    table_of,
+    unpack_states,
     write_json,
     write_shard,
 )

@@ -15,7 +15,7 @@ import pytest
 from semtoken import STC, TokenClusters
 from semtoken.almanac import almanac_path, load_questions
 from semtoken.backends.vllm import load_vllm
-from semtoken.bench.answering import RunAnswerer
+from semtoken.bench.models import RunAnswerer
 from semtoken.errors import BackendError
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules

@@ -15,8 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from typer.testing import CliRunner
 
-from semtoken.bench.report import latex, markdown
-from semtoken.bench.report.table import Entry, Group, Table
+from semtoken.bench.report.table import Entry, Group, Table, latex_escaped, latex_table, markdown_table
 from semtoken.cli.app import app
 from semtoken.cli.console import json_line
 from semtoken.display import describe_alternatives, shaded_html, shaded_text, token_table
@@ -124,15 +123,15 @@ def tables(text: str) -> str | None:
     """Tables of a report in TeX and Markdown."""
     entry = Entry("0.9", "[0.8, 1.0]", 0.9, "best", "≈")
     table = Table("t", text, ("Method", text), (Group(text, ((Entry(text), entry),)),), text)
-    tex = latex.escaped(text)
+    tex = latex_escaped(text)
     unknown = {word for word in re.findall(r"\\([A-Za-z]+)", tex) if not TEX_WORD.fullmatch(word)}
     bare = re.sub(r"\\[#$%&_{}]|\\[A-Za-z]+\{[^{}]*\}|\{\}|-\{\}", "", tex)
     if unknown or re.search(r"[\\#$%&_{}~^]", bare):
         return f"TeX reads {sorted(unknown)} in {tex!r}"
     if any(not c.isprintable() for c in tex.replace("\n", "")):
         return f"TeX has {tex!r}"
-    latex.latex_table(table)
-    lines = [line for line in markdown.markdown_table(table).splitlines() if line.startswith("|")]
+    latex_table(table)
+    lines = [line for line in markdown_table(table).splitlines() if line.startswith("|")]
     if [len(re.findall(r"(?<!\\)\|", line)) for line in lines] != [3] * 3:
         return f"Markdown has other cells: {lines}"
     return "Markdown has a tag" if re.search(r"<[a-z!/]", "".join(lines)) else None

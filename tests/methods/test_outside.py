@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.bench.brought import with_scores
+from semtoken.bench.further_scores import with_scores
 from semtoken.bench.results import Cell, RunResults
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score

@@ -1,12 +1,13 @@
 """The benchmark: uncertainties compared on questions with known answers. Record once, score by every method, report.
 
 settings.py, plan.py    what a run is asked to do -> its steps, and the files that each of them makes
-run.py                  a run from its settings to its files; storage.py, columns.py and manifest.py write them
+run.py                  a run from its settings to its files; storage.py and manifest.py write them
 datasets.py             question sets; prompts.py: how a model is asked them
-models.py               models that answer, one at a time; answering.py: what is asked of them; clusterings.py
-stages/                 one pass over the questions as plain data, for an executor (`semtoken.executors`) to run
+models.py               models that answer, one at a time, and what is asked of them; clusterings.py, controls.py
+works.py, recorders.py  one pass over the questions as plain data, for an executor (`semtoken.executors`) to run
 judges/                 right or wrong
-read_results.py         a run read back into the numbers that report/ turns into tables, figures and a page
+read_results.py         a run read back into the numbers (results.py) that report/ turns into tables, figures and a page
+further_scores.py       scores that somebody brings, or that are learned from the run's labels
 
 Enter by `semtoken bench run` and `bench report` (or `compare`, the same in a temporary folder), in Python by
 `settings.check_settings`, `plan.make_plan` and `run.run_benchmark`.

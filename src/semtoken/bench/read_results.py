@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.answers_table import LOG_SCORE, read_answers
 from semtoken.bench.clusterings import MAIN, PlannedClustering, load_clustering
 from semtoken.bench.controls import PREFIX, control_of
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, make_plan
-from semtoken.bench.results import Cell, ClusteringRecord, FloatArray, RunResults
+from semtoken.bench.recorders import CORRECT, UNCERTAINTY
+from semtoken.bench.results import LOG_SCORE, Cell, ClusteringRecord, FloatArray, RunResults, read_answers
 from semtoken.bench.run import MANIFEST, PLAN, SETTINGS, read_datasets
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.stages.judgements import CORRECT
-from semtoken.bench.stages.scores import UNCERTAINTY
 from semtoken.bench.storage import Shard, read_json, read_shard
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
@@ -43,7 +41,7 @@ def collect(path: str | Path) -> RunResults:
     Parameters
     ----------
     path
-        The run's folder, or the table of all answers that its report kept (`semtoken.bench.answers_table`). It is only
+        The run's folder, or the table of all answers that its report kept (`semtoken.bench.results`). It is only
         read, also while a run is at work in it.
 
     Raises

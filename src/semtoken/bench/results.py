@@ -1,14 +1,19 @@
-"""A benchmark run read back: every number that tables and figures are made of."""
+"""A run read back: every number that tables and figures are made of, and the one small file that keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from semtoken.errors import InvalidInput
+from semtoken.support.extras import require
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -81,3 +86,128 @@ class RunResults:
     def __repr__(self) -> str:
         cells = ", ".join(f"{cell.model} on {cell.dataset}" for cell in self.cells)
         return f"RunResults({str(self.path)!r}: {cells or 'no complete cell'})"
+
+
+FILE = "answers.parquet"
+METADATA_KEY = b"semtoken.answers"
+VERSION = 2
+READABLE = (1, VERSION)
+"""Version 1 had neither log scores nor signatures."""
+FACTS = ("model", "dataset", "greedy_seconds", "seconds", "steps", "signature")
+"""Fields of a cell that are no columns."""
+LOG_SCORE = "stc_log_score"
+
+
+def answers_table(results: RunResults, *, texts: bool = True) -> bytes:
+    """The content of the file.
+
+    Parameters
+    ----------
+    results
+        Of a run.
+    texts
+        Keep questions and answers; without them the report can show no examples.
+    """
+    pyarrow = require("pyarrow", extra="bench")
+    parquet = require("pyarrow.parquet", extra="bench")
+    columns = {cell: dict(_columns(cell)) for cell in results.cells}
+    names = list(dict.fromkeys(name for found in columns.values() for name in found))
+    arrays: dict[str, Any] = {
+        "model": [cell.model for cell in results.cells for _ in cell.question_ids],
+        "dataset": [cell.dataset for cell in results.cells for _ in cell.question_ids],
+        "id": [name for cell in results.cells for name in cell.question_ids],
+    }
+    kept = texts and all(cell.texts for cell in results.cells)
+    for place, column in enumerate(("question", "answer") if kept else ()):
+        arrays[column] = [pair[place] for cell in results.cells for pair in cell.texts]
+    for name in names:
+        values: list[float | None] = []
+        for cell in results.cells:
+            found = columns[cell].get(name)
+            values += [None] * len(cell.question_ids) if found is None else found.tolist()
+        arrays[name] = pyarrow.array(values, type=pyarrow.float64(), from_pandas=False)
+    facts = {
+        "version": VERSION,
+        "run": results.path.resolve().name,
+        "settings": results.settings,
+        "manifest": results.manifest,
+        "primary_judge": results.primary_judge,
+        "notes": results.notes,
+        "clusterings": [asdict(one) for one in results.clusterings],
+        "cells": [{name: getattr(cell, name) for name in FACTS} for cell in results.cells],
+    }
+    metadata = {METADATA_KEY: json.dumps(facts, default=dict).encode()}
+    file = io.BytesIO()
+    parquet.write_table(pyarrow.table(arrays).replace_schema_metadata(metadata), file, compression="zstd")
+    return file.getvalue()
+
+
+def _columns(cell: Cell) -> Iterator[tuple[str, FloatArray]]:
+    for kind, found in (("judge", cell.judgements), ("method", cell.uncertainty), ("variant", cell.variants)):
+        for name, values in found.items():
+            yield f"{kind}:{name}", values
+    for name, repeats in cell.controls.items():
+        for number, values in enumerate(repeats):
+            yield f"control:{name}.{number}", values
+    if cell.log_score is not None:
+        yield LOG_SCORE, cell.log_score
+
+
+def read_answers(path: str | Path) -> RunResults:
+    """The results of a run from the file that its report kept.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, or holds something else.
+    """
+    pyarrow = require("pyarrow", extra="bench")
+    parquet = require("pyarrow.parquet", extra="bench")
+    file = Path(path)
+    try:
+        table = parquet.read_table(file)
+        facts = json.loads((table.schema.metadata or {})[METADATA_KEY])
+    except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
+        raise InvalidInput(
+            f"{file} holds no answers of a benchmark run; name a run or the {FILE} of a report."
+        ) from error
+    if facts.get("version") not in READABLE:
+        raise InvalidInput(f"{file} is of another release of semtoken (version {facts.get('version')} of its format).")
+    columns = table.to_pydict()
+    place = list(zip(columns["model"], columns["dataset"], strict=True))
+    rows = {name: np.flatnonzero([one == name for one in place]) for name in dict.fromkeys(place)}
+    return RunResults(
+        path=file.parent / str(facts["run"]),
+        settings=facts["settings"],
+        manifest=facts["manifest"],
+        primary_judge=facts["primary_judge"],
+        cells=tuple(_cell(one, columns, rows[one["model"], one["dataset"]]) for one in facts["cells"]),
+        clusterings=tuple(
+            ClusteringRecord(**{**one, "examples": tuple(map(tuple, one["examples"]))}) for one in facts["clusterings"]
+        ),
+        notes=tuple(facts["notes"]),
+    )
+
+
+def _cell(facts: Mapping[str, Any], columns: Mapping[str, Sequence[Any]], rows: Any) -> Cell:
+    found: dict[str, dict[str, FloatArray]] = {"judge": {}, "method": {}, "variant": {}, "control": {}}
+    for column, values in columns.items():
+        kind, colon, name = column.partition(":")
+        own = [values[i] for i in rows]
+        if colon and None not in own:
+            found[kind][name] = np.array(own, dtype=np.float64)
+    repeats: dict[str, list[FloatArray]] = {}
+    for name, uncertainty in found["control"].items():
+        repeats.setdefault(name.partition(".")[0], []).append(uncertainty)
+    logs = [columns[LOG_SCORE][i] for i in rows] if LOG_SCORE in columns else [None]
+    texts = [(str(columns["question"][i]), str(columns["answer"][i])) for i in rows] if "question" in columns else []
+    return Cell(
+        **facts,
+        question_ids=tuple(columns["id"][i] for i in rows),
+        uncertainty=found["method"],
+        judgements=found["judge"],
+        variants=found["variant"],
+        controls={name: np.stack(values) for name, values in repeats.items()},
+        texts=tuple(texts),
+        log_score=None if None in logs else np.array(logs, dtype=np.float64),
+    )

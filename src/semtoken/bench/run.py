@@ -16,13 +16,22 @@ from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, Plan, PlannedStep, clustering_of, make_plan
 from semtoken.bench.prompts import prompt_format
 from semtoken.bench.settings import DatasetSettings, RunSettings, first_repeated
-from semtoken.bench.stages import CellWork
-from semtoken.bench.stages.parts import store_questions
-from semtoken.bench.storage import LOCK, locked, read_json, remove_leftovers, take_problem, write_json
+from semtoken.bench.storage import (
+    LOCK,
+    locked,
+    read_json,
+    read_shard,
+    remove_leftovers,
+    take_problem,
+    write_json,
+    write_shard,
+)
+from semtoken.bench.works import CellWork
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.executors import Executor, LocalExecutor
 from semtoken.files.unfinished import WORKING
 from semtoken.statistics.steps import STEPS
+from semtoken.support.extras import require
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +186,21 @@ def run_benchmark(
             failures = session.go()
             facts["failures"] = [str(failure) for failure in failures]
     return failures
+
+
+def store_questions(run: Path, cell: CellPlan, dataset: Dataset) -> None:
+    """Put the questions of a data set into the run, as far as they are not there."""
+    pyarrow = require("pyarrow", extra="bench")
+    folder = cell.questions_folder(run)
+    for shard in range(cell.n_shards):
+        if read_shard(folder, shard, cell.questions, cell.rows(shard)) is None:
+            part = dataset.questions[shard * cell.shard_size :][: cell.shard_size]
+            columns: dict[str, Sequence[Any]] = {
+                "id": [question.id for question in part],
+                "question": [question.question for question in part],
+                "answers": [list(question.answers) for question in part],
+            }
+            write_shard(folder, shard, cell.questions, pyarrow.table(columns), {})
 
 
 def require_all_done(failures: Sequence[Failure]) -> None:

@@ -13,8 +13,8 @@ import typer
 
 from semtoken.cli.bench_run import run
 from semtoken.cli.calibration_options import CalibratorOption, calibrator_from
+from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import counting, err, out, tell
-from semtoken.cli.help import ShortHelp
 from semtoken.cli.options import ScoresOption
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
@@ -78,10 +78,9 @@ def report(
     - `semtoken bench report runs/qwen --calibrator my-calibrator`
     - `semtoken bench report runs/qwen/report/answers.parquet --out again`
     """
-    from semtoken.bench.brought import with_scores
+    from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
-    from semtoken.bench.report.content import build_report
-    from semtoken.bench.report.writing import check_replaceable, write_report
+    from semtoken.bench.report.content import build_report, check_replaceable, write_report
 
     if run.is_file() and out_folder is None:
         raise InvalidInput("Name the folder of the new report with --out.")
@@ -92,7 +91,7 @@ def report(
     if scores is not None:
         results = with_scores(results, scores)
     if learn:
-        from semtoken.bench.learned import with_learned
+        from semtoken.bench.further_scores import with_learned
 
         results = with_learned(results, judge)
     with quiet_metrics(), ExitStack() as stack:
@@ -179,11 +178,6 @@ def judge(
             "the input.",
         ),
     ] = None,
-    rouge_threshold: Annotated[float | None, typer.Option(help="ROUGE-L above which it is correct [0.3].")] = None,
-    similarity_threshold: Annotated[float | None, typer.Option(help="Similarity, in the same way [0.5].")] = None,
-    similarity_model: Annotated[
-        str | None, typer.Option(help="Cross-encoder: 'almanac', a directory or a hub id. Default: the paper's.")
-    ] = None,
     llm_model: Annotated[str | None, typer.Option(help="The judging model [gpt-4.1-2025-04-14].")] = None,
     base_url: Annotated[
         str | None, typer.Option(help="Any OpenAI-compatible endpoint, such as http://localhost:8000/v1.")
@@ -218,8 +212,6 @@ def judge(
     from semtoken.files.record_files import STANDARD, stored
 
     options: dict[str, dict[str, Any]] = {
-        "rouge": {"threshold": rouge_threshold},
-        "similarity": {"threshold": similarity_threshold, "model": similarity_model},
         "llm": {
             "model": llm_model,
             "base_url": base_url,

@@ -13,14 +13,15 @@ import typer
 
 from semtoken.choices import BackendName
 from semtoken.cli.console import err, out, tell
-from semtoken.cli.executor_options import (
+from semtoken.cli.options import (
+    DeviceOption,
     ExecutorOption,
     RayAddressOption,
     RayGpusOption,
     RayWorkersOption,
+    VerboseOption,
     ray_executor,
 )
-from semtoken.cli.options import DeviceOption, VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.support.extras import quiet_libraries
 

@@ -192,7 +192,7 @@ def run_in_memory(
     CalibratorMismatch
         The calibrator belongs to other clusters, or another kind of probabilities.
     """
-    from semtoken.bench.brought import with_scores
+    from semtoken.bench.further_scores import with_scores
     from semtoken.bench.read_results import collect
     from semtoken.bench.report.content import build_report
     from semtoken.bench.run import require_all_done, run_benchmark
@@ -241,8 +241,7 @@ def _table(made: BenchReport, cell: CellFigures) -> Table:
     """The tests of the report by AUROC, with the seconds of each method."""
     from dataclasses import replace
 
-    from semtoken.bench.formatting import MISSING, amount
-    from semtoken.bench.report.table import Entry, Group
+    from semtoken.bench.report.table import MISSING, Entry, Group, amount
 
     tests = next(table for table in made.tables if table.name == "reference_auroc")
     seconds = {method.title: method.seconds for method in cell.methods.values()}
@@ -274,7 +273,7 @@ def rich_table(table: Table, width: int) -> Any:
 
 def _markdown(made: BenchReport) -> str:
     """The tables of the report."""
-    from semtoken.bench.report.markdown import markdown_table
+    from semtoken.bench.report.table import markdown_table
 
     (cell,) = made.cells
     lines = [f"- {line}" for one in made.sections if one.name in ("headline", "calibrator") for line in one.lines]

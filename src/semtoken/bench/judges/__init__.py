@@ -17,7 +17,16 @@ Enter by `bench run --judge` or `bench judge`; in Python settings.py makes a jud
 
 from __future__ import annotations
 
-from semtoken.bench.judges.agreement import Agreement, Tally, agreement, tally
-from semtoken.bench.judges.base import AnswerToJudge, Judge, OnJudged, Verdict, correctness
+from semtoken.bench.judges.base import (
+    Agreement,
+    AnswerToJudge,
+    Judge,
+    OnJudged,
+    Tally,
+    Verdict,
+    agreement,
+    correctness,
+    tally,
+)
 
 __all__ = ["Agreement", "AnswerToJudge", "Judge", "OnJudged", "Tally", "Verdict", "agreement", "correctness", "tally"]

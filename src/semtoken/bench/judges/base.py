@@ -1,16 +1,21 @@
-"""What a judge is given, what it says, and what every judge can do."""
+"""What a judge is given and what it says, how its verdicts are counted, and how far two judges agree."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from semtoken.almanac import Question
-from semtoken.support.inputs import instance, listed
+from semtoken.errors import InvalidInput
+from semtoken.support.arrays import real_numbers
+from semtoken.support.extras import require
+from semtoken.support.inputs import instance, listed, shown
 
 FloatArray = npt.NDArray[np.float64]
 OnJudged: TypeAlias = Callable[[int], None]
@@ -59,3 +64,105 @@ def correctness(verdicts: Sequence[Verdict]) -> FloatArray:
     """`Verdict.correct` of each, [n]: 1, 0 or NaN. Raises `InvalidInput` where one is no verdict."""
     found = [instance(one, Verdict, "verdicts") for one in listed(verdicts, "verdicts")]
     return np.array([verdict.correct for verdict in found], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One judge on all answers."""
+
+    correct: int
+    incorrect: int
+    missing: int
+    """Answers without a usable verdict (NaN)."""
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct answers among those with a verdict; NaN without any."""
+        judged = self.correct + self.incorrect
+        return self.correct / judged if judged else math.nan
+
+
+def tally(judgements: npt.ArrayLike) -> Tally:
+    """Count the verdicts of one judge, [N] of 1, 0 or NaN.
+
+    Raises
+    ------
+    InvalidInput
+        They are anything else.
+    """
+    values = _checked(judgements, "judgements")
+    return Tally(int((values == 1).sum()), int((values == 0).sum()), int(np.isnan(values).sum()))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Two judges on the same answers."""
+
+    first: str
+    second: str
+    both_correct: int
+    only_first: int
+    """Correct for the first judge, incorrect for the second."""
+    only_second: int
+    both_incorrect: int
+    first_missing: int
+    """Answers without a usable verdict (NaN) of the first judge. They are in no other count."""
+    second_missing: int
+    agreement: float
+    """Share of the answers with both verdicts on which they are equal; NaN without such answers."""
+    kappa: float
+    """Cohen's kappa in [-1, 1]: 0 is what chance would give. NaN where both judges give one and the same verdict to all
+    answers, or no answer has both."""
+
+    @property
+    def n(self) -> int:
+        """Answers with both verdicts."""
+        return self.both_correct + self.only_first + self.only_second + self.both_incorrect
+
+
+def agreement(judgements: Mapping[str, npt.ArrayLike]) -> list[Agreement]:
+    """Every two judges compared.
+
+    Parameters
+    ----------
+    judgements
+        Name of a judge -> [N] of 1, 0 or NaN, as in `Cell.judgements`.
+
+    Raises
+    ------
+    InvalidInput
+        Lengths differ, or there are other values.
+    """
+    if not isinstance(judgements, Mapping):
+        raise InvalidInput(f"'judgements' must be verdicts by the name of their judge, got {shown(judgements)}.")
+    arrays = {name: _checked(values, f"judgements of {name}") for name, values in judgements.items()}
+    for name, values in arrays.items():
+        if values.shape != next(iter(arrays.values())).shape:
+            raise InvalidInput(f"The judgements of {name} have shape {values.shape}; all must be of one length.")
+    return [_pair(first, arrays[first], second, arrays[second]) for first, second in combinations(arrays, 2)]
+
+
+def _checked(judgements: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+    values = np.asarray(real_numbers(judgements, name), dtype=np.float64)
+    if values.ndim != 1 or not np.isin(values[~np.isnan(values)], (0, 1)).all():
+        raise InvalidInput(f"The {name} must be a list of 1, 0 and NaN.")
+    return values
+
+
+def _pair(first: str, a: npt.NDArray[np.float64], second: str, b: npt.NDArray[np.float64]) -> Agreement:
+    usable = ~(np.isnan(a) | np.isnan(b))
+    x, y = a[usable].astype(bool), b[usable].astype(bool)
+    varied = len(x) > 0 and len(np.unique([x, y])) > 1
+    kappa = require("sklearn.metrics", extra="bench").cohen_kappa_score(x, y) if varied else math.nan
+    return Agreement(
+        first=first,
+        second=second,
+        both_correct=int((x & y).sum()),
+        only_first=int((x & ~y).sum()),
+        only_second=int((~x & y).sum()),
+        both_incorrect=int((~x & ~y).sum()),
+        first_missing=int(np.isnan(a).sum()),
+        second_missing=int(np.isnan(b).sum()),
+        agreement=float((x == y).mean()) if len(x) else math.nan,
+        kappa=float(kappa),
+    )

@@ -1,13 +1,14 @@
 """A run as its readers want it: tables, figures and a page, beside the paper's numbers if wanted.
 
 cell_figures.py a run -> AUROC and PRR with intervals, paired tests, overheads
-content.py      the tables (comparison, overview, sensitivity, against) and sentences in reading order
-chances.py      for every method risk and coverage, and cross-fitted chances of being right;
-                calibrator_check.py a calibrator on these answers;
-                extreme_answers.py the surest wrong answers, the most doubtful right ones
-table.py        a table before it is written; latex.py and markdown.py write it
+comparison.py   tables of the methods; overview.py what a report opens with and its notes; sensitivity.py clusterings
+chances.py      for every method risk and coverage, and cross-fitted chances of being right
+answers.py      a calibrator on these answers; the surest wrong answers and the most doubtful right ones
+against.py      the paper's figures beside those of the run
+figure_list.py  every number as a row of a file
+table.py        numbers and tables, and how they are written as HTML, LaTeX and Markdown
 plots.py        figures
-writing.py      the whole report as a folder, or the former one untouched
+content.py      all of it in reading order, written as a folder
 
 Enter by `semtoken bench report RUN`.
 """

@@ -5,18 +5,28 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
-from semtoken.bench.formatting import MISSING, amount, interval, metric, share, signed, signed_amount
 from semtoken.bench.report.cell_figures import CellFigures, settings_of
 from semtoken.bench.report.comparison import NOT_RUN
 from semtoken.bench.report.figure_list import PAPER_TABLES, Figure
 from semtoken.bench.report.sensitivity import shown
-from semtoken.bench.report.table import Entry, Group, Table
+from semtoken.bench.report.table import (
+    MISSING,
+    Entry,
+    Group,
+    Table,
+    amount,
+    interval,
+    metric,
+    share,
+    signed,
+    signed_amount,
+)
 from semtoken.bench.results import RunResults
 
 SOURCE = "Cao et al., EACL 2026, arXiv:2603.20161"
@@ -165,6 +175,11 @@ class ComparedFigure:
         if math.isnan(self.published) or math.isnan(self.figure.low):
             return None
         return self.figure.low <= self.published <= self.figure.high
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As a row of a file."""
+        return {**asdict(self.figure), "paper": self.published, "difference": self.difference, "within": self.within}
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.bench.formatting import interval, metric, share, signed, signed_interval
 from semtoken.bench.report.cell_figures import ABLATIONS, FEWEST, SEED, STC, TestedDifference, spoken, title_of
 from semtoken.bench.report.comparison import VERDICT_RULE, estimate_entry, tested_entries
-from semtoken.bench.report.table import Entry, Group, Table, marked_rows
+from semtoken.bench.report.table import (
+    Entry,
+    Group,
+    Table,
+    interval,
+    marked_rows,
+    metric,
+    share,
+    signed,
+    signed_interval,
+)
 from semtoken.bench.results import Cell, FloatArray
 from semtoken.calibration.calibrator import cross_validated
 from semtoken.calibration.labels import FEWEST_LABELS, FEWEST_OF_EITHER, LabelledScores

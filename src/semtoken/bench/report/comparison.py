@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from semtoken.bench.formatting import MISSING, amount, interval, metric, signed, signed_interval
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
@@ -21,7 +20,19 @@ from semtoken.bench.report.cell_figures import (
     spoken,
     title_of,
 )
-from semtoken.bench.report.table import Entry, Group, Sign, Table, marked_rows
+from semtoken.bench.report.table import (
+    MISSING,
+    Entry,
+    Group,
+    Sign,
+    Table,
+    amount,
+    interval,
+    marked_rows,
+    metric,
+    signed,
+    signed_interval,
+)
 from semtoken.methods import METHODS
 from semtoken.metrics import Estimate
 

@@ -1,15 +1,23 @@
-"""What a report says: sentences, tables and figures of a run, in the order in which they are read."""
+"""A report: sentences, tables and figures of a run in reading order, and the folder that it is written to."""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from semtoken.bench.answers_table import answers_table
-from semtoken.bench.report import write_csv
 from semtoken.bench.report.against import against_paper
-from semtoken.bench.report.calibrator_check import CellCalibrator, checked, promise_of
+from semtoken.bench.report.answers import (
+    CellCalibrator,
+    ExtremeAnswer,
+    answer_tables,
+    checked,
+    extreme_answers,
+    promise_of,
+)
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     METRICS,
@@ -42,14 +50,16 @@ from semtoken.bench.report.comparison import (
     parts_in_words,
     reference_tests,
 )
-from semtoken.bench.report.extreme_answers import ExtremeAnswer, answer_tables, extreme_answers
-from semtoken.bench.report.figure_list import Comparison, Figure, measured_figures, paired_tests
+from semtoken.bench.report.figure_list import Comparison, Figure, csv_files, csv_text, measured_figures, paired_tests
 from semtoken.bench.report.overview import headline, judges, notes, opening, overview, properties
 from semtoken.bench.report.plots import Plot, decision_plots, plots
 from semtoken.bench.report.sensitivity import examples, precomputation, sensitivity, sensitivity_tests
-from semtoken.bench.report.table import Table, as_html
-from semtoken.bench.results import RunResults
+from semtoken.bench.report.table import Table, as_html, latex_document, latex_table, markdown_escaped, markdown_table
+from semtoken.bench.results import FILE, RunResults, answers_table
 from semtoken.calibration.calibrator import Calibrator
+from semtoken.errors import InvalidInput
+from semtoken.files.safe_files import replacing_folder
+from semtoken.support.extras import require
 from semtoken.support.text import card, folded, heading, note
 
 
@@ -85,7 +95,7 @@ class BenchReport:
     figures: tuple[Figure, ...] = ()
     tests: tuple[Comparison, ...] = ()
     answers: bytes = b""
-    """All answers as a Parquet file; `semtoken.bench.answers_table` says what its columns are."""
+    """All answers as a Parquet file; `semtoken.bench.results` says what its columns are."""
 
     def __repr__(self) -> str:
         return f"BenchReport({self.title}: {self.subtitle})"
@@ -160,19 +170,12 @@ def build_report(
     drawn = [*plots(cells, results.clusterings), *decision_plots(chances)]
     figures = measured_figures(cells, results.clusterings)
     tests = paired_tests(cells)
-    csv = {
-        "figures": write_csv.figures_csv(figures),
-        "tests": write_csv.tests_csv(tests),
-        "cells": write_csv.cells_csv(cells),
-        "judges": write_csv.judges_csv(cells),
-        "chances": write_csv.rows_csv(chance_rows(chances)),
-        "reliability": write_csv.rows_csv(reliability_rows(chances)),
-        "risk_coverage": write_csv.rows_csv(curve_rows(chances)),
-        "extreme_answers": write_csv.rows_csv(map(asdict, shown)),
+    csv = csv_files(cells, figures, tests, results.clusterings) | {
+        "chances": csv_text(chance_rows(chances)),
+        "reliability": csv_text(reliability_rows(chances)),
+        "risk_coverage": csv_text(curve_rows(chances)),
+        "extreme_answers": csv_text(map(asdict, shown)),
     }
-    if results.clusterings:
-        csv["clusterings"] = write_csv.clusterings_csv(results.clusterings)
-        csv["clusters"] = write_csv.examples_csv(results.clusterings)
     csv = {name: content for name, content in csv.items() if content}
     sections = [*_sections(results, cells, used, drawn)]
     decisions = [*_calibrator_section(applied, refused), *_decision_sections(chances, shown, drawn)]
@@ -180,7 +183,7 @@ def build_report(
     sections[place:place] = [*_reference_section(cells, about), *decisions]
     if paper:
         beside = against_paper(results, used, cells, figures)
-        csv["paper"] = write_csv.paper_csv(beside.compared)
+        csv["paper"] = csv_text(one.row for one in beside.compared)
         lines = (*beside.summary, *beside.caveats)
         sections.append(Section("paper", "Beside the paper", lines, folded=beside.tables))
     sections.append(Section("notes", "Notes and caveats", tuple(notes(results, cells, used, n_resamples))))
@@ -269,3 +272,123 @@ def _subtitle(cells: Sequence[CellFigures], judge: str) -> str:
         f"{', '.join(models)} on {', '.join(datasets)}: {sum(cell.n for cell in cells):,} answers, "
         f"{len(methods)} methods, judged by {judge}."
     )
+
+
+FORMAT = "semtoken.report"
+INDEX, PAGE, MARKDOWN = "report.json", "index.html", "report.md"
+
+
+def write_report(report: BenchReport, folder: str | Path) -> Path:
+    """Write all files of a report; returns the page.
+
+    Parameters
+    ----------
+    report
+        From `build_report`.
+    folder
+        A new or empty one, or one that holds a former report and nothing else.
+
+    Raises
+    ------
+    InvalidInput
+        The folder holds other files, or cannot be written; what was there stays.
+    """
+    target = Path(folder).expanduser().resolve()
+    check_replaceable(target)
+    with replacing_folder(target) as new:
+        files = dict(_files(report))
+        for name, content in files.items():
+            path = new / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        index = {"format": FORMAT, "title": report.title, "files": sorted(files)}
+        (new / INDEX).write_text(_json(index) + "\n", encoding="utf-8")
+    return target / PAGE
+
+
+def check_replaceable(target: Path) -> None:
+    """Raise `InvalidInput` if a report there would take the place of anything but a former report."""
+    if target.exists() and not target.is_dir():
+        raise InvalidInput(f"{target} is a file; give the name of a folder for the report.")
+    held = {path.relative_to(target).as_posix() for path in target.rglob("*") if not path.is_dir()}
+    others = sorted(held - _former_files(target) - {INDEX})
+    if others:
+        raise InvalidInput(
+            f"{target} holds other files ({', '.join(others[:3])}{', ...' if len(others) > 3 else ''}), which would be "
+            "lost. Choose a new or empty folder with --out."
+        )
+
+
+def _former_files(target: Path) -> set[str]:
+    """Files of the report that a folder holds; none if it holds none."""
+    try:
+        index = json.loads((target / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return set()
+    known = isinstance(index, dict) and index.get("format") == FORMAT and isinstance(index.get("files"), list)
+    return {str(name) for name in index["files"]} if known else set()
+
+
+def _files(report: BenchReport) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each."""
+    yield PAGE, html_page(report).encode()
+    yield MARKDOWN, markdown_text(report).encode()
+    for name, content in report.csv.items():
+        yield f"csv/{name}.csv", content.encode()
+    if report.answers:
+        yield FILE, report.answers
+    for table in report.tables:
+        yield f"latex/{table.name}.tex", latex_table(table).encode()
+    yield "latex/all.tex", latex_document(report.tables, report.title).encode()
+    for plot in report.plots:
+        yield f"figures/{plot.name}.png", plot.png
+        yield f"figures/{plot.name}.svg", plot.svg
+
+
+def markdown_text(report: BenchReport) -> str:
+    """The whole report as Markdown; figures are links to the files beside it."""
+    parts = [
+        f"# {markdown_escaped(report.title)}",
+        f"**{markdown_escaped(report.opening)}**",
+        markdown_escaped(report.subtitle),
+    ]
+    parts += [part for section in report.sections for part in _markdown_parts(section)]
+    facts = (("Settings", report.settings), ("Manifest", report.manifest))
+    parts += [f"## {name}\n\n{_code_block(_json(content))}" for name, content in facts]
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _markdown_parts(section: Section) -> Iterator[str]:
+    yield f"## {markdown_escaped(section.title)}"
+    if section.lines:
+        yield "\n".join(f"- {markdown_escaped(line)}" for line in section.lines)
+    yield from map(markdown_table, section.tables)
+    for plot in section.plots:
+        yield f"![{markdown_escaped(plot.title)}](figures/{plot.name}.png)"
+        yield markdown_escaped(plot.caption)
+    yield from map(markdown_table, section.folded)
+
+
+def _code_block(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def html_page(report: BenchReport) -> str:
+    """The whole report as one page that asks for nothing else: styles and figures are in it, all text is escaped."""
+    jinja2 = require("jinja2", extra="bench")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("semtoken.bench.report", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode("ascii")
+    page: str = environment.get_template("page.html.j2").render(
+        report=report, facts=(("Settings", _json(report.settings)), ("Manifest", _json(report.manifest)))
+    )
+    return page
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, default=str)

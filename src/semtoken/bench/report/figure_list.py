@@ -1,11 +1,15 @@
-"""Every number of a report as one flat list, in the words of the paper's tables; what CSV files are written from."""
+"""Every number of a report as flat rows, in the words of the paper's tables, and rows as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
+from semtoken.bench.judges import Agreement
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
@@ -19,6 +23,7 @@ from semtoken.bench.report.cell_figures import (
 from semtoken.bench.report.comparison import NAMES
 from semtoken.bench.report.sensitivity import points
 from semtoken.bench.results import ClusteringRecord
+from semtoken.files.record_files import no_formula
 
 PAPER_TABLES = {
     "algorithm": "clustering algorithm",
@@ -154,3 +159,86 @@ def _test(place: tuple[str, str, str, str, str], against: str, tested: TestedDif
     found = tested.difference
     numbers = (found.value, found.low, found.high, found.p_value, tested.p_adjusted)
     return Comparison(*place, against, *numbers, tested.verdict)
+
+
+def csv_files(
+    cells: Sequence[CellFigures],
+    figures: Sequence[Figure],
+    tests: Sequence[Comparison],
+    clusterings: Sequence[ClusteringRecord],
+) -> dict[str, str]:
+    """What was measured and counted, as CSV; by the names of the files."""
+    found = {
+        "figures": csv_text(map(asdict, figures)),
+        "tests": csv_text(map(asdict, tests), [field.name for field in fields(Comparison)]),
+        "cells": csv_text(_counts(cells)),
+        "judges": csv_text(_pairs_of_judges(cells), ["model", "dataset", *(field.name for field in fields(Agreement))]),
+    }
+    if clusterings:
+        found["clusterings"] = csv_text(map(_of_clustering, clusterings))
+        found["clusters"] = csv_text(_examples(clusterings), ["model", "cluster", "token"])
+    return found
+
+
+def _counts(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
+    """What is counted rather than measured, a row for each method on a model and data set."""
+    for cell in cells:
+        for name, method in cell.methods.items():
+            yield {
+                "model": cell.model,
+                "dataset": cell.dataset,
+                "questions": cell.n,
+                "correct": cell.counts.correct,
+                "incorrect": cell.counts.incorrect,
+                "no_verdict": cell.counts.missing,
+                "greedy_seconds": cell.greedy_seconds,
+                "method": name,
+                "undefined": method.undefined,
+            }
+
+
+def _pairs_of_judges(cells: Sequence[CellFigures]) -> Iterator[dict[str, Any]]:
+    """Two judges on one model and data set a row."""
+    for cell in cells:
+        for pair in cell.agreements:
+            yield {"model": cell.model, "dataset": cell.dataset} | asdict(pair)
+
+
+def _of_clustering(one: ClusteringRecord) -> dict[str, Any]:
+    facts = {"model": one.model, "clustering": one.variant, "tokens": one.n_tokens, "seconds": one.seconds}
+    return facts | {
+        name: one.settings.get(name) for name in ("algorithm", "linkage", "metric", "embedding", "n_clusters")
+    }
+
+
+def _examples(clusterings: Sequence[ClusteringRecord]) -> Iterator[dict[str, Any]]:
+    """One token of an example a row; clusters are numbered within a model."""
+    for one in clusterings:
+        for number, cluster in enumerate(one.examples, start=1):
+            yield from ({"model": one.model, "cluster": number, "token": token} for token in cluster)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str] = ()) -> str:
+    """Rows as CSV: full precision, empty where there is no value; no cell is a formula.
+
+    Parameters
+    ----------
+    rows
+        They all have the same fields.
+    names
+        The columns; by default the fields of the first row. Without rows and names the text is empty.
+    """
+    found = list(rows)
+    if not (columns := list(names) or list(found[0] if found else ())):
+        return ""
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _value(value) for name, value in row.items()} for row in found)
+    return file.getvalue()
+
+
+def _value(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    return no_formula(value) if isinstance(value, str) else value  # names and tokens are other people's text

@@ -7,7 +7,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from semtoken.bench.formatting import MISSING, amount, metric, share, signed, signed_interval
 from semtoken.bench.report.cell_figures import (
     ABLATIONS,
     BASELINE,
@@ -21,7 +20,18 @@ from semtoken.bench.report.cell_figures import (
     spoken,
 )
 from semtoken.bench.report.comparison import NOT_RUN, VERDICT_RULE, estimate_entry
-from semtoken.bench.report.table import Entry, Group, Table, texts
+from semtoken.bench.report.table import (
+    MISSING,
+    Entry,
+    Group,
+    Table,
+    amount,
+    metric,
+    share,
+    signed,
+    signed_interval,
+    texts,
+)
 from semtoken.bench.results import RunResults
 from semtoken.calibration.labels import HEADLINE
 from semtoken.methods import METHODS

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from semtoken.bench.formatting import metric
 from semtoken.bench.report.cell_figures import CellFigures, MethodFigures, spoken, title_of
 from semtoken.bench.report.chances import CellChances
 from semtoken.bench.report.comparison import datasets_of, models_of
 from semtoken.bench.report.sensitivity import STUDIES, Point, points, shown, sorted_points
+from semtoken.bench.report.table import metric
 from semtoken.bench.results import ClusteringRecord
 from semtoken.bench.settings import folder_name
 from semtoken.methods import METHODS

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from semtoken.bench.formatting import MISSING, amount
 from semtoken.bench.report.cell_figures import MAIN, STC, CellFigures, Quality, is_main, settings_of
 from semtoken.bench.report.comparison import (
     MARKS,
@@ -18,7 +17,7 @@ from semtoken.bench.report.comparison import (
     models_of,
     tested_entries,
 )
-from semtoken.bench.report.table import Entry, Group, Table, marked_rows, texts
+from semtoken.bench.report.table import MISSING, Entry, Group, Table, amount, marked_rows, texts
 from semtoken.bench.results import ClusteringRecord
 from semtoken.support.text import one_line
 

@@ -1,13 +1,81 @@
-"""A table before it is written in any format: entries with their intervals and marks, in groups of rows."""
+"""Tables of a report: numbers as they are printed, entries in groups of rows, all of it as HTML, LaTeX and Markdown."""
 
 from __future__ import annotations
 
+import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from semtoken.support.text import Html, element, joined, table
+from semtoken.metrics import Difference
+from semtoken.support.extras import require
+from semtoken.support.text import Html, element, joined, one_line, table
+
+MISSING = "–"
+"""What stands in a table where there is no number."""
+
+
+def metric(value: float) -> str:
+    """AUROC, PRR and the like: `0.768`."""
+    return MISSING if math.isnan(value) else f"{value:.3f}"
+
+
+def interval(low: float, high: float) -> str:
+    """`[0.741, 0.793]`, empty if the ends are undefined."""
+    return "" if math.isnan(low) or math.isnan(high) else f"[{low:.3f}, {high:.3f}]"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """A difference of two metrics with its sign, such as `+0.012`; what rounds to zero is `0.000`, without one."""
+    if math.isnan(value):
+        return MISSING
+    nothing = f"{0:.{digits}f}"
+    return nothing if f"{abs(value):.{digits}f}" == nothing else f"{value:+.{digits}f}"
+
+
+def signed_interval(low: float, high: float) -> str:
+    """`[-0.003, +0.027]`; empty if the ends are undefined, or equal: all resamples gave the same.
+
+    Ends that would read the same get as many digits as tell them apart.
+    """
+    if math.isnan(low) or math.isnan(high) or low == high:
+        return ""
+    for digits in range(3, 7):
+        ends = signed(low, digits), signed(high, digits)
+        if ends[0] != ends[1]:
+            return f"[{ends[0]}, {ends[1]}]"
+    return ""
+
+
+def difference(found: Difference | None) -> str:
+    """`+0.012 [-0.003, +0.027]`, empty if there is none."""
+    if found is None or math.isnan(found.value):
+        return ""
+    return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()
+
+
+def amount(value: float) -> str:
+    """Seconds and percentages of any size to three digits or so: `0.023`, `3.03`, `50.9`, `1,374`."""
+    if math.isnan(value):
+        return MISSING
+    size = abs(value)
+    if 0 < size < 0.0005:
+        return f"{'-' if value < 0 else ''}<0.001"
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+    return "0" if size == 0 else f"{value:,.{digits}f}"
+
+
+def signed_amount(value: float) -> str:
+    """The same for differences: `+1.03`, `-374`."""
+    return f"+{amount(value)}" if value > 0 else amount(value)
+
+
+def share(value: float) -> str:
+    """A share in [0, 1] as a percentage: `81.4 %`."""
+    return MISSING if math.isnan(value) else f"{100 * value:.1f} %"
+
 
 Mark = Literal["", "best", "second"]
 Sign = Literal["", "≈", "*"]
@@ -93,10 +161,168 @@ def marked_rows(
 
 def as_html(made: Table) -> Html:
     """A table as a notebook shows it, the best entries in bold."""
-    rows = [[_cell(entry) for entry in row] for group in made.groups for row in group.rows]
+    rows = [[_html_cell(entry) for entry in row] for group in made.groups for row in group.rows]
     return table(made.header, rows, numbers=range(made.left, len(made.header)), title=made.title)
 
 
-def _cell(entry: Entry) -> Html:
+def _html_cell(entry: Entry) -> Html:
     text = element("b", entry.text) if entry.mark == "best" else entry.text
     return joined([text, entry.sign, f" {entry.detail}" if entry.detail else ""])
+
+
+LONG = 45
+"""Lines that still make a floating table."""
+PREAMBLE = r"""% needs \usepackage{booktabs,longtable} and \usepackage[T1]{fontenc}
+\providecommand{\best}[1]{\textbf{#1}}
+\providecommand{\second}[1]{\underline{#1}}
+\providecommand{\detail}[1]{{\scriptsize #1}}
+\providecommand{\levelsign}{$^{\approx}$}
+\providecommand{\mainsign}{$^{*}$}
+"""
+_REPLACED = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "|": r"\textbar{}",
+    "␣": r"\textvisiblespace{}",
+    "–": r"\textendash{}",
+    "≈": r"$\approx$",
+    "−": "$-$",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LIGATURE = re.compile("-(?=-)")
+_MINUS = re.compile(r"(?<![\w-])-(?=\d)")
+_LAST_LETTER = "\u00ff"
+"""Up to here every LaTeX has glyphs."""
+_LATEX_SIGNS = {"": "", "≈": r"\levelsign{}", "*": r"\mainsign{}"}
+
+
+def latex_escaped(text: str) -> str:
+    """Text of others as LaTeX that shows it as it is."""
+    return _LIGATURE.sub("-{}", "".join(map(_character, one_line(text))))
+
+
+def _character(c: str) -> str:
+    if c in _REPLACED:
+        return _REPLACED[c]
+    return c if c <= _LAST_LETTER else f"\\texttt{{U+{ord(c):04X}}}"
+
+
+def latex_table(table: Table) -> str:
+    """A floating table, or one that goes over several pages, that a document can include."""
+    caption = rf"\caption{{{latex_escaped(table.title)}. {latex_escaped(table.note)}}}"
+    label = rf"\label{{tab:{table.name.replace('_', '-')}}}"
+    columns = "".join(alignment[0] for alignment in table.alignments)
+    head = [r"\toprule", _latex_row([latex_escaped(name) for name in table.header]), r"\midrule"]
+    body = _body(table)
+    if len(body) > LONG:
+        begin = [rf"\begin{{longtable}}{{{columns}}}", rf"{caption}{label} \\", *head, r"\endhead"]
+        lines = [r"{\small", *begin, *body, r"\bottomrule", r"\end{longtable}", "}"]
+    else:
+        begin = [r"\begin{table}[htbp]", r"\centering\small", caption, label, rf"\begin{{tabular}}{{{columns}}}", *head]
+        lines = [*begin, *body, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    return PREAMBLE + "\n".join(lines) + "\n"
+
+
+def _body(table: Table) -> list[str]:
+    lines = []
+    for number, group in enumerate(table.groups):
+        if number:
+            lines.append(r"\midrule")
+        if group.title:
+            lines.append(rf"\multicolumn{{{len(table.header)}}}{{l}}{{\emph{{{latex_escaped(group.title)}}}}} \\")
+        lines += [_latex_row([_latex_cell(entry) for entry in row]) for row in group.rows]
+    return lines
+
+
+A4_WIDTH = 210
+LETTER_WIDTH = 1.9  # millimetres, at ten points
+
+
+def latex_document(tables: Sequence[Table], title: str) -> str:
+    """A document that shows all tables, each from its own file."""
+    return "\n".join(
+        [
+            r"\documentclass{article}",
+            r"\usepackage[T1]{fontenc}",
+            r"\usepackage{textcomp}",
+            r"\usepackage{booktabs,longtable}",
+            rf"\usepackage[paperwidth={_paper_width(tables)}mm,paperheight=297mm,margin=20mm]{{geometry}}",
+            rf"\title{{{latex_escaped(title)}}}",
+            r"\date{}",
+            r"\begin{document}",
+            r"\maketitle",
+            *(rf"\input{{{table.name}}}\clearpage" for table in tables),
+            r"\end{document}",
+            "",
+        ]
+    )
+
+
+def _paper_width(tables: Sequence[Table]) -> int:
+    """Millimetres in which the widest table finds room, A4 at least."""
+    return max(
+        [A4_WIDTH, *(2 * 20 + int(LETTER_WIDTH * sum(map(_longest, zip(*_cells(t), strict=True)))) for t in tables)]
+    )
+
+
+def _cells(table: Table) -> list[list[str]]:
+    """Texts of the cells, the header's among them."""
+    rows = [row for group in table.groups for row in group.rows]
+    return [list(table.header), *([f"{entry.text} {entry.detail}" for entry in row] for row in rows)]
+
+
+def _longest(column: Sequence[str]) -> int:
+    """Letters of its longest cell, and the space beside it."""
+    return 3 + max(map(len, column))
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    guard = "{}" if cells[0].startswith(("[", "*")) else ""  # the line before would take them as its own
+    return guard + " & ".join(cells) + r" \\"
+
+
+def _latex_cell(entry: Entry) -> str:
+    text, detail = (latex_escaped(_MINUS.sub("−", part)) for part in (entry.text, entry.detail))
+    if entry.mark:
+        text = rf"\{entry.mark}{{{text}}}"
+    return f"{text}{_LATEX_SIGNS[entry.sign]}" + (rf" \detail{{{detail}}}" if detail else "")
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|$~#!])")
+
+
+def markdown_escaped(text: str) -> str:
+    """Text of others as Markdown that shows it as it is, on one line."""
+    return _SPECIAL.sub(r"\\\1", html.escape(one_line(text), quote=False))
+
+
+def markdown_table(table: Table) -> str:
+    """Heading, a table for each group, and the note."""
+    tabulate = require("tabulate", extra="bench").tabulate
+    parts = [f"### {markdown_escaped(table.title)}"]
+    for group in table.groups:
+        if group.title:
+            parts.append(f"**{markdown_escaped(group.title)}**")
+        rows = [[_markdown_cell(entry) for entry in row] for row in group.rows]
+        header = [markdown_escaped(name) for name in table.header]
+        parts.append(
+            tabulate(rows, header, tablefmt="pipe", colalign=table.alignments, disable_numparse=True)
+            if rows
+            else "Nothing of this is complete."
+        )
+    if table.note:
+        parts.append(markdown_escaped(table.note))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_cell(entry: Entry) -> str:
+    text = markdown_escaped(entry.text)
+    if entry.mark:
+        text = f"**{text}**" if entry.mark == "best" else f"<u>{text}</u>"
+    detail = f" {markdown_escaped(entry.detail)}" if entry.detail else ""
+    return f"{text}{markdown_escaped(entry.sign)}{detail}"

@@ -1,4 +1,23 @@
-"""One pass over the questions of a model and a data set, as plain data that any executor can run."""
+"""What computes the files of a run: one work for each pass over the questions of a model and a data set.
+
+A `CellWork` is plain data and can be sent to another process or machine that sees the run's folder. Opened there, it
+makes the files of one shard after another; an executor (`semtoken.executors`) decides where and in what order.
+
+========================================== ===========================================================================
+work                                       steps
+========================================== ===========================================================================
+greedy, samples, p_true                    of the same names, by the model that answers
+stc                                        stc, stc_no_clustering, stc_no_prefix, one for each clustering of the study
+watched                                    one for each statistic of the answering model
+entailment, alternative_entailment         of the same names, by the NLI model
+similarity, token_relevance,               of the same names, by the cross-encoder
+sample_token_relevance
+scores                                     one for each method
+judge:NAME                                 of the same name
+========================================== ===========================================================================
+
+recorders.py says what each of them records.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +28,12 @@ from pathlib import Path
 from semtoken.bench.models import Models
 from semtoken.bench.plan import CellPlan, PlannedStep
 from semtoken.bench.settings import RunSettings
-from semtoken.bench.stages.parts import Context, Recorder, ShardInputs, UnrecordedStep
-from semtoken.bench.storage import is_shard, problem_path, write_json, write_shard
-from semtoken.statistics.steps import STEP
+from semtoken.bench.storage import (
+    is_shard,
+    problem_path,
+    write_json,
+    write_shard,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +44,7 @@ class CellWork:
     settings: RunSettings
     cell: CellPlan
     name: str
-    """The name of the stage; `semtoken.bench.stages` lists them."""
+    """Of the work, as the head of this module lists them."""
     steps: tuple[PlannedStep, ...]
     """What it is to compute, of the steps of that name."""
 
@@ -62,8 +84,10 @@ class CellWork:
         SemtokenError
             A model that it needs cannot be loaded.
         """
+        from semtoken.bench.recorders import Context, ShardInputs, UnrecordedStep, recorder_of
+
         context = Context(self.run, self.settings, self.cell, loader, answered)
-        record = _recorder(self.name, context)
+        record = recorder_of(self.name, context)
 
         def make(shard: int) -> None:
             missing = self.missing(shard)
@@ -77,20 +101,3 @@ class CellWork:
                     write_shard(folder, shard, found.step.key, found.table, found.seconds, found.usage)
 
         return make
-
-
-def _recorder(work: str, context: Context) -> Recorder:
-    """What computes a work; imported when needed, since each brings its own libraries."""
-    from semtoken.bench.stages import answers, judgements, pairs, scores
-
-    if work.startswith("judge:"):
-        return judgements.recorder(work.partition(":")[2], context)
-    makers: dict[str, Callable[[Context], Recorder]] = {
-        "greedy": answers.greedy,
-        "samples": answers.samples,
-        "stc": answers.clustered,
-        "watched": answers.watched,
-        "p_true": answers.p_true,
-        "scores": scores.recorder,
-    }
-    return makers[work](context) if work in makers else pairs.recorder(STEP[work], context)

@@ -1,0 +1,159 @@
+"""Scores beside those of the methods: columns of a file that somebody brings, and what the run's own labels teach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semtoken.bench.results import Cell, FloatArray, RunResults
+from semtoken.calibration.labels import HEADLINE
+from semtoken.calibration.learned import LEARNED, Readings
+from semtoken.calibration.learning import learn
+from semtoken.errors import InvalidInput
+from semtoken.files.record_files import read_rows
+from semtoken.observers.inside import AnswerState
+
+ID = "id"
+OTHERS = frozenset({ID, "question", "model", "dataset", "answer", "response"})
+"""Columns that are no scores."""
+
+
+def with_scores(results: RunResults, path: Path) -> RunResults:
+    """The results of a run with further scores, each a column of a file.
+
+    Parameters
+    ----------
+    results
+        Of a run.
+    path
+        CSV, JSON lines or Parquet, one row a question: `id`, and a column for each score, whose name the tables show.
+        Higher is riskier. With several models or data sets, the columns `model` and `dataset` say whose answer it is.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be read, a value is no number, a column has the name of a method, or questions have no row; the
+        message names them.
+    """
+    rows = [(where, record) for _, where, record in read_rows(path)]
+    names = list(dict.fromkeys(name for _, record in rows for name in record if name not in OTHERS))
+    if not names or not all(ID in record for _, record in rows):
+        raise InvalidInput(f"{path} must have a column 'id' and at least one column of scores.")
+    if taken := [name for name in names if any(name in cell.uncertainty for cell in results.cells)]:
+        raise InvalidInput(f"{path} has a column {taken[0]!r}, which is a method of this run. Rename the column.")
+    cells = tuple(_with_columns(cell, names, rows, path) for cell in results.cells)
+    note = f"Scores that were brought from {path.name}: {', '.join(names)}. What they cost is not known."
+    return replace(results, cells=cells, notes=(*results.notes, note))
+
+
+def _with_columns(cell: Cell, names: Sequence[str], rows: Sequence[tuple[str, Mapping[str, Any]]], path: Path) -> Cell:
+    own = {
+        str(record[ID]): (where, record)
+        for where, record in rows
+        if record.get("model", cell.model) == cell.model and record.get("dataset", cell.dataset) == cell.dataset
+    }
+    if missing := [one for one in cell.question_ids if one not in own]:
+        raise InvalidInput(
+            f"{path} has no row for {len(missing):,} of {len(cell.question_ids):,} questions of {cell.model} on "
+            f"{cell.dataset}; the first is {missing[0]!r}."
+        )
+    found = {name: np.array([_number(*own[one], name) for one in cell.question_ids]) for name in names}
+    seconds = dict.fromkeys(names, math.nan)
+    return replace(cell, uncertainty={**cell.uncertainty, **found}, seconds={**cell.seconds, **seconds})
+
+
+def _number(where: str, record: Mapping[str, Any], name: str) -> float:
+    """The value of a column; one that is missing is undefined for that question."""
+    value = record.get(name)
+    if value is None or value == "":
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{where}: {name!r} must be a number, got {value!r:.40}.") from error
+
+
+NUMBERS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
+    "sequence_probability": lambda risk: -np.log1p(-np.clip(risk, 0.0, 1 - 1e-15)),
+    "perplexity": lambda risk: risk,
+    "weakest_token": lambda risk: risk,
+    "max_token_entropy": lambda risk: risk,
+    "mean_token_entropy": lambda risk: risk,
+    HEADLINE: lambda risk: risk,
+}
+"""Methods of one pass that are learned from where a run has them, each as a number without an upper end."""
+
+
+def with_learned(results: RunResults, judge: str | None = None) -> RunResults:
+    """The results of a run with the method `learned` beside the others.
+
+    Every answer's score comes from a fit that did not see its label (5 folds). It reads the hidden states and the
+    headline of a run that kept states (`states: true`), and the run's numbers of one pass of any other.
+
+    Parameters
+    ----------
+    results
+        Of a run.
+    judge
+        Whose verdicts are the labels; default: the run's primary judge.
+
+    Raises
+    ------
+    InvalidInput
+        The run has a column of that name.
+    """
+    if any(LEARNED in cell.uncertainty for cell in results.cells):
+        raise InvalidInput(f"This run has a column {LEARNED!r} already: leave --learn out, or rename the column.")
+    lacking = _why_no_states(results)
+    made = [_with_learned(cell, judge or results.primary_judge, lacking) for cell in results.cells]
+    notes = (*results.notes, *(note for _, note in made))
+    return replace(results, cells=tuple(cell for cell, _ in made), notes=notes)
+
+
+def _why_no_states(results: RunResults) -> str:
+    """Why a cell may have none."""
+    if not results.settings.get("states"):
+        return "which this run does not keep (`semtoken bench run --states`)"
+    if results.path.is_dir():
+        return "which are not complete: run it again, and `semtoken bench run` takes up where it was"
+    return "which are in the folder of the run and not in the table of its answers: name the run itself"
+
+
+def _with_learned(cell: Cell, judge: str, lacking: str) -> tuple[Cell, str]:
+    """A cell with the column, if its labels are enough, and what came of them."""
+    title = f"{cell.model} on {cell.dataset}: `{LEARNED}`"
+    names = [name for name in NUMBERS if name in cell.uncertainty]
+    states = cell.states if HEADLINE in names else None
+    if states is not None:
+        names = [HEADLINE]
+    labels = cell.judgements.get(judge)
+    if labels is None or not names:
+        return cell, f"{title} needs verdicts of {judge} and one of {', '.join(NUMBERS)}."
+    numbers = np.column_stack([NUMBERS[name](cell.uncertainty[name]) for name in names])
+    read = numbers if states is None else np.column_stack([numbers, states])
+    usable = np.isfinite(read).all(axis=1) & np.isin(labels, (0.0, 1.0))
+    place = names.index(HEADLINE) if HEADLINE in names else 0
+    readings = Readings(numbers[usable], None if states is None else states[usable])
+    found = learn(names, readings, numbers[usable, place], labels[usable])
+    if not found.risk.size:
+        return cell, f"{title}: {found.statement}."
+    risk = np.full(labels.size, np.nan)
+    risk[usable] = found.risk
+    taken = max(cell.seconds.get(name, 0.0) for name in names)
+    taken += 0.0 if states is None else cell.steps.get(AnswerState.field, 0.0)
+    told = f"{title} reads {_told(names, states, lacking)}; cross-fitted on the verdicts of {judge}. A calibrator of "
+    return replace(
+        cell, uncertainty={**cell.uncertainty, LEARNED: risk}, seconds=dict(cell.seconds) | {LEARNED: taken}
+    ), f"{told}them {found.statement}."
+
+
+def _told(names: Sequence[str], states: FloatArray | None, lacking: str) -> str:
+    """What is read, as the notes say it."""
+    if states is not None:
+        return f"the {names[0]} and {states.shape[1]:,} dimensions of hidden state"
+    return f"{', '.join(names)} and no hidden states, {lacking}"

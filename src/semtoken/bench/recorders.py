@@ -1,0 +1,373 @@
+"""What each work records of the questions of one shard: answers, scores by clusters, verdicts, uncertainties."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semtoken.almanac import Question
+from semtoken.backends.base import require_readings
+from semtoken.backends.prompts import Prompt
+from semtoken.bench.clusterings import load_clustering
+from semtoken.bench.controls import PREFIX, ROW_MEANS, control_clusters, control_of, row_means_log_score
+from semtoken.bench.judges.base import AnswerToJudge, correctness
+from semtoken.bench.judges.llm import LLMJudge
+from semtoken.bench.judges.settings import judge_from
+from semtoken.bench.models import Models, RunAnswerer
+from semtoken.bench.plan import CellPlan, PlannedStep, clustering_of
+from semtoken.bench.prompts import PromptFormat
+from semtoken.bench.settings import RunSettings, judge_name
+from semtoken.bench.storage import Shard, columns_of, generations_of, read_shard, shard_path, table_of
+from semtoken.clusters import TokenClusters
+from semtoken.errors import BackendError, InvalidInput, SemtokenError
+from semtoken.methods import score
+from semtoken.results.generation import Generation
+from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
+from semtoken.statistics import AnswerSettings, Timings, UniquePairs
+from semtoken.statistics.decoding import NORMALIZERS
+from semtoken.statistics.pairs import special_token_ids
+from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
+from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all shards of a work share."""
+
+    run: Path
+    settings: RunSettings
+    cell: CellPlan
+    models: Models
+    answered: Callable[[int], None] = lambda count: None
+    """Called with how many questions of the shard at work the model has dealt with so far, where that is known."""
+
+    @property
+    def decoding(self) -> AnswerSettings:
+        """How this model answers this data set."""
+        return AnswerSettings(
+            **self.settings.decoding.model_dump(),
+            stop_at_newline=bool(self.cell.format["stop_at_newline"]),
+            batch_size=self.models.choice(self.cell.model).batch_size,
+        )
+
+    def read(self, step: PlannedStep, shard: int) -> Shard | None:
+        """A shard of a step, if it is there."""
+        return read_shard(step.folder(self.run), shard, step.key, self.cell.rows(shard))
+
+
+@dataclass(frozen=True)
+class ShardInputs:
+    """The questions of one shard with what earlier steps recorded of them."""
+
+    context: Context
+    shard: int
+    missing: tuple[PlannedStep, ...]
+    """Steps whose records are wanted, each key once."""
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """The questions with their accepted answers."""
+        folder, key = self.context.cell.questions_folder(self.context.run), self.context.cell.questions
+        found = read_shard(folder, self.shard, key, self.context.cell.rows(self.shard))
+        if found is None:
+            raise _gone(shard_path(folder, self.shard))
+        columns = found.columns
+        rows = zip(columns["id"], columns["question"], columns["answers"], strict=True)
+        return [Question(name, question, tuple(answers)) for name, question, answers in rows]
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The ids of the questions."""
+        return [question.id for question in self.questions]
+
+    @cached_property
+    def prompts(self) -> list[Prompt]:
+        """What the model is given."""
+        form = PromptFormat(**self.context.cell.format)
+        return [form.prompt(question.question) for question in self.questions]
+
+    @cached_property
+    def generations(self) -> list[Generation]:
+        """All that the inputs of the missing steps hold."""
+        steps = self.context.cell.steps
+        inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
+        columns = []
+        for name in inputs:
+            found = self.context.read(steps[name], self.shard)
+            if found is None:
+                raise _gone(shard_path(steps[name].folder(self.context.run), self.shard))
+            columns.append(found.columns)
+        return generations_of([question.question for question in self.questions], columns)
+
+
+def _gone(path: Path) -> InvalidInput:
+    return InvalidInput(f"{path} was there when this run began and is now missing or damaged. Run again to make it.")
+
+
+@dataclass(frozen=True)
+class StepRecords:
+    """The records of one step."""
+
+    step: PlannedStep
+    table: Any
+    """`pyarrow.Table`, one row a question."""
+    seconds: Mapping[str, float]
+    """How long the recording steps took, by name."""
+    usage: Mapping[str, int] | None = None
+    """What an endpoint counted, as in `Shard.usage`."""
+
+
+@dataclass(frozen=True)
+class UnrecordedStep:
+    """One of several steps of a work could not be recorded; the others go on."""
+
+    step: PlannedStep
+    reason: str
+
+
+Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedStep]]
+"""Records what is missing of one shard; each step is written as soon as it comes."""
+
+
+Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
+
+
+def _backend(context: Context) -> RunAnswerer:
+    return context.models.answering(context.cell.model)
+
+
+def greedy(context: Context) -> Recorder:
+    """Records the greedy answer to each question, with its log-probabilities and the best alternatives of each step."""
+    return _answers(context, _backend(context).greedy, context.decoding, columns_of("greedy"))
+
+
+def samples(context: Context) -> Recorder:
+    """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any."""
+    decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
+    return _answers(context, _backend(context).samples, decoding, columns_of("samples"))
+
+
+def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
+    """One row of the named fields for each answer."""
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        timings = Timings()
+        found = generate(part.prompts, decoding, timings, context.answered)
+        fields = [{name: getattr(one, name) for name in columns} for one in found]
+        yield StepRecords(part.missing[0], table_of(part.ids, fields), timings.seconds)
+
+    return record
+
+
+def p_true(context: Context) -> Recorder:
+    """What the model says when it is asked whether its answer is true."""
+    backend = _backend(context)
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        timings = Timings()
+        questions = [question.question for question in part.questions]
+        texts = [one.text for one in part.generations]
+        with timings.measure("p_true"):
+            found = backend.p_true(questions, texts, context.settings.p_true_spelling)
+        yield StepRecords(
+            part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in found]), timings.seconds
+        )
+
+    return record
+
+
+def watched(context: Context) -> Recorder:
+    """Statistics of the answering model of the greedy answers, all that are missing from one pass.
+
+    The pass itself is not charged to them: a generation computes the same rows anyway.
+    """
+    backend = _backend(context)
+    watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
+
+    def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
+        timings = Timings()
+        answers = [one.token_ids for one in part.generations]
+        wanted = {step.name: watches[step.name]() for step in part.missing}
+        for step in part.missing:
+            try:
+                require_readings(backend.backend, [wanted[step.name]])
+            except BackendError as error:  # the others have theirs
+                wanted.pop(step.name)
+                yield UnrecordedStep(step, str(error))
+        found = backend.watched(part.prompts, answers, wanted, timings)
+        for step in part.missing:
+            if step.name not in wanted:
+                continue
+            fields = [{wanted[step.name].field: value} for value in found[step.name]]
+            yield StepRecords(step, table_of(part.ids, fields), {step.name: timings.seconds.get(step.name, 0.0)})
+
+    return record
+
+
+def clustered(context: Context) -> Recorder:
+    """STC scores of the greedy answers by all clusterings and rules that are missing, from one pass.
+
+    The pass itself is not charged to them: a generation computes the same rows anyway.
+    """
+    backend = _backend(context)
+    scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        timings = Timings()
+        scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
+        answers = [one.token_ids for one in part.generations]
+        found = backend.clustered(part.prompts, answers, scorers, timings) if scorers else {}
+        for step in part.missing:
+            if step.name == _ROW_MEANS:
+                yield _row_means(context, part, step)
+                continue
+            own = step.name.partition(":")[0]
+            of_answer = STEP["stc" if own == "control" else own].of_answer
+            fields = [of_answer(one, q.question) for one, q in zip(found[step.name], part.questions, strict=True)]
+            seconds = timings.seconds[step.name] + timings.seconds[NORMALIZERS]
+            yield StepRecords(step, table_of(part.ids, fields), {own: seconds})
+
+    return record
+
+
+_ROW_MEANS = f"{PREFIX}{ROW_MEANS}"
+
+
+def _row_means(context: Context, part: ShardInputs, step: PlannedStep) -> StepRecords:
+    """The control that needs no pass of the model."""
+    clusters = load_clustering(context.run, clustering_of(context.cell, step.name))
+    fields = []
+    for one in part.generations:
+        assert one.log_probs is not None
+        fields.append({"stc_log_score": row_means_log_score(clusters, one.token_ids, one.log_probs)})
+    return StepRecords(step, table_of(part.ids, fields), {})
+
+
+class _Scorers:
+    """The scorers of a cell by the names of their steps. Controls share one vocabulary and its index."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @cached_property
+    def _main(self) -> TokenClusters:
+        return load_clustering(self._context.run, self._context.cell.clusterings[0])
+
+    def of(self, name: str) -> Scorer:
+        """The scorer of one step."""
+        settings, cell = self._context.settings, self._context.cell
+        rules: dict[str, Any] = {"preset": settings.preset, "function_words": settings.function_words}
+        if name.startswith(PREFIX) and (chosen := settings.controls):
+            counts = None if chosen.token_counts is None else np.load(chosen.token_counts, allow_pickle=False)
+            clusters = control_clusters(self._main, name, seed=chosen.seed, n_bins=chosen.n_bins, token_counts=counts)
+            rules |= control_of(name)[0].rules
+        elif not cell.clusterings:  # the rules of the run count none
+            rules |= dict(STEP[name].rules or {})
+            return scorer_for(_backend(self._context).backend.vocabulary, ScoringRules(**rules))
+        elif name in STEP:
+            clusters, rules = self._main, rules | dict(STEP[name].rules or {})
+        else:
+            clusters = load_clustering(self._context.run, clustering_of(cell, name))
+        scored, vocabulary = ScoringRules(**rules), clusters.vocabulary
+        return Scorer(vocabulary, scored, prefix_index(vocabulary), clusters if scored.clustering else None)
+
+
+def pairs(step: RecordingStep, context: Context) -> Recorder:
+    """What one of `PAIR_STEPS` computes."""
+    compute = step.pairs
+    assert compute is not None
+    models = context.models
+    ask = models.nli().logits if step.asks == "nli" else models.similarity().similarities
+    tokenizer = models.tokenizer(context.cell.model)
+    tokens = Tokens(Vocabulary.from_tokenizer(tokenizer).decode, special_token_ids(tokenizer))
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        timings = Timings()
+        generations = part.generations
+        with timings.measure(step.name):  # pairs are remembered for one shard, so that its numbers are its own
+            found = compute(UniquePairs(ask), generations, tokens)
+        yield StepRecords(part.missing[0], table_of(part.ids, found), timings.seconds)
+
+    return record
+
+
+CORRECT = "correct"
+
+
+def judgements(name: str, context: Context) -> Recorder:
+    """Verdicts of the judge of that name."""
+    choice = next(judge for judge in context.settings.judges if judge_name(judge) == name)
+    judge = judge_from(choice, model=context.cell.model, dataset=context.cell.dataset)
+
+    def record(part: ShardInputs) -> Iterator[StepRecords]:
+        pyarrow = require("pyarrow", extra="bench")
+        items = [
+            AnswerToJudge(question, one.text) for question, one in zip(part.questions, part.generations, strict=True)
+        ]
+        before = judge.relied_on if isinstance(judge, LLMJudge) else None
+        verdicts = judge.judge(items)
+        usage = asdict(judge.relied_on - before) if isinstance(judge, LLMJudge) and before is not None else None
+        table = pyarrow.table(
+            {
+                "id": part.ids,
+                CORRECT: pyarrow.array(correctness(verdicts), from_pandas=False),
+                "quality": pyarrow.array([verdict.quality for verdict in verdicts], type=pyarrow.float64()),
+                "reply": pyarrow.array([verdict.reply for verdict in verdicts], type=pyarrow.string()),
+            }
+        )
+        yield StepRecords(part.missing[0], table, {}, usage)
+
+    return record
+
+
+FloatArray = npt.NDArray[np.float64]
+UNCERTAINTY = "uncertainty"
+
+
+def uncertainties(method: str, generations: Sequence[Generation]) -> tuple[FloatArray, float]:
+    """The method's value of every answer, and the seconds that took."""
+    start = time.perf_counter()
+    values = np.array([score(method, generation) for generation in generations], dtype=np.float64)
+    return values, time.perf_counter() - start
+
+
+def scores(context: Context) -> Recorder:
+    """One column of uncertainties for each method; a method that fails does not keep the others from theirs."""
+
+    def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
+        pyarrow = require("pyarrow", extra="bench")
+        generations = part.generations
+        for step in part.missing:
+            try:
+                values, seconds = uncertainties(step.subject, generations)
+            except SemtokenError as error:
+                yield UnrecordedStep(step, str(error))
+                continue
+            table = pyarrow.table({"id": part.ids, UNCERTAINTY: pyarrow.array(values, from_pandas=False)})
+            yield StepRecords(step, table, {step.name: seconds})
+
+    return record
+
+
+def recorder_of(work: str, context: Context) -> Recorder:
+    """What computes the work of that name."""
+    if work.startswith("judge:"):
+        return judgements(work.partition(":")[2], context)
+    makers: dict[str, Callable[[Context], Recorder]] = {
+        "greedy": greedy,
+        "samples": samples,
+        "stc": clustered,
+        "watched": watched,
+        "p_true": p_true,
+        "scores": scores,
+    }
+    return makers[work](context) if work in makers else pairs(STEP[work], context)
