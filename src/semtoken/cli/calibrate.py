@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -140,7 +141,7 @@ def calibrate(
     )
     _write(output, calibrator, report, answers, said)
     _show(calibrator, report)
-    tell(f"Calibrator and report in {output}. Use it with --calibrator {output}.")
+    tell(f"Calibrator and report in {output}. Use it with --calibrator {quote(str(output))}.")
 
 
 def _sampled(url: str) -> list[AnswerRecord]:

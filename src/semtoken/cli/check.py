@@ -1,11 +1,11 @@
-"""`semtoken check`: saved replies in, the most doubtful answers out."""
+"""`semtoken check`: saved replies in, the most doubtful answers out, or with --schema their most doubtful fields."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ from semtoken.support.extras import require
 
 if TYPE_CHECKING:
     from semtoken.checking import CheckedAnswer, CheckedReplies
+
 
 WRITERS = (".html", ".md", ".csv", ".jsonl", ".parquet")
 """Endings of what `--output` may name."""
@@ -66,7 +67,6 @@ def check(
     from semtoken.checking.fields import read_schema
     from semtoken.checking.own import NO_TOKENS
     from semtoken.checking.tables import NOTE, field_table, page_rows
-    from semtoken.cli.field_output import show_fields, write_fields
 
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InvalidInput(f"{output}: the ending says what to write: {', '.join(WRITERS)}.")
@@ -84,10 +84,10 @@ def check(
                 keeper.keep(one.response, one.calibration, applied, place=one.id, question=one.question)
     if wanted is not None:
         rows = field_table(checked)
-        show_fields(rows, top, calibrated=applied is not None)
+        _show_fields(rows, top, calibrated=applied is not None)
         _conclude(checked)
         if output is not None:
-            write_fields(rows, page_rows(checked.answers), top, output, _named(sources))
+            _write_fields(rows, page_rows(checked.answers), top, output, _named(sources))
         return
     shown = checked.answers[:top]
     for one in shown:
@@ -172,3 +172,47 @@ def _write(checked: CheckedReplies, shown: Sequence[CheckedAnswer], output: Path
             replace_text(output, tables.markdown(checked, shown))
         case _:
             write_records(output, tables.rows_of(checked.answers))
+
+
+def _show_fields(rows: Sequence[Mapping[str, Any]], top: int, *, calibrated: bool) -> None:
+    """Print the most doubtful fields, and what the decisions rest on."""
+    from semtoken.checking.doubts import percent
+    from semtoken.checking.fields import CHECK, sentence_of_field
+    from semtoken.checking.tables import NOTE
+    from semtoken.parts.part import SOME_DOUBT
+    from semtoken.support.text import shortened
+
+    for row in rows[:top]:
+        where = f"{row['rank']:>3}. {row['document']}{row['path']}"
+        value = shortened(" ".join(row["value"].split()), 80)
+        out.print(untrusted(f"{where}: {value}", style="bold"), soft_wrap=True)
+        out.print(untrusted(f"     {sentence_of_field(row)}", style="yellow"), soft_wrap=True)
+    documents = {row["document"] for row in rows}
+    doubtful = [row for row in rows if row["decision"] == CHECK]
+    told = f"{min(top, len(rows)):,} of {len(rows):,} fields in {len(documents):,} documents, the most doubtful first; "
+    tell(f"{told}{len(doubtful):,} are to be checked. {NOTE}")
+    if not calibrated:
+        tell(
+            f"To be checked are fields under {percent(SOME_DOUBT)} and those that do not fit the schema. That promises "
+            "nothing: for a promise label fields, run `semtoken calibrate`, and give --calibrator."
+        )
+
+
+def _write_fields(
+    rows: Sequence[Mapping[str, Any]], documents: Sequence[Mapping[str, Any]], top: int, output: Path, name: str
+) -> None:
+    """Write the fields as a table, as Markdown, or as a page with their documents, of that `name`."""
+    from semtoken.checking.tables import markdown_of_fields
+    from semtoken.files.record_files import write_records
+    from semtoken.files.safe_files import replace_text
+
+    match output.suffix.lower():
+        case ".html":
+            from semtoken.web.page import static_page
+
+            replace_text(output, static_page({name: documents}))
+        case ".md":
+            replace_text(output, markdown_of_fields(rows, min(top, len(rows))))
+        case _:
+            write_records(output, rows)
+    tell(f"{output} holds {len(rows):,} fields, ranked.")

@@ -1,15 +1,128 @@
-"""Which commands there are, each loaded when it is used: the help of all reads this table and no command."""
+"""Which commands there are, each loaded when it is used, and a `--help` that fits a screen of 80 columns."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperOption
 from typer.main import get_group
 
-from semtoken.cli.help import ShortHelp
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+ESSENTIAL: dict[str, tuple[str, ...]] = {
+    "ask": ("model", "tokens", "also", "parts", "as_json", "calibrator", "preset", "max_new_tokens"),
+    "score": ("output", "model", "tokens", "parts", "calibrator", "preset", "overwrite", "batch_size"),
+    "calibrate": ("output", "journal", "alpha", "delta", "promise", "label", "model", "overwrite"),
+    "compare": ("model", "limit", "methods", "judge", "controls", "csv", "preset"),
+    "decide run": ("output", "model", "reading", "orders", "endpoint", "name", "calibrator"),
+    "lm-eval": ("tasks", "model", "limit", "num_fewshot", "calibrator", "json", "preset"),
+    "serve": ("model", "port", "host", "calibrator", "page", "preset"),
+    "proxy": ("upstream", "tokenizer", "port", "host", "calibrator", "page", "proxy_for", "token_ids"),
+    "cluster": ("output", "n_clusters", "algorithm", "embedding", "memory_budget"),
+    "score-payload": ("tokenizer", "format", "segment", "tokens", "as_json", "preset"),
+    "bench run": ("out_folder", "model", "dataset", "methods", "judge", "limit", "dry_run", "estimate"),
+    "bench judge": ("judges", "output", "llm_model", "base_url", "key_env", "verdicts_file", "column", "overwrite"),
+}
+"""Options by command, with its group, that `--help` shows, besides the arguments; of other commands it shows all."""
+
+
+ALL = "--help-all"
+_RANGE = re.compile(r"; ([\d.]+<=?)?x([<>]=?[\d.]+)?(?=\])|\s*\[([\d.]+<=?)?x([<>]=?[\d.]+)?\]")
+"""What click says of a number's range, such as "x>=1"."""
+
+
+class ShortHelp(TyperCommand):
+    """A command whose `--help` shows the essential options; `--help-all` shows all of them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line; `--help-all` shows the whole help, whatever else is there."""
+        if ALL in args[: args.index("--") if "--" in args else len(args)]:
+            self._write(ctx, whole=True)
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the essential options, and how to see the others."""
+        self._write(ctx, whole=False)
+
+    def _write(self, ctx: Any, *, whole: bool) -> None:
+        from rich.console import Console
+        from rich.markdown import Markdown
+        from rich.padding import Padding
+
+        options = [param for param in self.params if isinstance(param, TyperOption) and not param.hidden]
+        names = {param.name: param for param in options}
+        place = ctx.command_path.partition(" ")[2]
+        shown = [names[name] for name in (names if whole else ESSENTIAL.get(place, names))]
+        arguments = [param for param in self.params if not isinstance(param, TyperOption)]
+        console = Console(highlight=False)
+        console.print(self.get_usage(ctx), markup=False, soft_wrap=True)
+        console.print()
+        console.print(Padding(Markdown(inspect.cleandoc(self.help or "")), (0, 2)))
+        for title, params in (("Arguments", arguments), ("Options", shown)):
+            if params:
+                console.print(f"\n{title}", style="bold")
+                console.print(_listed(params, ctx))
+        if len(shown) < len(options):
+            console.print(f"\nThe other {len(options) - len(shown)} options: {ctx.command_path} {ALL}", markup=False)
+
+
+def print_commands(group: Any, ctx: Any, summaries: Mapping[str, str]) -> None:
+    """Print the help of a group: what it is for, its options, and each command with its summary."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(group.get_usage(ctx), markup=False, soft_wrap=True)
+    console.print()
+    for paragraph in inspect.cleandoc(group.help or "").split("\n\n"):
+        console.print(Padding(Text(" ".join(paragraph.split()).replace("`", "")), (0, 2, 1, 2)))
+    table = Table.grid(padding=(0, 2))
+    for option in group.get_params(ctx):
+        if (record := option.get_help_record(ctx)) is not None:
+            table.add_row(Text(f"  {record[0]}", style="cyan"), Text(record[1]))
+    console.print("Options", style="bold")
+    console.print(table)
+    table = Table.grid(padding=(0, 2))
+    for name, summary in summaries.items():
+        table.add_row(Text(f"  {name}", style="cyan"), Text(summary))
+    console.print("\nCommands", style="bold")
+    console.print(table)
+
+
+def _listed(params: Sequence[Any], ctx: Any) -> Table:
+    """Names and what they are for, in two columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    annotations = inspect.signature(ctx.command.callback, eval_str=True).parameters
+    for param in params:
+        if isinstance(param, TyperOption):
+            record = param.get_help_record(ctx)
+            names, told = ", ".join((*param.opts, *param.secondary_opts)), record[1] if record else ""
+            if choices := _choices(annotations[param.name or ""].annotation):
+                told = f"{told} One of {', '.join(choices)}."
+        else:
+            names, told = param.metavar or (param.name or "").upper(), param.help or ""
+        table.add_row(Text(f"  {names}", style="cyan"), Text(_RANGE.sub("", told).replace("`", "")))
+    return table
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    """The names that an option of this type can have; none for numbers, texts and so on."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
+    return next(filter(None, map(_choices, get_args(annotation))), ())
 
 
 class CommandPlace(NamedTuple):
@@ -37,7 +150,7 @@ PLACES: Mapping[str, CommandPlace] = {
         "cluster",
         "Make the clusters of a model's tokens, once a model: a minute for 49,000 tokens, an hour for many more.",
     ),
-    "clusters": CommandPlace("clusters", "app", "Look into clusters; list and remove those that are kept."),
+    "clusters": CommandPlace("cluster", "app", "Look into clusters; list and remove those that are kept."),
     "label": CommandPlace("label", "label", "Say which answers are right: y or n, s to skip, u to undo, q to stop."),
     "calibrate": CommandPlace(
         "calibrate",
@@ -59,12 +172,12 @@ PLACES: Mapping[str, CommandPlace] = {
         "bench", "app", "The paper's experiment on any model: answers, uncertainties, judgements, tables."
     ),
     "lm-eval": CommandPlace(
-        "lm_eval",
+        "other_tools",
         "lm_eval",
         "Run tasks of lm-evaluation-harness, with AUROC, PRR and calibration of the uncertainty beside their accuracy.",
     ),
     "mcp": CommandPlace(
-        "mcp", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."
+        "other_tools", "mcp", "Offer ask, score and check to agents, over stdin and stdout (Model Context Protocol)."
     ),
     "serve": CommandPlace(
         "serve",
@@ -78,7 +191,7 @@ PLACES: Mapping[str, CommandPlace] = {
     ),
     "journal": CommandPlace("journal", "app", "Look into a journal of scored answers, take it out, delete from it."),
     "watch": CommandPlace(
-        "watch", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
+        "journal", "watch", "Is the promise of the calibrator in use still kept? Look as often as you like."
     ),
     "doctor": CommandPlace(
         "doctor", "doctor", "Examine an OpenAI-compatible endpoint: can semtoken score its answers, and how well?"

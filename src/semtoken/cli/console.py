@@ -15,6 +15,7 @@ from semtoken.support.text import visible
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from semtoken.probing import Dispute
     from semtoken.results import ScoredResponse
 
 out = Console(highlight=False)
@@ -45,6 +46,14 @@ def print_scores(answer: ScoredResponse) -> None:
         bounds = {name: f" ({low:.4g} to {high:.4g})" for name, (low, high) in answer.score_bounds.items()}
         told = [f"{name} {value:.4g}{bounds.get(name, '')}" for name, value in answer.scores.items()]
         out.print(Text("  " + " · ".join(told), style="dim"), soft_wrap=True)
+
+
+def dispute_line(dispute: Dispute) -> str:
+    """What competed at a step: at "Istanbul" the model also considered "Ankara" (9 %)."""
+    others = [c for c in dispute.competitors if not c.chosen and c.continuation and round(100 * c.probability) >= 1]
+    named = ", ".join(f"“{visible(c.continuation or '')}” ({c.probability:.0%})" for c in others[:3])
+    part = visible(dispute.part.text.strip())
+    return f"at “{part}” the model also considered {named}" if named else f"at “{part}” it was least sure"
 
 
 def _bar(*, count: bool) -> Progress:

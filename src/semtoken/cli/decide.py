@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from semtoken.choices import Promise, Reading
+from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import tell
-from semtoken.cli.help import ShortHelp
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
 from semtoken.errors import InvalidInput

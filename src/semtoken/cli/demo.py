@@ -1,4 +1,4 @@
-"""`semtoken demo`: what the uncertainty looks like, and how well it tells wrong answers from right ones."""
+"""`semtoken demo`: what the uncertainty looks like, on the embedded model or a real one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from semtoken.almanac import ALMANAC
-from semtoken.cli import demo_real
-from semtoken.cli.console import counting, out, tell
+from semtoken.cli.console import counting, dispute_line, out, tell, waiting
 from semtoken.cli.model_options import ModelChoice, ModelOption
 from semtoken.cli.options import VerboseOption
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import replace_text
+from semtoken.support.extras import installed_first
 from semtoken.support.text import number
 
 if TYPE_CHECKING:
@@ -30,7 +31,73 @@ if TYPE_CHECKING:
     from semtoken.metrics import Difference, Estimate
     from semtoken.results import ScoredResponse
 
+
 MAX_NEW_TOKENS = 24
+MAX_STEPS = 3  # doubtful steps that are followed up, at a few short continuations each
+INSTRUCTION = "Answer in a few words."
+
+
+@dataclass(frozen=True)
+class DemoQuestion:
+    """A question of the demo."""
+
+    question: str
+    accepted: tuple[str, ...]
+    """An answer that holds one of these is right."""
+
+
+REAL_QUESTIONS = (
+    DemoQuestion("What is the capital of Australia?", ("Canberra",)),
+    DemoQuestion("What is the chemical symbol for gold?", ("Au",)),
+    DemoQuestion("What is the capital of Turkey?", ("Ankara",)),
+    DemoQuestion("Which element has the atomic number 6?", ("carbon",)),
+)
+"""Chosen to _show_answer both: what a small model knows, and what it gets wrong but doubts."""
+
+
+def demo_real(
+    stc: STC, name: str, console: Console, questions: Sequence[DemoQuestion] = REAL_QUESTIONS
+) -> list[ScoredResponse]:
+    """Ask, mark, and say what else the model considered."""
+    console.print(Text(f"{name} answers. The redder a word, the less sure the model is of it.", style="bold"))
+    answers = []
+    for asked in questions:
+        prompt = [{"role": "user", "content": f"{INSTRUCTION} {asked.question}"}]
+        if not getattr(stc.tokenizer, "chat_template", None):
+            prompt = f"Question: {asked.question}\nAnswer:"  # type: ignore[assignment]
+        console.print()
+        console.print(Text(asked.question, style="dim"))
+        with waiting("the model answers"):
+            [answer] = stc.generate([prompt], MAX_NEW_TOKENS, stop_at_newline=True)
+        _show_answer(asked, answer, console)
+        with waiting("following up what else it could have said"):
+            disputes = stc.disputed(prompt, answer, max_steps=MAX_STEPS)
+        if disputes:
+            console.print(Text(f"  {dispute_line(disputes[0])}"))
+        answers.append(answer)
+    console.print()
+    console.print("The score is a ranking: it tells which answers to check first, not how often they are right.")
+    console.print("A wrong answer that the model is sure of gets a low uncertainty, too.")
+    console.print()
+    console.print(f'Next: ask it yourself      semtoken ask --model {quote(name)} "..."', soft_wrap=True)
+    page = f"{installed_first('serve')}semtoken serve --model {quote(name)}"
+    console.print(f"      on a page            {page}", markup=False, soft_wrap=True)
+    console.print(
+        '      your own model       semtoken ask --model DIRECTORY_OR_HUB_ID_OR_FILE.gguf "..."', soft_wrap=True
+    )
+    return answers
+
+
+def _show_answer(asked: DemoQuestion, answer: ScoredResponse, console: Console) -> None:
+    """The marked answer and its number."""
+    from semtoken.display import shaded_text
+
+    right = any(word.lower() in answer.text.lower() for word in asked.accepted)
+    mark = Text(" right ", style="green") if right else Text(f" wrong: {asked.accepted[0]}", style="red")
+    console.print(Text("  ") + shaded_text(answer))
+    console.print(Text(f"  uncertainty {number(answer.uncertainty)} ") + mark)
+
+
 BATCH_SIZE = 32
 LEAST_SHOWN = 0.02
 SHOWN = (
@@ -115,7 +182,7 @@ def demo(
     if model == ALMANAC:
         run(stc, chosen(load_questions("dev")), spread(load_questions("test"), questions), console)
     else:
-        demo_real.run(stc, model, console)
+        demo_real(stc, model, console)
     tell(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
     if save_svg is not None:
         # The fonts that rich names are on somebody's server; a picture asks for nothing.

@@ -17,7 +17,16 @@ from semtoken.cli.calibration_options import (
 )
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
+from semtoken.cli.listening import (
+    LOOPBACK,
+    GraceOption,
+    HostOption,
+    OtelContentOption,
+    OtelOption,
+    gate_from_environment,
+    warn_if_open,
+    with_events,
+)
 from semtoken.cli.options import (
     ClustersOption,
     FunctionWordsOption,
@@ -26,7 +35,6 @@ from semtoken.cli.options import (
     TokenizerOption,
     as_methods,
 )
-from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 from semtoken.cli.payload import load_tokens
 from semtoken.errors import InvalidInput
 from semtoken.files.safe_files import parse_json

@@ -13,16 +13,19 @@ import typer
 from semtoken.bench.prompts import how_to_ask
 from semtoken.cli.calibration_options import CalibratorOption, applied_to, calibrator_settings
 from semtoken.cli.console import counting, tell
-from semtoken.cli.executor_options import (
+from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
+from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import (
+    BatchSizeOption,
     ExecutorOption,
+    MaxNewTokensOption,
+    PartsOption,
     RayAddressOption,
     RayGpusOption,
     RayWorkersOption,
+    SchemaOption,
     ray_executor,
 )
-from semtoken.cli.journal_options import AnswerKeeper, JournalChoice, journal_options
-from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.options import BatchSizeOption, MaxNewTokensOption, PartsOption, SchemaOption
 from semtoken.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -19,9 +19,17 @@ from semtoken.cli.calibration_options import (
 )
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
-from semtoken.cli.listening import LOOPBACK, GraceOption, HostOption, gate_from_environment, warn_if_open
+from semtoken.cli.listening import (
+    LOOPBACK,
+    GraceOption,
+    HostOption,
+    OtelContentOption,
+    OtelOption,
+    gate_from_environment,
+    warn_if_open,
+    with_events,
+)
 from semtoken.cli.model_options import ModelChoice, model_options
-from semtoken.cli.otel import OtelContentOption, OtelOption, with_events
 
 if TYPE_CHECKING:
     from semtoken.web.running import Address

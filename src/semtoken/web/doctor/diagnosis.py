@@ -163,7 +163,7 @@ SILENT = (
 NOTHING = (
     "No log-probabilities, no scores: ask the engine itself instead of a gateway, or serve the model with vLLM, "
     "SGLang, llama.cpp or `semtoken serve`; or have the model read the answers in the proxy (`semtoken proxy "
-    "--read-with MODEL`)."
+    "--upstream URL --tokenizer MODEL --read-with MODEL`)."
 )
 ZEROS = (
     "Every token is said to have probability 1: the engine reports no log-probabilities (some do so under speculative "
@@ -265,7 +265,8 @@ def _names(found: Diagnosis) -> Iterator[Finding]:
         yield Finding("good", "Tokens come with their ids.")
     elif tokens.ids == "on request":
         fields = ", ".join(f'"{name}": true' for name in tokens.id_fields)
-        yield Finding("good", f"Token ids come on request ({fields}; `semtoken proxy --token-ids`): ask for them.")
+        how = f"{fields}; `semtoken proxy --upstream URL --token-ids`"
+        yield Finding("good", f"Token ids come on request ({how}): ask for them.")
     elif tokens.bytes:
         yield Finding("note", "Tokens come with their bytes but without ids: those spelled alike cannot be told apart.")
     else:

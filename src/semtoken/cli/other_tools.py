@@ -1,4 +1,4 @@
-"""`semtoken lm-eval`: tasks of lm-evaluation-harness, with what they say of the uncertainty."""
+"""`semtoken lm-eval` and `semtoken mcp`: semtoken inside lm-evaluation-harness, and for agents."""
 
 from __future__ import annotations
 
@@ -96,3 +96,22 @@ def _of_chance(figures: Mapping[str, float]) -> str:
 def _interval(figures: Mapping[str, float], name: str) -> str:
     value, low, high = (figures[f"{name}{end}"] for end in ("", "_low", "_high"))
     return "undefined: all right, or all wrong" if math.isnan(value) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+@model_options()
+def mcp(*, choice: ModelChoice, calibrator: CalibratorOption = None) -> None:
+    """Offer `ask`, `score` and `check` to agents, over stdin and stdout (Model Context Protocol).
+
+    An agent that may call them can find out how sure a model is before it acts. Name this command in the agent's
+    configuration; it opens no port. Install the protocol yourself: pip install mcp.
+
+    For example:
+
+    - `semtoken mcp --model Qwen/Qwen2.5-3B-Instruct`
+    """
+    from semtoken.integrations.mcp import server
+
+    if not choice.verbose:
+        quiet_libraries()
+    stc = choice.load()
+    server(stc, choice.model, applied_to(stc, calibrator, choice.model)).run("stdio")
