@@ -13,7 +13,7 @@ import random
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ import aiohttp
 
 from semtoken.almanac.questions import PROMPT, load_questions
 from tests.hostile.outcomes import Outcome, case_random
+from tests.hostile.traffic import asked_together
 from tests.web.test_proxy_load import SEMTOKEN, open_files
 
 AT_ONCE = 40
@@ -183,17 +184,12 @@ def serve_process() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 async def ask_all(url: str, plan: Plan, numbers: list[int], at_once: int) -> dict[int, MarkedAnswer | None]:
     """Ask, so many at one time; alone nobody leaves."""
-    left, found = iter(numbers), {}
 
-    async def client(http: aiohttp.ClientSession) -> None:
-        for number in left:
-            one = plan.asked(number)
-            found[number] = await ask(http, url, one if at_once > 1 else Asked(one.path, one.body, None))
+    def asking(http: aiohttp.ClientSession, number: int) -> Coroutine[Any, Any, Answered | None]:
+        one = plan.asked(number)
+        return ask(http, url, one if at_once > 1 else Asked(one.path, one.body, None))
 
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
-        await asyncio.gather(*(client(http) for _ in range(at_once)))
-    return found
+    return await asked_together(asking, numbers, at_once, 600)
 
 
 def attack(seed: int, requests: int) -> Outcome:

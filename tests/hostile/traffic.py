@@ -15,10 +15,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import aiohttp
@@ -30,6 +30,7 @@ from tests.web.servers import LAST_CHUNK, chunk, response, stream_head
 from tests.web.test_proxy_load import open_files, proxy_process
 from tests.web.test_proxy_transport import without_block
 
+T = TypeVar("T")
 AT_ONCE = 40
 TOKENS = 4
 MIXTURE = {
@@ -268,19 +269,25 @@ async def ask(http: aiohttp.ClientSession, url: str, plan: Plan, number: int) ->
     return judge(plan, number, status, got, ended)
 
 
-async def ask_all(url: str, plan: Plan, requests: int) -> dict[int, str | None]:
-    """All requests, some at one time."""
-    left = iter(range(requests))
-    found: dict[int, str | None] = {}
+async def asked_together(
+    asking: Callable[[aiohttp.ClientSession, int], Awaitable[T]], numbers: Iterable[int], at_once: int, seconds: float
+) -> dict[int, T]:
+    """What came of requests by their numbers, so many at one time, each with so many seconds."""
+    left, found = iter(numbers), {}
 
     async def client(http: aiohttp.ClientSession) -> None:
         for number in left:
-            found[number] = await ask(http, url, plan, number)
+            found[number] = await asking(http, number)
 
-    timeout = aiohttp.ClientTimeout(total=120)
+    timeout = aiohttp.ClientTimeout(total=seconds)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as http:
-        await asyncio.gather(*(client(http) for _ in range(AT_ONCE)))
+        await asyncio.gather(*(client(http) for _ in range(at_once)))
     return found
+
+
+async def ask_all(url: str, plan: Plan, requests: int) -> dict[int, str | None]:
+    """All requests, some at one time."""
+    return await asked_together(lambda http, number: ask(http, url, plan, number), range(requests), AT_ONCE, 120)
 
 
 def attack(seed: int, requests: int) -> Outcome:

@@ -45,8 +45,9 @@ const rowsOf = (row, number) => (row.fields ??= ofFields(row).map((part) => fiel
 export function Fields({ rows, setRows, calibrator }) {
   const fields = useMemo(() => rows.flatMap(rowsOf), [rows]);
   const decided = fields.some((field) => field.decision);
+  const promise = fields.some((field) => field.calibration) ? calibrator : null; // that of whole answers says nothing of fields
   const doubtful = fields.filter((field) => field.decision === "check").length;
   const clean = rows.filter((row, number) => rowsOf(row, number).every((field) => field.decision !== "check")).length;
   return html`${decided && html`<p class="note">${S.documentsClean(clean, rows.length)}</p>`}
-    <${File} rows=${fields} setRows=${setRows} calibrator=${calibrator} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
+    <${File} rows=${fields} setRows=${setRows} calibrator=${promise} first=${decided ? doubtful : undefined} counted=${S.fieldRows} about=${S.fieldColumn} />`;
 }

@@ -75,7 +75,7 @@ export const S = {
   legend: [
     ["weak", "under 50\u00a0%"],
     ["some", "50 to 85\u00a0%"],
-    ["", "and not marked: surer, or a function word"],
+    ["", "· what is not marked is surer, or a function word"],
   ],
 
   fields: "Fields, the most doubtful first",
@@ -83,7 +83,7 @@ export const S = {
   ends: (p) => `ends here: ${percent(p)}`,
   missing: "the schema asks for it, the answer lacks it",
   missingValue: "(missing)",
-  fieldOf: (path, document) => `${path || "fields"} of ${document}`,
+  fieldOf: (path, document) => `${path || "fields"} of document ${document}`,
   alsoLikely: (rival, share) => `Also likely: “${rival}” ${percent(share)}.`,
   fieldDoubt: ({ confidence, rival, rival_probability: share, note }) => [confidence === null || confidence === undefined ? "" : percent(confidence), rival ? `also likely: “${rival}” ${percent(share)}` : "", note].filter(Boolean).join(" · "),
   fieldConfidence: (part) => (part.confidence === null || part.confidence === undefined ? "Nothing is known of its confidence." : `Confidence ${percent(part.confidence)}: how sure the model was of this value, not a chance that it is right.`),
@@ -98,8 +98,8 @@ export const S = {
   others: "Open other files",
   rows: (n, by) => `${some(n, "answer")}, the most doubtful first${by ? `, ranked by ${by === "headline" ? "the headline" : by}` : ""}`,
   columns: { place: "#", risk: "uncertainty", chance: "chance", prompt: "question", text: "question and answer", label: "right?" },
-  cut: (k, n) => `Check the ${count(k)} most doubtful of ${count(n)}`,
-  accepts: (k) => `The other ${count(k)} would be accepted unread`,
+  cut: (k, n) => (k === n ? `Check all ${count(n)}` : k ? `Check the ${count(k)} most doubtful of ${count(n)}` : `Check none of ${count(n)}`),
+  accepts: (k) => `${k ? `The other ${count(k)}` : "None"} would be accepted unread`,
   expectedWrong: (x) => `; expected wrong among them ${x}`,
   labelledWrong: (n, wrong) => `Of these, ${some(n, "answer has a label", "answers have a label")}: ${count(wrong)} wrong.`,
   usePromised: (value) => `Use the threshold with the promise (${value})`,
