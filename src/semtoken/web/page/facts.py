@@ -21,20 +21,24 @@ FEWEST_LABELS = 20
 """Labelled answers that a plot of their own is drawn for."""
 
 
-def model_facts(
+def page_facts(
     scorer: Scorer,
+    applied: CalibratorInUse | None,
     *,
+    review: bool,
     model: str | None = None,
     upstream: str | None = None,
     disputes: bool = False,
     methods: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The facts that `/semtoken/info` answers with.
+    """The facts of a server that `/semtoken/info` answers with.
 
     Parameters
     ----------
-    scorer
-        What answers are scored with: its clusters, if it has any, are named.
+    scorer, applied
+        What answers are scored with, and the calibrator that decides now.
+    review
+        There is a journal whose answers people label.
     model
         The model's name; None where the page has to ask the server behind for its models.
     upstream
@@ -44,21 +48,16 @@ def model_facts(
     methods
         Numbers that a question may ask for in place of the headline.
     """
-    found: dict[str, Any] = {
+    return {
         "model": model,
         "clusters": None if scorer.clusters is None else scorer.clusters.signature,
         "parts": True,
         "disputes": disputes,
         "methods": {name: METHODS[name].title for name in methods if name != HEADLINE},
+        **({} if upstream is None else {"upstream": upstream}),
+        "review": review,
+        **({} if applied is None else {"calibrator": calibrator_card(applied.calibrator)}),
     }
-    if upstream is not None:
-        found["upstream"] = upstream
-    return found
-
-
-def calibrator_facts(applied: CalibratorInUse | None) -> dict[str, Any]:
-    """What `/semtoken/info` says of the calibrator that decides now; nothing where there is none."""
-    return {} if applied is None else {"calibrator": calibrator_card(applied.calibrator)}
 
 
 def calibrator_card(calibrator: Calibrator) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from semtoken.calibration.apply import CalibratorInUse
@@ -25,7 +26,7 @@ from starlette.routing import BaseRoute, Match  # noqa: E402
 from semtoken.web.access import Gate, HostGuard  # noqa: E402
 from semtoken.web.admission import Workers  # noqa: E402
 from semtoken.web.calibrators import CalibratorSlot, slot_of  # noqa: E402
-from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
+from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.proxy.handler import ProxyHandler  # noqa: E402
 from semtoken.web.proxy.metrics import ProxyMetrics  # noqa: E402
@@ -121,9 +122,9 @@ def proxy_app(
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     if page:
-        facts = model_facts(scorer, upstream=settings.shown_upstream, methods=methods_reading(FROM_BEST))
-        facts["review"] = recorder is not None
-        add_page(app, lambda: facts | calibrator_facts(calibrators.current))
+        review, methods = recorder is not None, methods_reading(FROM_BEST)
+        facts = partial(page_facts, scorer, review=review, upstream=settings.shown_upstream, methods=methods)
+        add_page(app, lambda: facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, settings.allowed_hosts)
     handler = ProxyHandler(upstream, settings, scoring, workers, metrics, of_decisions)
     app.router.routes.append(AnyRoute(handler))

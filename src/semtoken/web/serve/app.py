@@ -28,7 +28,7 @@ from semtoken.web.access import (  # noqa: E402
 from semtoken.web.admission import Admission, AdmissionLimit  # noqa: E402
 from semtoken.web.calibrators import slot_of  # noqa: E402
 from semtoken.web.decision_formats import WIRE_FORMATS  # noqa: E402
-from semtoken.web.page.facts import calibrator_facts, model_facts  # noqa: E402
+from semtoken.web.page.facts import page_facts  # noqa: E402
 from semtoken.web.page.routes import add_page  # noqa: E402
 from semtoken.web.recorder import (  # noqa: E402
     AnswerRecorder,
@@ -127,13 +127,10 @@ def serve_app(
         return JSONResponse(card) if name == offer.name else offer.unknown(name).response()
 
     if page:
-        facts = model_facts(
-            engine.stc.scorer,
-            model=offer.name,
-            disputes=True,
-            methods=methods_reading(readable_with(engine.stc.methods)),
-        ) | {"review": recorder is not None}
-        add_page(app, lambda: facts | calibrator_facts(calibrators.current))
+        methods = methods_reading(readable_with(engine.stc.methods))
+        review, scorer = recorder is not None, engine.stc.scorer
+        facts = partial(page_facts, scorer, review=review, model=offer.name, disputes=True, methods=methods)
+        add_page(app, lambda: facts(calibrators.current))
     add_routes(app, recorder, calibrators, of_decisions, gate, allowed_hosts)
     endpoints = {
         "/v1/chat/completions": partial(answering.answer, form=ChatRequest),
