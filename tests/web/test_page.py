@@ -324,7 +324,7 @@ def test_fields_are_listed_worst_first_with_their_choices(
     assert "Confidence 20 %" in first and "false 80 %, true 20 %" in first
     assert page.get_by_role("button", name="Use the threshold").count() == 0  # the promise is one of whole answers
     page.locator("tbody tr").nth(1).click()
-    assert "ends here: 50 %" in words(page.locator(".detail"))
+    assert "(ends here: 50 %)" in words(page.locator(".detail"))
 
 
 def test_a_doubt_of_form_is_not_marked(browser: Any, everything: dict[str, Any], tmp_path: Path) -> None:

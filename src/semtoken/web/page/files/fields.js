@@ -15,7 +15,8 @@ function fieldRow(row, part, number) {
   const missing = part.present === false;
   const [rival, share] = part.rival ? [part.rival, part.rival_probability] : (part.rivals?.[0] ?? []);
   const doubt = rival ? S.alsoLikely(rival, share) : undefined;
-  const shown = [S.fieldConfidence(part), fieldNotes(part)].filter(Boolean).join(" · ");
+  const notes = fieldNotes(part);
+  const shown = `${S.fieldConfidence(part).replace(/\.$/, "")}${notes && ` (${notes})`}.`;
   const { text, tokens, disputes, competing } = row;
   return {
     id: `${document}#${part.path}`,
