@@ -185,7 +185,7 @@ def serve_process() -> Iterator[tuple[str, subprocess.Popen[str]]]:
 async def ask_all(url: str, plan: Plan, numbers: list[int], at_once: int) -> dict[int, MarkedAnswer | None]:
     """Ask, so many at one time; alone nobody leaves."""
 
-    def asking(http: aiohttp.ClientSession, number: int) -> Coroutine[Any, Any, Answered | None]:
+    def asking(http: aiohttp.ClientSession, number: int) -> Coroutine[Any, Any, MarkedAnswer | None]:
         one = plan.asked(number)
         return ask(http, url, one if at_once > 1 else Asked(one.path, one.body, None))
 
