@@ -1,6 +1,6 @@
-"""Made-up tool calls with labels, as `semtoken decide run` reads them: one in twelve is not what was asked for.
+"""Made-up tool calls with labels, as `semtoken decide run` reads them: one in so many is not what was asked for.
 
-python examples/gate/made_up_calls.py 120 > calls.jsonl
+python examples/gate/made_up_calls.py 120 [12] > calls.jsonl
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DELETE = ("Delete {path}.", "Please delete {path}.", "The file {path} can go.", 
 SEND = ("Send {path} to {to}.", "Please send {path} to {to}.", "{to} needs {path}.", "Mail {path} to {to}.")
 
 
-def made_up(number: int, seed: int = 0) -> list[dict[str, object]]:
-    """Items with a state, the request and the call, and whether the call may run."""
+def made_up(number: int, wrong: int = 12, seed: int = 0) -> list[dict[str, object]]:
+    """Items with a state, the request and the call, and whether the call may run, which one in `wrong` may not."""
     chance, found = random.Random(seed), {}  # noqa: S311 - nothing is secret here
     while len(found) < number:
         path, other = (f"{chance.choice(NAMES)}{n}.{chance.choice(ENDINGS)}" for n in chance.sample(range(100), 2))
         to, stranger = chance.sample(PEOPLE, 2)
-        right = len(found) % 12 != 11
+        right = len(found) % wrong != wrong - 1
         if chance.random() < 0.5:
             request, name = chance.choice(DELETE).format(path=path), "delete_file"
             arguments = {"path": path if right else other}
@@ -49,5 +49,5 @@ def made_up(number: int, seed: int = 0) -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    for item in made_up(int(sys.argv[1])):
+    for item in made_up(*map(int, sys.argv[1:])):
         print(json.dumps(item))

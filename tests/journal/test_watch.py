@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import semtoken as st
 from semtoken.calibration.apply import CalibratorInUse
+from semtoken.calibration.measures import drift
 from semtoken.cli.app import app
 from semtoken.errors import InvalidInput
 from semtoken.journal.labels import add_label, agreement, queue, undo
@@ -61,6 +62,28 @@ def test_labels_lead_to_their_answers_and_no_other_answer_is_looked_at(journal: 
     with journal.engine.connect() as connection:
         plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query[0]}", query[1])]
     assert plan == ["SCAN labels", "SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"]
+
+
+def test_questions_that_are_asked_again_and_again_count_once(journal: Journal) -> None:
+    """Compared as if they were independent, a few answers of the fitted kind would look like other questions."""
+    calibrator = fitted()
+    labelled = np.array(calibrator.calibrator.scores)
+    kinds = np.quantile(labelled, (np.arange(60) + 0.5) / 60)
+    often = [0] * 500 + [20] * 300 + list(range(60))
+    journal.use(calibrator.file, calibrator.checksum)
+    about = {"calibrator": calibrator.checksum, "headline": None}
+    journal.add(
+        rows_of(
+            entry(n, log_score=float(kinds[kind]), prompt=f"question {kind}", **about) for n, kind in enumerate(often)
+        )
+    )
+    found = watch(journal)
+    assert found.moved is not None and found.moved.n_recent == 60
+    assert found.moved.distance < 0.05 and "no difference is shown" in found.moved_sentence
+    assert drift(labelled, kinds[often]).low > 0.2  # what would be said otherwise
+    journal.add(rows_of(entry(n, log_score=-0.1, prompt=f"question {n % 11}", **about) for n in range(1000, 3000)))
+    few = watch(journal)
+    assert few.moved is None and few.moved_sentence.startswith("The newest answers are to 11 different questions: too")
 
 
 def test_disagreement_counts_as_wrong_and_is_told(journal: Journal) -> None:

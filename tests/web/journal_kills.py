@@ -31,6 +31,8 @@ from tests.journal.databases import postgres
 from tests.web.test_journal_servers import PLACES, started, wait_for
 
 CLIENTS = 8
+PATIENCE = 600
+"""Seconds in which the command must listen, and a first reply come, on a busy machine."""
 LONGEST = 3.0
 """Seconds between the first reply of a round and its kill, at most."""
 
@@ -46,7 +48,7 @@ class Counted:
 
 def ask_until_killed(url: str, tags: Iterator[int], counted: Counted, killed: threading.Event) -> None:
     """One client: request after request, every second one as a stream."""
-    with httpx.Client(timeout=60) as client:
+    with httpx.Client(timeout=PATIENCE) as client:
         while not killed.is_set():
             number = next(tags)
             tag = f"tag-{number}"
@@ -68,7 +70,7 @@ def upstream_of(command: str) -> Iterator[tuple[str, ...]]:
     if command == "serve":
         yield ("serve", "--model", "almanac")
         return
-    with started("serve", "--model", "almanac") as (url, _, _):
+    with started("serve", "--model", "almanac", within=PATIENCE) as (url, _, _):
         yield ("proxy", "--upstream", url, "--clusters", "almanac")
 
 
@@ -78,14 +80,14 @@ def campaign(command: str, url: str, spool: Path, kills: int, seed: int) -> Coun
     with upstream_of(command) as arguments:
         for number in range(kills):
             keep = ("--journal", url, "--journal-spool", str(spool))
-            with started(*arguments, *keep) as (address, process, _):
+            with started(*arguments, *keep, within=PATIENCE) as (address, process, _):
                 killed, before = threading.Event(), len(counted.read)
                 about = (address, tags, counted, killed)
                 clients = [threading.Thread(target=ask_until_killed, args=about) for _ in range(CLIENTS)]
                 for client in clients:
                     client.start()
                 try:
-                    wait_for(lambda: len(counted.read) > before, 120)  # noqa: B023 - called at once
+                    wait_for(lambda: len(counted.read) > before, PATIENCE)  # noqa: B023 - called at once
                     time.sleep(chance.uniform(0, LONGEST))
                 finally:
                     killed.set()

@@ -22,6 +22,7 @@ import pytest
 import semtoken as st
 from semtoken.calibration import Fingerprint
 from semtoken.journal.store import Journal
+from semtoken.journal.writer import adopt_left_behind
 from semtoken.scoring.rules import ScoringRules
 from tests.journal.databases import can_run_postgres, postgres
 from tests.web.test_proxy_load import SEMTOKEN
@@ -43,8 +44,8 @@ def put_calibrator(folder: Path, seed: int, **origin: Any) -> str:
 
 
 @contextmanager
-def started(*command: str) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
-    """A command that listens: its address, the process, and what it says."""
+def started(*command: str, within: float = 120) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
+    """A command that listens, after so many seconds at most: its address, the process, and what it says."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
@@ -53,7 +54,7 @@ def started(*command: str) -> Iterator[tuple[str, subprocess.Popen[str], Path]]:
             environment = {**os.environ, "SEMTOKEN_TOKEN": TOKEN}
             process = subprocess.Popen([*SEMTOKEN, *command, "--port", "0"], stderr=file, env=environment, text=True)
         try:
-            wait_for(lambda: "(stop with Ctrl-C)" in log.read_text() or process.poll() is not None, 120)
+            wait_for(lambda: "(stop with Ctrl-C)" in log.read_text() or process.poll() is not None, within)
             found = re.search(r"http://[\d.:]+", log.read_text())
             assert found is not None and process.poll() is None, log.read_text()
             yield found.group(), process, log
@@ -88,6 +89,7 @@ exchange = partial(exchange_at, "/semtoken/calibrator")
 def entries_of(url: str, **conditions: Any) -> list[dict[str, Any]]:
     journal = Journal.open(url)
     try:
+        adopt_left_behind(journal)  # as the next command does: on a busy machine a server may end before all is written
         rows = list(journal.entries())
     finally:
         journal.close()

@@ -12,13 +12,15 @@ from semtoken.errors import SemtokenError
 from semtoken.journal.betting import LEVEL, find_change, wrong_share
 from semtoken.journal.labels import LabelledEntry, labelled_sample
 from semtoken.journal.records import answer_of
-from semtoken.journal.store import InUse, Journal
+from semtoken.journal.store import InUse, Journal, Row
 from semtoken.journal.tables import entries
 
 State: TypeAlias = Literal["kept", "unknown", "broken", "no_promise"]
 STATES: tuple[State, ...] = ("kept", "unknown", "broken", "no_promise")
 RECENT_SCORES = 2_000
 """Newest answers whose scores are compared with those of the labelled ones."""
+FEWEST_QUESTIONS = 12
+"""Different questions that they must be answers to: with fewer the interval of the distance is too narrow."""
 WHAT = {
     "selective": ("labelled accepted answers", "are wrong"),
     "missed": ("labelled wrong answers", "were accepted"),
@@ -156,6 +158,10 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
     rows = list(journal.entries(*scored, newest_first=True, limit=RECENT_SCORES))
     if not rows:
         return {"moved_sentence": "No answer has been decided by it yet."}
+    rows = _one_of_each_question(rows)
+    if len(rows) < FEWEST_QUESTIONS:
+        told = f"The newest answers are to {len(rows)} different questions: too few to tell whether scores have moved."
+        return {"moved_sentence": told}
     answers, calibrator = [answer_of(row) for row in rows], used.calibrator
     found: dict[str, Any] = {}
     found["moved"], found["moved_sentence"] = _compared(lambda: calibrator.compare(answers), "scores")
@@ -166,6 +172,14 @@ def _moved(journal: Journal, used: InUse) -> dict[str, Any]:
     return found
 
 
+def _one_of_each_question(rows: Sequence[Row]) -> list[Row]:
+    """The first answer to each prompt, as calibrators are fitted: repeated ones are evidence that is not there."""
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault(row["n"] if row["prompt"] is None else row["prompt"], row)
+    return list(first.values())
+
+
 def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, str]:
     """A comparison, and what to tell people of it."""
     try:
@@ -174,7 +188,8 @@ def _compared(compare: Callable[[], Drift], what: str) -> tuple[Drift | None, st
         return None, f"The {what} cannot be compared: {error}"
     between = f"{moved.distance:.2f} (95 % interval {moved.low:.2f} to {moved.high:.2f})"
     told = (
-        f"The {moved.n_recent:,} newest {what} are at a distance of {between} from the {moved.n_fitted:,} labelled ones"
+        f"The newest {what}, of {moved.n_recent:,} different questions, are at a distance of {between} from the "
+        f"{moved.n_fitted:,} labelled ones"
     )
     if moved.low == 0:
         return moved, f"{told}: no difference is shown."
