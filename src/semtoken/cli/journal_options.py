@@ -209,9 +209,9 @@ class AnswerKeeper:
             What the question is about.
         """
         from semtoken.decisions.questions import as_text
-        from semtoken.decisions.records import question_fingerprint
+        from semtoken.decisions.records import AskedQuestion
 
-        fingerprint = question_fingerprint(answer.question, options)
+        fingerprint = AskedQuestion(answer.question, options).fingerprint
         text = f"{answer.question.instructions}\n\n{as_text(state)}"
         told = f"{place}\n{text}\n{fingerprint}\n{answer.probabilities}\n{block.get('promise')}"
         name = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]

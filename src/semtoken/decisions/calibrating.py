@@ -178,14 +178,6 @@ class DecisionCalibrator:
             "labels": one.n,
         }
 
-    def blocks(self, answers: Sequence[AnsweredQuestion], options: ReadingOptions) -> list[dict[str, Any]]:
-        """The blocks of some answers that were read with some options; refused ones have nothing."""
-        found: list[dict[str, Any]] = []
-        for answer in answers:
-            records = records_of({"answers": {"": answer_values(answer, options)}})
-            found.append(next((self.block(record) for record in records), {}))
-        return found
-
     def save(self, directory: Path) -> None:
         """Write a folder: `decisions.json`, and a calibrator for each side. Replaces one that was there."""
         with replacing_folder(directory) as working:
@@ -243,8 +235,12 @@ class DecisionCalibrator:
 def blocks_of(
     calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
 ) -> list[Mapping[str, Any]]:
-    """What a server says of some answers besides their probabilities; nothing without a calibrator."""
-    return [{} for _ in answers] if calibrator is None else list(calibrator.blocks(answers, options))
+    """What a server says of answers besides their probabilities: nothing without a calibrator, or of a refused one."""
+    found: list[Mapping[str, Any]] = []
+    for answer in answers:
+        records = () if calibrator is None else records_of({"answers": {"": answer_values(answer, options)}})
+        found.append(next((calibrator.block(record) for record in records if calibrator is not None), {}))
+    return found
 
 
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:

@@ -46,11 +46,6 @@ class AskedQuestion:
         return cls(question, ReadingOptions(values.get("reading"), None if orders == "all" else orders))
 
 
-def question_fingerprint(question: Question, options: ReadingOptions) -> str:
-    """SHA-256 of all that a question's probabilities depend on besides the model: words, options, reading, orders."""
-    return AskedQuestion(question, options).fingerprint
-
-
 @dataclass(frozen=True)
 class DecisionRecord:
     """The answer to one question about one state, with its label where somebody gave one."""

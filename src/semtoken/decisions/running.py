@@ -18,9 +18,9 @@ from semtoken.decisions.calibrating import DecisionCalibrator
 from semtoken.decisions.deciding import as_question, decide_about
 from semtoken.decisions.questions import Choice, Question, ReadingOptions
 from semtoken.decisions.records import (
+    AskedQuestion,
     DecisionRecord,
     answer_values,
-    question_fingerprint,
     read_decisions,
     records_of,
 )
@@ -167,7 +167,9 @@ class DecisionJob:
         """Whether these are answers to the questions of this job, read as it reads them; refusals do not say."""
         if not isinstance(found, dict) or set(found) != set(self.questions):
             return False
-        expected = {name: question_fingerprint(question, self.options) for name, question in self.questions.items()}
+        expected = {
+            name: AskedQuestion(question, self.options).fingerprint for name, question in self.questions.items()
+        }
         return all(
             isinstance(one, dict) and one.get("question", expected[n]) == expected[n] for n, one in found.items()
         )

@@ -42,22 +42,12 @@ class TextPart(_Loose):
     type: Literal["input_text", "output_text"]
     text: str
 
-    @property
-    def content(self) -> str:
-        """What the model reads."""
-        return self.text
-
 
 class RefusalPart(_Loose):
     """What an assistant said instead of an answer."""
 
     type: Literal["refusal"]
     refusal: str
-
-    @property
-    def content(self) -> str:
-        """What the model reads."""
-        return self.refusal
 
 
 class JsonPart(_Loose):
@@ -66,21 +56,11 @@ class JsonPart(_Loose):
     type: Literal["input_json"]
     data: dict[str, Any] | list[dict[str, Any]]
 
-    @property
-    def content(self) -> str:
-        """What the model reads."""
-        return as_text(self.data)
-
 
 class ImagePart(_Loose):
     """An image, which this server does not read."""
 
     type: Literal["input_image"]
-
-    @property
-    def content(self) -> str:
-        """Raise `InvalidInput`: the model reads text alone."""
-        raise InvalidInput(NO_IMAGES)
 
 
 Part: TypeAlias = Annotated[TextPart | RefusalPart | JsonPart | ImagePart, Field(discriminator="type")]
@@ -225,7 +205,20 @@ def _option(given: ChoiceValue) -> Option:
 
 
 def _text(parts: Any) -> str:
-    return parts if isinstance(parts, str) else "\n".join(part.content for part in parts)
+    """What the model reads of a text, or of the parts of one."""
+    return parts if isinstance(parts, str) else "\n".join(map(_text_of_part, parts))
+
+
+def _text_of_part(part: Any) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case RefusalPart():
+            return part.refusal
+        case JsonPart():
+            return as_text(part.data)
+        case _:
+            raise InvalidInput(NO_IMAGES)
 
 
 def _state(given: str | list[dict[str, Any]]) -> str:
