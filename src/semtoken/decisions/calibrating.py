@@ -236,11 +236,10 @@ def blocks_of(
     calibrator: DecisionCalibrator | None, answers: Sequence[AnsweredQuestion], options: ReadingOptions
 ) -> list[Mapping[str, Any]]:
     """What a server says of answers besides their probabilities: nothing without a calibrator, or of a refused one."""
-    found: list[Mapping[str, Any]] = []
-    for answer in answers:
-        records = () if calibrator is None else records_of({"answers": {"": answer_values(answer, options)}})
-        found.append(next((calibrator.block(record) for record in records if calibrator is not None), {}))
-    return found
+    if calibrator is None:
+        return [{} for _ in answers]
+    lines = ({"answers": {"": answer_values(answer, options)}} for answer in answers)
+    return [next(map(calibrator.block, records_of(line)), {}) for line in lines]
 
 
 def _from(content: Mapping[str, Any], directory: Path) -> DecisionCalibrator:
