@@ -26,6 +26,7 @@ from semtoken.journal.writer import adopt_left_behind
 from semtoken.scoring.rules import ScoringRules
 from tests.journal.databases import can_run_postgres, postgres
 from tests.web.test_proxy_load import SEMTOKEN
+from tests.web.test_proxy_workers import children_of, command_of
 
 TOKEN = "a token of the server's"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -178,8 +179,6 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
             second = put_calibrator(folder, 1)
             assert exchange(url, "reload").json()["calibrator"] == second
             wait_for(lambda: log.read_text().count(second[:12]) >= 2)
-            refused = exchange(url, "back")
-            assert refused.status_code == 400 and "reload" in refused.json()["error"]["message"]
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda i: ask(url, f"later-{i}"), range(16)))
             process.send_signal(signal.SIGTERM)
@@ -193,6 +192,46 @@ def test_two_processes_and_many_clients_lose_and_mix_nothing(served: str, tmp_pa
             assert by_person[name]["question"] == f"What is the capital of {place}?"
             assert by_person[name]["answer"].strip() == choice["message"]["content"].strip()
         assert {by_person[f"later-{i}"]["calibrator"] for i in range(16)} == {second}
+
+
+@pytest.mark.slow
+def test_two_processes_go_back_together_and_so_does_one_that_is_started_later(served: str, tmp_path: Path) -> None:
+    folder, database = tmp_path / "calibrator", str(tmp_path / "journal.db")
+    first = put_calibrator(folder, 0)
+    options = ("--upstream", served, "--clusters", "almanac", "--calibrator", str(folder), "--workers", "2")
+    with started("proxy", *options, "--journal", database) as (url, process, log):
+
+        def told(checksum: str) -> int:
+            return len(
+                re.findall(rf"calibrator (?:in use is the one that is there: )?{checksum[:12]}", log.read_text())
+            )
+
+        def asked(phase: str) -> None:
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda i: ask(url, f"{phase}-{i}"), range(16)))
+
+        assert exchange(url, "back").status_code == 400  # there was none before
+        second = put_calibrator(folder, 1)
+        assert exchange(url, "reload").json()["calibrator"] == second
+        wait_for(lambda: told(second) == 2)
+        assert exchange(url, "back").json()["calibrator"] == first
+        wait_for(lambda: told(first) == 2)
+        asked("back")
+        [one, _] = workers = workers_of(process.pid)
+        os.kill(one, signal.SIGKILL)
+        wait_for(lambda: len(set(workers_of(process.pid)) - set(workers)) == 1)
+        asked("replaced")
+        assert exchange(url, "back").json()["calibrator"] == second  # whichever process it asks
+        wait_for(lambda: told(second) >= 3)  # one that has just started may not hear of it, and takes it at its start
+        asked("again")
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+    found = {(str(row["person"]).partition("-")[0], row["calibrator"]) for row in entries_of(database)}
+    assert found == {("back", first), ("replaced", first), ("again", second)}
+
+
+def workers_of(parent: int) -> list[int]:
+    return [child for child in children_of(parent) if "spawn_main" in command_of(child)]
 
 
 @pytest.mark.slow

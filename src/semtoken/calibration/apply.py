@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.calibration.calibrator import Calibrator, file_of, from_bytes, to_bytes
+from semtoken.calibration.calibrator import NAME, Calibrator, file_of, from_bytes, to_bytes
 from semtoken.calibration.fingerprint import ELSEWHERE, NOTHING_KNOWN, Fingerprint
 from semtoken.calibration.labels import log_score_ends
 from semtoken.calibration.measures import wilson
 from semtoken.calibration.threshold import Threshold
 from semtoken.clusters import TokenClusters
 from semtoken.errors import ArtifactError, InvalidInput
+from semtoken.files.safe_files import replacing_file
 from semtoken.results import ScoredResponse
 
 
@@ -100,6 +101,12 @@ class CalibratorInUse:
     def n(self) -> int:
         """Labels that it was fitted on."""
         return self.calibrator.n
+
+    def save(self, directory: Path) -> None:
+        """Write the file into a folder, byte for byte, from where `load` takes it."""
+        directory.mkdir(parents=True, exist_ok=True)
+        with replacing_file(directory / NAME) as file:
+            file.write(self.file)
 
     @classmethod
     def load(

@@ -70,12 +70,15 @@ def decision_slot(directory: Path | None) -> CalibratorSlot[DecisionCalibrator]:
         It cannot be used.
     """
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.web.calibrators import CalibratorSlot
+    from semtoken.web.calibrators import CalibratorSlot, SharedPlace
+    from semtoken.web.running import shared_folder
 
+    option = "--decision-calibrator"
     if directory is None:
-        return CalibratorSlot[DecisionCalibrator](None, option="--decision-calibrator")
-    load = partial(DecisionCalibrator.load, directory)
-    return CalibratorSlot(load(), load, option="--decision-calibrator")
+        return CalibratorSlot[DecisionCalibrator](None, option=option)
+    load, folder = partial(DecisionCalibrator.load, directory), shared_folder("decision-calibrators")
+    shared = None if folder is None else SharedPlace(folder, DecisionCalibrator.load, DecisionCalibrator.save)
+    return CalibratorSlot(load(), load, option=option, shared=shared)
 
 
 def applied(

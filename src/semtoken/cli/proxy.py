@@ -239,16 +239,23 @@ def _application(
     keeping: JournalChoice,
     decision_calibrator: Path | None,
 ) -> Any:
+    from semtoken.calibration.apply import Applied
     from semtoken.scoring.scorer import scorer_for
-    from semtoken.web.calibrators import CalibratorSlot, reload_on_hangup
+    from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
+    from semtoken.web.running import shared_folder
 
     tokens = load_tokens(*named, rules)
     reader = None if reading is None else _reader(*reading, named[1], rules)
     kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
     scorer = scorer_for(tokens, rules)
-    load = partial(applied, calibrator, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
-    calibrators = CalibratorSlot(load(), load)
+
+    def load(directory: Path | None) -> Applied | None:
+        return applied(directory, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
+
+    folder = shared_folder("calibrators")
+    shared = None if folder is None else SharedPlace(folder, load, Applied.save)
+    calibrators = CalibratorSlot(load(calibrator), partial(load, calibrator), shared=shared)
     of_decisions = decision_slot(decision_calibrator)
     reload_on_hangup(calibrators, of_decisions)
     recorder = keeping.recorder("proxy", engine=settings.shown_upstream, k=None if reader else settings.top_logprobs)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -12,7 +15,7 @@ from starlette.responses import Response
 
 from semtoken.errors import InvalidInput, SemtokenError
 from semtoken.web.access import Gate, guarded
-from semtoken.web.running import is_one_of_several, tell_the_others
+from semtoken.web.running import tell_the_others
 from semtoken.web.wire import ApiError
 
 logger = logging.getLogger("semtoken.calibrator")
@@ -32,6 +35,35 @@ class Exchangeable(Protocol):
 
 Kind = TypeVar("Kind", bound=Exchangeable)
 
+FORMER, TURNED_TO = "former", "turned-to"
+
+
+@dataclass(frozen=True)
+class SharedPlace(Generic[Kind]):
+    """Where the processes of one server keep the calibrator before this one, and the one that they went back to.
+
+    So all of them go back together, and a process that is started in place of another one finds both.
+    """
+
+    folder: Path
+    load: Callable[[Path], Kind | None]
+    """Loads one from a folder, or raises a `SemtokenError`."""
+    save: Callable[[Kind, Path], None]
+    """Writes one into a folder, whole or not at all."""
+
+    def get(self, name: str) -> Kind | None:
+        """The one of a name; None if there is none."""
+        return self.load(self.folder / name) if (self.folder / name).exists() else None
+
+    def put(self, found: Kind, name: str) -> None:
+        """Keep one under a name, in place of what was there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.save(found, self.folder / name)
+
+    def forget(self, name: str) -> None:
+        """Keep none under a name."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
 
 class CalibratorSlot(Generic[Kind]):
     """The calibrator that decides now, and the one before it.
@@ -49,6 +81,8 @@ class CalibratorSlot(Generic[Kind]):
         Called with each one before it decides: prepares what it reads of answers, or refuses it (`SemtokenError`).
     option
         The command's option that names the place, for messages.
+    shared
+        Where it is one of several processes: what they keep together.
     """
 
     def __init__(
@@ -57,13 +91,15 @@ class CalibratorSlot(Generic[Kind]):
         load: Callable[[], Kind | None] | None = None,
         take: Callable[[Kind], None] = lambda found: None,
         option: str = "--calibrator",
+        shared: SharedPlace[Kind] | None = None,
     ) -> None:
-        self.current = current
+        self.current = current if shared is None else shared.get(TURNED_TO) or current
         self.on_change: Callable[[Kind], None] = lambda found: None
         """Called with each calibrator that comes into use."""
         self._load, self._take = load, take
         self._option = option
         self._former: Kind | None = None
+        self._shared = shared
         self._lock = Lock()
 
     def reload(self) -> str:
@@ -75,12 +111,18 @@ class CalibratorSlot(Generic[Kind]):
             It cannot be used or does not belong to what is served; the old one stays.
         """
         with self._lock:
-            found = None if self._load is None else self._load()
-            if found is None or self.current is None:
-                raise InvalidInput(f"This server was started without {self._option}, so there is none to load again.")
-            if found.checksum == self.current.checksum:
-                return f"The calibrator in use is the one that is there: {found.checksum[:12]}."
-            return self._exchange(found)
+            if self._shared is not None:
+                self._shared.forget(TURNED_TO)
+            return self._follow()
+
+    def _follow(self) -> str:
+        turned_to = None if self._shared is None else self._shared.get(TURNED_TO)
+        found = turned_to or (None if self._load is None else self._load())
+        if found is None or self.current is None:
+            raise InvalidInput(f"This server was started without {self._option}, so there is none to load again.")
+        if found.checksum == self.current.checksum:
+            return f"The calibrator in use is the one that is there: {found.checksum[:12]}."
+        return self._exchange(found)
 
     def back(self) -> str:
         """Take the calibrator before this one; a second time takes this one again.
@@ -91,14 +133,19 @@ class CalibratorSlot(Generic[Kind]):
             There was none before.
         """
         with self._lock:
-            if self._former is None:
+            former = self._former if self._shared is None else self._shared.get(FORMER)
+            if former is None:
                 raise InvalidInput("There was no other calibrator since this server started.")
-            return self._exchange(self._former)
+            told = self._exchange(former)
+            if self._shared is not None:
+                self._shared.put(former, TURNED_TO)
+            return told
 
     def reload_or_log(self) -> None:
-        """As `reload`, for a signal: what happened goes to the log."""
+        """As `reload`, for a signal: the log says what happened. One of several processes goes back with the others."""
         try:
-            logger.warning(self.reload())
+            with self._lock:
+                logger.warning(self._follow())
         except SemtokenError as error:
             logger.error("The calibrator stays as it is: %s", error)
 
@@ -112,6 +159,8 @@ class CalibratorSlot(Generic[Kind]):
                 self._take(before)
             raise
         self._former, self.current = before, found
+        if self._shared is not None and before is not None:
+            self._shared.put(before, FORMER)
         told = "" if before is None else f" in place of {before.checksum[:12]}"
         return f"The calibrator {found.checksum[:12]} ({found.n} labels) decides from now on{told}."
 
@@ -135,31 +184,17 @@ def reload_on_hangup(*slots: CalibratorSlot[Any]) -> None:
         on_hangup(reload)
 
 
-FROM_JOURNAL = (
-    " (`semtoken journal calibrators URL --take CHECKSUM -o FOLDER --overwrite` writes what the journal has kept of it)"
-)
-
-
-def add_exchange(
-    app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Gate, *, kept_by_journal: bool = False
-) -> None:
+def add_exchange(app: Any, path: str, calibrators: CalibratorSlot[Any], gate: Gate) -> None:
     """Add a route that takes POST with `{"action": "reload"}` or `{"action": "back"}` and the token.
 
     Of several processes the one that gets the request tells the others, which follow within moments.
     """
-    where = FROM_JOURNAL if kept_by_journal else ""
 
     def work(body: dict[str, Any]) -> dict[str, Any]:
         actions = {"reload": calibrators.reload, "back": calibrators.back}
         action = body.get("action")
         if not isinstance(action, str) or action not in actions:
             raise ApiError(400, 'Send {"action": "reload"} or {"action": "back"}.', param="action")
-        if action == "back" and is_one_of_several():
-            raise ApiError(
-                400,
-                "This server has several processes, which cannot go back together. Put the former calibrator in the "
-                f'place of this one{where}, and send {{"action": "reload"}}.',
-            )
         told = actions[action]()
         tell_the_others()
         current = calibrators.current

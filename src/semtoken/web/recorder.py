@@ -112,7 +112,7 @@ def add_routes(
 
         add_review(app, recorder.writer.journal, chosen)
     if calibrators.current is not None:
-        add_exchange(app, "/semtoken/calibrator", calibrators, chosen, kept_by_journal=True)
+        add_exchange(app, "/semtoken/calibrator", calibrators, chosen)
     if of_decisions.current is not None:
         add_exchange(app, "/semtoken/decision-calibrator", of_decisions, chosen)
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from semtoken.errors import InvalidInput
@@ -213,6 +214,11 @@ def on_hangup(action: Callable[[], None]) -> None:
 def is_one_of_several() -> bool:
     """Whether this is one of several processes that share the work of a server."""
     return multiprocessing.parent_process() is not None
+
+
+def shared_folder(name: str) -> Path | None:
+    """A folder that the processes of one server share as long as it runs; None for one that runs alone."""
+    return Path(os.environ[SHARED_FIGURES]) / name if is_one_of_several() else None
 
 
 def tell_the_others() -> None:
