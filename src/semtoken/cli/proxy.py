@@ -239,7 +239,7 @@ def _application(
     keeping: JournalChoice,
     decision_calibrator: Path | None,
 ) -> Any:
-    from semtoken.calibration.apply import Applied
+    from semtoken.calibration.apply import CalibratorInUse
     from semtoken.scoring.scorer import scorer_for
     from semtoken.web.calibrators import CalibratorSlot, SharedPlace, reload_on_hangup
     from semtoken.web.proxy.app import proxy_app
@@ -250,11 +250,11 @@ def _application(
     kind: dict[str, Any] = {"scores": "exact"} if reader else {"scores": "top-k", "k": settings.top_logprobs}
     scorer = scorer_for(tokens, rules)
 
-    def load(directory: Path | None) -> Applied | None:
+    def load(directory: Path | None) -> CalibratorInUse | None:
         return applied(directory, scorer.clusters, abstain_text, signature=scorer.signature, **kind)
 
     folder = shared_folder("calibrators")
-    shared = None if folder is None else SharedPlace(folder, load, Applied.save)
+    shared = None if folder is None else SharedPlace(folder, load, CalibratorInUse.save)
     calibrators = CalibratorSlot(load(calibrator), partial(load, calibrator), shared=shared)
     of_decisions = decision_slot(decision_calibrator)
     reload_on_hangup(calibrators, of_decisions)
