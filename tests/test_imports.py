@@ -18,7 +18,7 @@ SOURCE = Path(semtoken.__file__).parent
 
 LAYERS = (
     "errors choices version support",
-    "files",
+    "files executors",
     "almanac",
     "tokens models clustering metrics",
     "parts",
@@ -27,7 +27,7 @@ LAYERS = (
     "calibration",
     "scoring methods",
     "payloads backends observers stc stream probing cascade decisions",
-    "statistics executors",
+    "statistics",
     "journal",
     "bench score_file checking",
     "web integrations",

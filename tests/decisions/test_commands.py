@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from semtoken.cli.app import app
 from semtoken.decisions import AnsweredQuestion, Predicate, Question, ReadingOptions
 from semtoken.decisions.records import answer_values, read_decisions
 from semtoken.decisions.running import DecisionJob
-from semtoken.errors import InvalidInput
+from semtoken.errors import BackendError, InvalidInput
+from semtoken.executors import LocalExecutor, Work
 from tests.decisions.test_calibrating import world
 
 ASKED = Predicate("Is it late?")
@@ -114,6 +116,65 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert job.run(_Interrupted(None)) == 4
     assert job.target.read_bytes() == whole.target.read_bytes()
     assert len(read_decisions(job.target)) == 7
+
+
+class Backwards(LocalExecutor):
+    """Makes the last shard first, and is lost after some."""
+
+    def __init__(self, load: Callable[[], Any], most: int = 1000) -> None:
+        super().__init__(load)
+        self._most = most
+
+    def run(
+        self, work: Work, shards: Sequence[int], done: Callable[[int], None], answered: Any = lambda count: None
+    ) -> None:
+        super().run(work, list(shards)[::-1][: self._most], done)
+        if len(shards) > self._most:
+            raise BackendError("a worker was lost")
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_shards_give_the_lines_of_one_process(tmp_path: Path, size: int) -> None:
+    items = lines(tmp_path / "items.jsonl", [{"state": f"state {i}"} for i in range(7)])
+    alone, shared = (
+        DecisionJob(items, tmp_path / name, {"late": Predicate("Is it late?")}, ReadingOptions())
+        for name in ("alone.jsonl", "shared.jsonl")
+    )
+    alone.run(_Interrupted(None))
+    if size < 7:
+        with pytest.raises(BackendError, match="lost"):
+            shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None), most=1), size)
+        assert alone.target.read_bytes().startswith(shared.target.read_bytes())
+    shared.run_in_shards(lambda: _Interrupted(None), Backwards(lambda: _Interrupted(None)), size)
+    assert shared.target.read_bytes() == alone.target.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.jsonl", "items.jsonl", "shared.jsonl"]
+
+
+@pytest.mark.slow
+def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
+    """`semtoken decide run --executor ray`, in a network namespace that has only loopback."""
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    from tests.bench.test_run_ray import in_a_namespace
+
+    items = lines(tmp_path / "items.jsonl", [{"state": f"Parcel {i} is {i % 5} days late."} for i in range(600)])
+    (tmp_path / "q.json").write_text('{"late": {"type": "noul", "instructions": "Is the parcel late?"}}')
+    command = [str(Path(sys.executable).with_name("semtoken")), "decide", "run", str(tmp_path / "q.json"), str(items)]
+    here = in_a_namespace(*command, "-o", str(tmp_path / "here.jsonl"))
+    assert here.returncode == 0, here.stderr
+    by_ray = [*command, "-o", str(tmp_path / "ray.jsonl"), "--executor", "ray", "--ray-workers", "2"]
+    done = in_a_namespace(*by_ray)
+    assert done.returncode == 0, done.stderr
+    one, other = (
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("here.jsonl", "ray.jsonl")
+    )
+    assert [line["state"] for line in other] == [line["state"] for line in one]
+    assert [line["answers"]["late"]["probability"] for line in other] == pytest.approx(
+        [line["answers"]["late"]["probability"] for line in one], abs=1e-5
+    )
+    again = in_a_namespace(*by_ray)
+    assert again.returncode == 0 and "is complete" in again.stderr
 
 
 @pytest.mark.parametrize(

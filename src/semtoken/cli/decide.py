@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,17 @@ from semtoken.cli.commands import ShortHelp
 from semtoken.cli.console import tell
 from semtoken.cli.journal_options import JournalChoice, journal_options
 from semtoken.cli.model_options import ModelChoice, model_options
+from semtoken.cli.options import (
+    ExecutorOption,
+    RayAddressOption,
+    RayGpusOption,
+    RayWorkersOption,
+    ray_executor,
+)
 from semtoken.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from semtoken.decisions.remote import Asker
 
 app = typer.Typer(no_args_is_help=True, help="Ask typed questions, calibrate the answers, audit another server.")
 
@@ -61,6 +71,10 @@ def run(
     calibrator: Annotated[
         Path | None, typer.Option(file_okay=False, help="Adds chance, decision and promise to each answer.")
     ] = None,
+    executor: ExecutorOption = "local",
+    ray_workers: RayWorkersOption = 1,
+    ray_gpus: RayGpusOption = 0,
+    ray_address: RayAddressOption = None,
     keeping: JournalChoice,
 ) -> None:
     """Answer typed questions about every line of a file. A run that was stopped goes on where it ended.
@@ -71,14 +85,16 @@ def run(
     For example:
 
     - `semtoken decide run questions.yaml items.jsonl -o answers.jsonl --model Qwen/Qwen2.5-1.5B-Instruct`
+    - `semtoken decide run questions.yaml items.jsonl -o answers.jsonl --executor ray --ray-workers 4`
     - `semtoken decide run questions.yaml items.jsonl -o there.jsonl --endpoint http://localhost:8000/v1/systemone`
     - `semtoken decide run questions.yaml items.jsonl -o chat.jsonl --endpoint http://localhost:8000/v1/chat/completions`
     """
     from semtoken.decisions import ReadingOptions
     from semtoken.decisions.calibrating import DecisionCalibrator
-    from semtoken.decisions.remote import asker_of_endpoint
-    from semtoken.decisions.running import DecisionJob, asker_of_model, read_questions
+    from semtoken.decisions.running import DecisionJob, read_questions
 
+    if executor == "ray" and keeping.journal is not None:
+        raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
     options = ReadingOptions(reading, orders or None)
     asked = read_questions(questions)
     fitted = None if calibrator is None else DecisionCalibrator.load(calibrator)
@@ -87,15 +103,35 @@ def run(
     if not job.left():
         tell(f"{output} is complete.")
         return
+    asking = _ModelOrServer(choice, endpoint, name, key_env, top_logprobs)
+    if executor == "ray":
+        written = job.run_in_shards(asking.load, ray_executor(ray_workers, ray_gpus, ray_address))
+        tell(f"{written:,} lines written to {output}.")
+        return
     about = {"model": name or endpoint, "engine": "endpoint"} if endpoint else {"model": choice.model}
     with keeping.keeper("decide", **about) as keeper:
-        ask = (
-            asker_of_endpoint(endpoint, name, key=os.environ.get(key_env), top=top_logprobs)
-            if endpoint
-            else asker_of_model(choice.load().backend)
-        )
         kept = replace(job, keep=None if keeper is None else keeper.keep_decision)
-        tell(f"{kept.run(ask):,} lines written to {output}.")
+        tell(f"{kept.run(asking.load()):,} lines written to {output}.")
+
+
+@dataclass(frozen=True)
+class _ModelOrServer:
+    """Who is asked: plain data, which can be sent to other processes."""
+
+    choice: ModelChoice
+    endpoint: str | None
+    name: str | None
+    key_env: str
+    top: int
+
+    def load(self) -> Asker:
+        """What answers questions: the server, or the model once it is loaded."""
+        from semtoken.decisions.remote import asker_of_endpoint
+        from semtoken.decisions.running import asker_of_model
+
+        if self.endpoint:
+            return asker_of_endpoint(self.endpoint, self.name, key=os.environ.get(self.key_env), top=self.top)
+        return asker_of_model(self.choice.load().backend)
 
 
 @app.command(cls=ShortHelp)

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from semtoken.backends.base import Backend
 from semtoken.decisions.answers import AnsweredQuestion
@@ -26,7 +27,9 @@ from semtoken.decisions.records import (
 )
 from semtoken.decisions.remote import Asker
 from semtoken.errors import InvalidInput
-from semtoken.files.safe_files import dump_json, locked, read_json_lines, reading_errors
+from semtoken.executors import Executor
+from semtoken.executors.lines import LINES_IN_SHARD, LinesWork, append_in_order
+from semtoken.files.safe_files import JsonLine, dump_json, locked, read_json_lines, reading_errors, replace_text
 from semtoken.support.extras import require
 
 
@@ -121,15 +124,40 @@ class DecisionJob:
             done = self._settled()
             with self.target.open("ab") as file:
                 for line in islice(read_json_lines(self.source), done, None):
-                    if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
-                        why = line.fault or 'it needs the field "state".'
-                        raise InvalidInput(f"{self.source}, line {line.number}: {why}")
-                    file.write(dump_json(self._answered(line.value, ask, line.number)) + b"\n")
-                    file.flush()
+                    _append(file, [self.answered(line, ask)])
                     written += 1
         return written
 
-    def _answered(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
+    def run_in_shards(self, load: Callable[[], Asker], executor: Executor, size: int = LINES_IN_SHARD) -> int:
+        """The same by several processes or machines, under whose paths the files must lie; `keep` is not asked.
+
+        Raises
+        ------
+        SemtokenError
+            As `run`; what another process raised comes as `BackendError`. Lines that are written stay.
+        """
+        with self._alone():
+            done = self._settled()
+            total = done + self.left()
+            with self.target.open("ab") as file:
+                work = DecisionWork(self.target.with_name(self.target.name + ".shards"), size, load, self)
+                append_in_order(work, executor, done, total, partial(_append, file))
+        return total - done
+
+    def answered(self, line: JsonLine, ask: Asker) -> bytes:
+        """The line of output that belongs to a line of input.
+
+        Raises
+        ------
+        InvalidInput
+            The line cannot be read.
+        """
+        if line.fault or not isinstance(line.value, dict) or "state" not in line.value:
+            why = line.fault or 'it needs the field "state".'
+            raise InvalidInput(f"{self.source}, line {line.number}: {why}")
+        return dump_json(self._record(line.value, ask, line.number)) + b"\n"
+
+    def _record(self, item: Mapping[str, Any], ask: Asker, number: int) -> dict[str, Any]:
         answers = ask(item["state"], self.questions, self.options)
         values = {name: answer_values(answer, self.options) for name, answer in answers.items()}
         blocks: dict[str, dict[str, Any]] = {name: {} for name in answers}
@@ -272,3 +300,36 @@ def _run_some(
         DecisionJob(some, target, questions, options).run(ask)
     finally:
         some.unlink()
+
+
+@dataclass(frozen=True)
+class DecisionWork(LinesWork):
+    """The shards of a job."""
+
+    job: DecisionJob
+
+    def resolved(self) -> DecisionWork:
+        """The same with absolute paths."""
+        job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve(), keep=None)
+        return replace(self, job=job, folder=self.folder.resolve())
+
+    def open(
+        self, loader: Callable[[], Asker], answered: Callable[[int], None] = lambda count: None
+    ) -> Callable[[int], None]:
+        """Load the model; what is returned answers the lines of one shard."""
+        ask = loader()
+
+        def make(shard: int) -> None:
+            lines = []
+            for line in islice(read_json_lines(self.job.source), shard * self.size, (shard + 1) * self.size):
+                lines.append(self.job.answered(line, ask))
+                answered(len(lines))
+            replace_text(self.file(shard), b"".join(lines).decode())
+
+        return make
+
+
+def _append(file: IO[bytes], lines: list[bytes]) -> None:
+    """Write lines that are kept whatever happens next."""
+    file.writelines(lines)
+    file.flush()

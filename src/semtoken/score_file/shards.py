@@ -1,13 +1,10 @@
 """A scoring job by several processes or machines: lines are scored in shards, and written in their order.
 
-A shard is a run of whole batches. Whoever scores it writes its lines to a file of its own; the job appends them to its
-output as soon as all before them are there. So the output is that of a job in one process, and a job that was stopped
-goes on after the last line of its output, in either way.
+A shard is a run of whole batches, so that the output is that of a job in one process.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,12 +12,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from semtoken.executors import Executor
+from semtoken.executors.lines import LINES_IN_SHARD, LinesWork, append_in_order
 from semtoken.files.safe_files import replace_text
 from semtoken.score_file import Annotate, BadLine, Item, OnProgress, Progress, ScoreItems, ScoringJob, read_items
 
 Load: TypeAlias = Callable[[], tuple[ScoreItems, "Annotate | None"]]
 """Loads a model, and gives what scores with it and what it adds to a line; sent to other processes."""
-LINES_IN_SHARD = 256
 
 
 def run_in_shards(
@@ -50,53 +47,31 @@ def run_in_shards(
     if job.is_finished(before):
         return before
     folder = job.target.with_name(job.target.name + ".shards")
-    work = ScoringWork(job, load, folder, -(-lines // job.batch_size) * job.batch_size)
+    work = ScoringWork(folder, -(-lines // job.batch_size) * job.batch_size, load, job)
+    written = before.done
     with job.writing() as output:
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
-        folder.mkdir()
-        shards = range(before.done // work.size, -(-before.total // work.size))
-        ready: set[int] = set()
-        written = before.done
 
-        def done(shard: int) -> None:
+        def append(found: list[bytes]) -> None:
             nonlocal written
-            ready.add(shard)
-            while (first := written // work.size) in ready and written < before.total:
-                found = work.file(first).read_bytes().splitlines(keepends=True)[written - first * work.size :]
-                output.write(found)
-                written += len(found)
-                work.file(first).unlink()
-                if on_progress is not None:
-                    on_progress(written)
+            output.write(found)
+            written += len(found)
+            if on_progress is not None:
+                on_progress(written)
 
-        executor.run(work, shards, done)
-        folder.rmdir()
+        append_in_order(work, executor, before.done, before.total, append)
     return Progress(before.total, written)
 
 
 @dataclass(frozen=True)
-class ScoringWork:
-    """The shards of a job; see `semtoken.executors.Work`."""
+class ScoringWork(LinesWork):
+    """The shards of a job."""
 
     job: ScoringJob
-    load: Load
-    folder: Path
-    """Where the files of shards lie until their lines are written."""
-    size: int
-    """Lines in a shard."""
-
-    def file(self, shard: int) -> Path:
-        """The lines of a shard."""
-        return self.folder / f"{shard:08}.jsonl"
 
     def resolved(self) -> ScoringWork:
         """The same with absolute paths."""
         job = replace(self.job, source=self.job.source.resolve(), target=self.job.target.resolve())
         return replace(self, job=job, folder=self.folder.resolve())
-
-    def loader(self) -> Load:
-        """What loads the model."""
-        return self.load
 
     def open(self, loader: Load, answered: Callable[[int], None] = lambda count: None) -> Callable[[int], None]:
         """Load the model; what is returned scores one shard."""

@@ -1,0 +1,84 @@
+"""A file of lines that is made in shards: whoever makes a shard writes it apart, and shards are appended in order.
+
+So the file is that of a single process, and a run that was stopped goes on after the last line of the file.
+"""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from semtoken.executors import Executor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # Python 3.10 has none of its own
+
+LINES_IN_SHARD = 256
+
+
+@dataclass(frozen=True)
+class LinesWork(ABC):
+    """The shards of a file of lines; see `semtoken.executors.Work`."""
+
+    folder: Path
+    """Where the files of shards lie until their lines are appended."""
+    size: int
+    """Lines in a shard."""
+    load: Callable[[], Any]
+    """Loads what makes the lines; sent to other processes."""
+
+    def file(self, shard: int) -> Path:
+        """The lines of a shard."""
+        return self.folder / f"{shard:08}.jsonl"
+
+    @abstractmethod
+    def resolved(self) -> Self:
+        """The same with absolute paths."""
+
+    def loader(self) -> Callable[[], Any]:
+        """What loads the model."""
+        return self.load
+
+    @abstractmethod
+    def open(
+        self, loader: Callable[[], Any], answered: Callable[[int], None] = lambda count: None
+    ) -> Callable[[int], None]:
+        """Load the model; what is returned makes the lines of one shard and writes them to its `file`."""
+
+
+def append_in_order(
+    work: LinesWork, executor: Executor, first: int, last: int, append: Callable[[list[bytes]], None]
+) -> None:
+    """Have the lines from one to another made in shards, and append them in their order.
+
+    Parameters
+    ----------
+    work
+        Its files must lie under the same paths wherever shards are made.
+    executor
+        Has them made.
+    first, last
+        How many lines are there already, and how many there are to be.
+    append
+        Called with further lines as soon as all before them are there.
+    """
+    shutil.rmtree(work.folder, ignore_errors=True)  # of a run that was killed, perhaps with other settings
+    work.folder.mkdir()
+    ready: set[int] = set()
+    written = first
+
+    def done(shard: int) -> None:
+        nonlocal written
+        ready.add(shard)
+        while (next_one := written // work.size) in ready and written < last:
+            lines = work.file(next_one).read_bytes().splitlines(keepends=True)[written - next_one * work.size :]
+            append(lines)
+            written += len(lines)
+            work.file(next_one).unlink()
+
+    executor.run(work, range(first // work.size, -(-last // work.size)), done)
+    work.folder.rmdir()
