@@ -61,12 +61,13 @@ def main() -> None:
     bounds = [bound(end, clusters) for clusters in (None, stc.clusters) for end in ("lower", "upper")]
     of_arrays = SemanticTokenClusteringFromArrays(stc.clusters)
     single = [MaximumSequenceProbability(), Perplexity(), SemanticTokenClustering(), of_arrays]
+    calculators = register_default_stat_calculators("Whitebox", output_attentions=False, output_hidden_states=False)
     manager = UEManager(
         data=Dataset([q.prompt() for q in questions], [q.answers[0] for q in questions], batch_size=16),
         model=model,
         estimators=[*single, *bounds],
         builder_env_stat_calc=BuilderEnvironmentStatCalculator(model=model),
-        available_stat_calculators=[*register_default_stat_calculators("Whitebox"), stc_calculator(stc.clusters)],
+        available_stat_calculators=[*calculators, stc_calculator(stc.clusters)],
         generation_metrics=[AccuracyMetric()],
         ue_metrics=[PredictionRejectionArea()],
         processors=[],
