@@ -154,3 +154,12 @@ def test_the_clock_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OverBudget, match="within 2 seconds"):
         budget.spend()
     assert budget.seconds_left > 0
+
+
+def test_the_number_of_parts_is_bounded() -> None:
+    answer = answer_of([b"1 "] * 30, [-0.1] * 30)
+    assert len(parts_of(answer, "number", max_parts=30)) == 30
+    with pytest.raises(OverBudget, match="more than 29 parts"):
+        parts_of(answer, "number", max_parts=29)
+    with pytest.raises(InvalidInput, match="max_parts"):
+        parts_of(answer, "number", max_parts=-1)

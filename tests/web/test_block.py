@@ -10,10 +10,12 @@ import httpx
 import numpy as np
 import pytest
 
-from semtoken import TokenClusters
+from semtoken import TokenClusters, score_top_logprobs
 from semtoken.almanac import load_questions
 from semtoken.probing import disputed
-from semtoken.web.block import BlockOptions, parts_wanted, score_block
+from semtoken.scoring.rules import ScoringRules
+from semtoken.scoring.scorer import scorer_for
+from semtoken.web.block import MOST_PARTS, BlockOptions, parts_wanted, score_block
 from semtoken.web.serve.service import probe
 from tests.web.conftest import proxy_of
 
@@ -109,3 +111,13 @@ def test_auto_takes_fields_of_json_and_phrases_of_prose(almanac: Any) -> None:
     [city, in_peru] = block["parts"]
     assert city["choices"] is None and set(in_peru["choices"]) == {"true", "false"}
     assert sum(in_peru["choices"].values()) == pytest.approx(1) and np.isfinite(in_peru["allowed_mass"])
+
+
+def test_a_block_of_too_many_parts_says_so() -> None:
+    """They would be a hundred times as long as the answer, and keep other clients waiting."""
+    for words, listed in ((MOST_PARTS, True), (MOST_PARTS + 1, False)):
+        token = {"token": "1, " * words, "logprob": -0.1, "top_logprobs": []}
+        answer = score_top_logprobs([token], None)
+        block = score_block(answer, scorer_for(None, ScoringRules()), BlockOptions(parts="number"))
+        assert len(block.get("parts", ())) == (words if listed else 0)
+        assert ("more than 10,000 parts" in block.get("parts_refused", "")) is not listed

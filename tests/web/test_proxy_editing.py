@@ -12,7 +12,7 @@ from semtoken.payloads.formats import HiddenFields, Shape, shape_at
 from semtoken.payloads.formats.openai_chat import OpenAIChat
 from semtoken.payloads.formats.openai_completions import OpenAICompletions
 from semtoken.payloads.formats.registry import shape_of_reply
-from semtoken.payloads.splice import apply, document, elements, keep_entries, members, set_member
+from semtoken.payloads.splice import LONG_LIST, apply, document, elements, encode, keep_entries, members, set_member
 from semtoken.payloads.sse import EventReader
 from semtoken.payloads.stream import GoingOn
 from semtoken.web.proxy.asking import REMEMBERED_SECONDS, LearnedLimits
@@ -288,3 +288,9 @@ def test_events_that_only_go_on_are_edited_as_any_event(name: str, hidden: Hidde
 def shape_of_reply_to(name: str) -> type[Shape]:
     reply = recording(name).reply
     return shape_of_reply(reply if isinstance(reply, list) else [reply])
+
+
+@given(JSON, st.integers(LONG_LIST - 1, LONG_LIST + 1))
+def test_a_long_list_is_written_as_json_writes_it(value: Any, length: int) -> None:
+    for one in ([value] * length, {"parts": [value] * length, "other": value}, {"a": {"b": [value] * length}}):
+        assert encode(one) == json.dumps(one)

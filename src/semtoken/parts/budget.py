@@ -18,6 +18,8 @@ MAX_CHARACTERS = 500_000
 """Longest text in which parts are looked for by default."""
 MAX_SECONDS = 10.0
 """Longest time that it may take by default."""
+MAX_PARTS = 100_000
+"""Most parts that are found by default."""
 STEPS, STEPS_PER_CHARACTER = 1_000_000, 50
 """Pieces of work on any text, and more on a longer one. A step is about a hundred bytes or a microsecond."""
 

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from semtoken.choices import PartKind
-from semtoken.errors import InvalidInput
+from semtoken.errors import InvalidInput, OverBudget
 from semtoken.parts.answers import AnswerWithTokens, answer_tokens, part_of
-from semtoken.parts.budget import MAX_CHARACTERS, MAX_SECONDS, Budget
+from semtoken.parts.budget import MAX_CHARACTERS, MAX_PARTS, MAX_SECONDS, Budget
 from semtoken.parts.code import find_identifiers
 from semtoken.parts.fields import (
     UNALIGNED,
@@ -50,6 +50,7 @@ def parts_of(
     constrained: bool | None = None,
     max_characters: int = MAX_CHARACTERS,
     max_seconds: float = MAX_SECONDS,
+    max_parts: int = MAX_PARTS,
 ) -> list[Part]:
     """Parts of an answer, each with its own confidence.
 
@@ -75,6 +76,8 @@ def parts_of(
         Whether a grammar shaped the answer, so that tokens without a choice are left out and counted.
     max_characters, max_seconds
         How long the answer may be, and how long the work on it may take. A finder of your own cannot be ended.
+    max_parts
+        How many parts it may have.
 
     Returns
     -------
@@ -89,7 +92,7 @@ def parts_of(
     MissingExtra
         A library that splits text is not installed.
     OverBudget
-        The answer is too long, or its parts take too much time or memory.
+        The answer is too long, or its parts are too many or take too much time or memory.
     """
     _check_options(answer, equality, language, text, keys, containers, constrained)
     tokens = answer if isinstance(answer, AnswerTokens) else answer_tokens(answer, constrained=constrained)
@@ -99,11 +102,14 @@ def parts_of(
     if equality == "meaning" and np.isnan(tokens.meaning).any():
         raise InvalidInput(NO_MEANING)
     budget = Budget(said, max_characters=max_characters, max_seconds=max_seconds)
+    most = whole(max_parts, "max_parts", low=0)
     found, complete, missing = _found(
         said, by, schema, budget, keys=keys, containers=containers, language=language, calls=calls
     )
     parts = Parts()
     for one in found:
+        if len(parts) == most:
+            raise OverBudget(f"It has more than {most:,} parts of this kind.")
         own = tokens.prose if one.equality == "meaning" else one.equality
         one = replace(one, equality=equality or own)
         if not aligned or UNALIGNED in one.flags:

@@ -83,12 +83,26 @@ if msgspec is not None:
     _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
     _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _decode = json.JSONDecoder().raw_decode
-encode = json.JSONEncoder(allow_nan=False).encode
-"""A value as JSON."""
+_encode = json.JSONEncoder(allow_nan=False).encode
+LONG_LIST = 200
+"""Items from which on a list is written one by one."""
 
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands in JSON: names of members and numbers of elements, from the root on."""
+
+
+def encode(value: Any) -> str:
+    """A value as JSON.
+
+    A long list within an object, such as the parts of an answer, is written item by item: Python's own encoder lets no
+    other thread run before it is done, which for tens of thousands of items takes half a second.
+    """
+    if type(value) is list and len(value) > LONG_LIST:
+        return f"[{', '.join(map(_encode, value))}]"
+    if type(value) is dict and any(type(one) is list and len(one) > LONG_LIST for one in value.values()):
+        return f"{{{', '.join(f'{_encode(str(name))}: {encode(one)}' for name, one in value.items())}}}"
+    return _encode(value)
 
 
 class Replace(NamedTuple):

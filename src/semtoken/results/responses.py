@@ -318,7 +318,7 @@ class ScoredResponse:
             What to look for. A function takes the text and gives `(start, end)` or `(start, end, label)` of each part.
         **options
             `equality`, `schema`, `keys`, `containers`, `language`, `calls`, `text`, `constrained`, `max_characters`,
-            `max_seconds`; see `semtoken.parts.parts_of`.
+            `max_seconds`, `max_parts`; see `semtoken.parts.parts_of`.
         """
         return parts_of(self, by, **options)
 

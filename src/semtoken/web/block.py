@@ -22,6 +22,8 @@ from semtoken.scoring.scorer import Scorer
 from semtoken.web.wire import ApiError
 
 MOST_COMPETING = 8
+MOST_PARTS = 10_000
+"""Parts that a block holds: each takes some 600 bytes, a hundred times its text and more."""
 NO_MODEL = "Only a server that runs the model itself can follow other meanings: semtoken serve."
 
 Parts: TypeAlias = PartKind | Literal["auto"]
@@ -99,7 +101,7 @@ def parts_wanted(result: ScoredResponse, wanted: Parts, seconds: float = MAX_SEC
     """The parts of an answer of the kind that was asked for, if they are found within some seconds."""
     if wanted == "auto":
         wanted = "field" if is_json(result.text) else "phrase"
-    return list(result.parts(wanted, max_seconds=seconds))
+    return list(result.parts(wanted, max_seconds=seconds, max_parts=MOST_PARTS))
 
 
 def reason_block(reason: str) -> dict[str, Any]:

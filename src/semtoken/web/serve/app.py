@@ -14,6 +14,7 @@ from semtoken.support.extras import require
 for _module in ("fastapi", "prometheus_client", "pydantic"):
     require(_module, extra="serve")
 
+import msgspec  # noqa: E402
 from fastapi import FastAPI, Request, Response  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest  # noqa: E402
@@ -179,7 +180,7 @@ class Answering:
             whole = await unless_gone(request.receive, self._service.whole(job))
             if whole is None:
                 raise ApiError(499, "The client left.")
-            return JSONResponse(whole)
+            return Response(msgspec.json.encode(whole), media_type="application/json")
         except (ApiError, SemtokenError) as error:
             return as_api_error(error).response()
 
