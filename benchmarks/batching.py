@@ -19,10 +19,11 @@ import typer
 from transformers import ContinuousBatchingConfig, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from semtoken.almanac import load_questions
-from semtoken.backends.base import Arrival, Completion, Decoding, Observer
+from semtoken.backends.base import Arrival, Decoding
 from semtoken.backends.transformers.loading import load_transformers
 from semtoken.backends.transformers.model import TransformersBackend
 from semtoken.models.sources import resolve
+from semtoken.observers.steps import Completion, Observer
 
 Answers = list[list[int]]
 

@@ -21,11 +21,12 @@ import typer
 import semtoken as st
 from semtoken import STC
 from semtoken.almanac import is_correct
-from semtoken.backends.base import Decoding, Observer, Step
+from semtoken.backends.base import Decoding
 from semtoken.bench.datasets import read_dataset
 from semtoken.choices import Preset
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.metrics import auroc
+from semtoken.observers.steps import Observer, Step
 from semtoken.results import ScoredResponse
 from semtoken.scoring import ScoringRules
 from semtoken.tokens.vocabulary import Vocabulary

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from semtoken.backends.base import Backend, Completion, Decoding, Observer, Prompt, Response, require_readings
+from semtoken.backends.base import Backend, Decoding, Prompt, Response, require_readings
 from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import as_prompts, as_responses, encode_prompt, is_ids, question_of
 from semtoken.backends.scores import AnswerScores, StoppingScores
@@ -26,6 +26,7 @@ from semtoken.errors import CalibratorMismatch, InvalidInput
 from semtoken.methods import METHODS
 from semtoken.models.sources import resolve
 from semtoken.observers.method_scores import MethodScores, require_one_pass
+from semtoken.observers.steps import Completion, Observer
 from semtoken.results import Answers, ScoredResponse
 from semtoken.results.generation import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for

@@ -15,11 +15,12 @@ from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 import semtoken as st
 from semtoken.almanac import load_questions
-from semtoken.backends.base import Backend, Completion, Decoding, Observer, Step
+from semtoken.backends.base import Backend, Decoding
 from semtoken.backends.load import load_backend
 from semtoken.backends.prompts import end_ids
 from semtoken.backends.transformers import TransformersBackend, cache
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.observers.steps import Completion, Observer, Step
 from semtoken.statistics.decoding import LogProbabilities
 from tests.backends.test_transformers import PROMPTS, random_clusters, scorer
 

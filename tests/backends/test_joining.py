@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.backends.base import Arrival, Completion, Decoding, JoiningBackend, Observer, Step
+from semtoken.backends.base import Arrival, Decoding, JoiningBackend
+from semtoken.observers.steps import Completion, Observer, Step
 from tests import tiny
 
 torch = pytest.importorskip("torch")

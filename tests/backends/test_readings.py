@@ -8,19 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semtoken.backends.base import (
-    ATTENTION,
-    ENTROPY,
-    LOGITS,
-    Arrival,
-    Decoding,
-    Observer,
-    Step,
-    best,
-    require_readings,
-    states,
-)
+from semtoken.backends.base import Arrival, Decoding, require_readings
 from semtoken.errors import BackendError
+from semtoken.observers.steps import ATTENTION, ENTROPY, LOGITS, Observer, Step, best, states
 from tests import tiny
 
 torch = pytest.importorskip("torch")

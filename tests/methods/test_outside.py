@@ -93,7 +93,7 @@ def test_a_missing_file_and_one_that_cannot_be_run(tmp_path: Path) -> None:
 
 PLUGIN = """
 import numpy as np
-from semtoken.backends.base import ENTROPY
+from semtoken.observers.steps import ENTROPY
 from semtoken.methods import method
 from semtoken.observers import TokenNumbers, statistic
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import semtoken
 from semtoken import methods
 from semtoken.almanac import load_questions
-from semtoken.backends.base import Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.errors import BackendError, CalibratorMismatch, InvalidInput
 from semtoken.observers.method_scores import MethodScores, one_pass_methods, scores_of_steps
+from semtoken.observers.steps import Observer, Step
 from semtoken.results.headlines import headline_of
 from semtoken.support.arrays import entropy_bounds, row_divergences, row_entropies
 from semtoken.tokens.scored import TokenMark

@@ -8,17 +8,14 @@ text streams are all observers. To bring another model or engine to semtoken, wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
-
-import numpy as np
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.observers.steps import Completion, Observer, Readable, not_given, readings
 from semtoken.results import Distribution
-from semtoken.scoring.rows import NormalizedRows, entropies_of, normalized_rows
-from semtoken.support.arrays import FloatArray, IdArray, Rows, best_columns, entropy_bounds, gather, log_normalizers
+from semtoken.support.arrays import FloatArray
 from semtoken.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -29,70 +26,6 @@ Prompt: TypeAlias = str | Sequence[Message] | Sequence[int]
 """Text, chat messages (`{"role": ..., "content": ...}`) for the tokenizer's own template, or token ids."""
 Response: TypeAlias = str | Sequence[int]
 """Text, or the token ids of an answer."""
-Best: TypeAlias = tuple[IdArray, FloatArray]
-"""Ids and log-probabilities [k] of the best tokens of one step, best first."""
-
-Readable = Literal["log_probability", "entropy", "best", "row", "logits", "states", "attention"]
-"""What a step can hold for an observer:
-
-- `log_probability`: of the chosen token;
-- `entropy`: of the next-token distribution, an interval where only the best tokens are known;
-- `best`: the k best tokens with their log-probabilities;
-- `row`: as much of the row of logits as the engine gives, all of it or its best tokens;
-- `logits`: all of it;
-- `states`: what the layer at a certain depth gives out;
-- `attention`: how much every head attends to the token before the one that is chosen.
-"""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One thing that an observer reads of every step. See `Readable`."""
-
-    what: Readable
-    k: int = 0
-    """How many of the best tokens, for `best`."""
-    depth: float = 0.0
-    """How deep in the model the layer lies, for `states`, in (0, 1]; 0.5 is the middle layer, 1 the last one."""
-
-
-LOG_PROBABILITY = Reading("log_probability")
-ENTROPY = Reading("entropy")
-ROW = Reading("row")
-LOGITS = Reading("logits")
-ATTENTION = Reading("attention")
-
-
-def best(k: int) -> Reading:
-    """The k best tokens of a step."""
-    return Reading("best", k=k)
-
-
-def states(depth: float) -> Reading:
-    """What the layer at some depth of the model gives out, in (0, 1]."""
-    return Reading("states", depth=depth)
-
-
-NEVER_GIVEN: Mapping[str, frozenset[Readable]] = {
-    "llama-cpp": frozenset({"states", "attention"}),
-    "vllm": frozenset({"states", "attention"}),
-}
-"""By the name of a backend: what it gives of no model, which is known before one is loaded."""
-_GIVEN_BY: Mapping[Readable, str] = {
-    "logits": "transformers and llama-cpp give it, and vLLM with max_logprobs=-1",
-    "row": "transformers and llama-cpp give it, and vLLM with logprobs_mode='raw_logprobs'",
-    "states": "transformers gives it, for models whose layers it finds",
-    "attention": "transformers gives it, for models whose attention can be computed in the plain way ('eager')",
-}
-_CALLED: Mapping[Readable, str] = {
-    "log_probability": "the log-probabilities of the chosen tokens",
-    "entropy": "the entropy of every step",
-    "best": "the best tokens of every step",
-    "row": "the distribution of every step",
-    "logits": "all logits of every step",
-    "states": "hidden states",
-    "attention": "attention weights",
-}
 
 
 @dataclass(frozen=True)
@@ -132,139 +65,6 @@ class Decoding:
             raise InvalidInput(f"temperature must be a number from 0 on, got {self.temperature!r}.")
 
 
-@dataclass(frozen=True)
-class Completion:
-    """An answer that a backend has generated."""
-
-    token_ids: list[int]
-    """Its tokens, the one that ended it included."""
-    truncated: bool | None
-    """The limit on new tokens cut it off; None of a reply that was read."""
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One decoding step of n answers: the model's own distribution, and the tokens that were chosen.
-
-    Either `logits` holds whole rows, or, where an engine gives no more than that, `best` the k best tokens.
-    """
-
-    answers: Sequence[int]
-    """[n] numbers of the answers, counted over all prompts of the call: with `n` answers a prompt, those of the first
-    prompt are 0 to n-1."""
-    tokens: Sequence[int]
-    """[n] the chosen tokens."""
-    size: int
-    """V, the number of tokens; further columns of the logits are padding."""
-    logits: Rows | None
-    """[m, columns] raw logits: temperature 1, before any processing. Log-probabilities are logits too."""
-    rows: Sequence[int] = ()
-    """[n] the row of each answer in `logits`."""
-    best: Sequence[Best] = ()
-    """[n] without logits: the best tokens of each answer, the chosen one always among them (perhaps as the last)."""
-    ends: Sequence[bool] = ()
-    """[n] whether the token is one that ends its answer, such as an end-of-sequence token."""
-    states: Mapping[float, Any] = field(default_factory=dict)
-    """By the depths that observers asked for: [m, H] output of that layer at the position that predicts the token."""
-    attention: Any = None
-    """[m, L, heads] if an observer asked for it: how much the position that predicts the token attends to the token
-    before, which is the newest one. Of the first step of an answer it is about the prompt and means nothing."""
-
-    read: NormalizedRows | None = None
-    """[n] the row of each answer, if it was read before."""
-
-    @cached_property
-    def normalized(self) -> NormalizedRows:
-        """[n] the row of each answer, read once for all who need it; where `logits` is there."""
-        return self.read or normalized_rows(self.logits, self.size, self.rows)
-
-    @cached_property
-    def log_normalizers(self) -> FloatArray:
-        """[n] log-sum-exp of each answer's row."""
-        found: FloatArray = log_normalizers(self.own_rows, self.size)
-        return found
-
-    @cached_property
-    def own_rows(self) -> Rows:
-        """[n, columns] the row of each answer; where `logits` is there."""
-        rows = list(self.rows)
-        return self.logits if rows == list(range(len(self.logits))) else self.logits[rows]  # type: ignore[arg-type,index]
-
-    def of(self, place: int) -> Step:
-        """The step of one of its answers alone."""
-        return replace(
-            self,
-            answers=[self.answers[place]],
-            tokens=[self.tokens[place]],
-            rows=self.rows[place : place + 1],
-            best=self.best[place : place + 1],
-            ends=self.ends[place : place + 1],
-            read=self.read and self.read.of(slice(place, place + 1)),
-        )
-
-    @cached_property
-    def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """[n] bounds of the entropy of each answer's distribution, in nats: the same where the whole row is known."""
-        if self.logits is None:
-            bounds = [
-                entropy_bounds(values, self.size, best=listed_best(token, ids))
-                for token, (ids, values) in zip(self.tokens, self.best, strict=True)
-            ]
-            return np.array([low for low, _ in bounds]), np.array([high for _, high in bounds])
-        found = entropies_of(self.normalized, self.size)
-        return found, found
-
-    def best_of(self, k: int) -> list[Best]:
-        """[n] the k best tokens of each answer, best first; fewer where fewer are known."""
-        if self.logits is None:
-            return [(ids[:k], values[:k]) for ids, values in self.best]
-        return best_columns(self.own_rows, self.log_normalizers, self.size, k)
-
-    def log_probabilities(self) -> FloatArray:
-        """[n] log-probabilities of the chosen tokens, at most 0."""
-        if self.logits is None:
-            chosen = [values[ids == token][0] for token, (ids, values) in zip(self.tokens, self.best, strict=True)]
-            return np.minimum(np.array(chosen, dtype=np.float64), 0.0)
-        values = gather(self.logits, np.asarray(self.rows), np.asarray(self.tokens))
-        found: FloatArray = np.minimum(values - self.log_normalizers, 0.0)
-        return found
-
-
-class Observer:
-    """Listens to the decoding steps of a backend. Override what you need."""
-
-    reads: frozenset[Reading] = frozenset({ROW})
-    """What it reads of a step. An engine gives no more than its observers ask for, and refuses before the first step
-    what it cannot give."""
-
-    def observe(self, step: Step) -> Collection[int] | None:
-        """Take in one step.
-
-        Returns
-        -------
-        collection of int or None
-            Numbers of answers to end after this step. An engine that returns whole answers cannot end them.
-        """
-
-    def finish(self, answer: int, completion: Completion) -> None:
-        """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
-
-
-def listed_best(token: int, ids: IdArray) -> int:
-    """How many of the listed tokens of a step are its best ones: the chosen one may stand behind them."""
-    return max(len(ids) - (len(ids) > 1 and ids[-1] == token), 1)
-
-
-def show(step: Step, observers: Sequence[Observer]) -> set[int]:
-    """Show a step to all observers; returns the answers that they end."""
-    return {answer for observer in observers for answer in observer.observe(step) or ()}
-
-
-def readings(observers: Sequence[Observer]) -> frozenset[Reading]:
-    """All that some observers read."""
-    return frozenset().union(*(observer.reads for observer in observers))
-
-
 def require_readings(backend: Backend, observers: Sequence[Observer]) -> None:
     """Refuse what a backend cannot give its observers, before it does anything.
 
@@ -276,23 +76,6 @@ def require_readings(backend: Backend, observers: Sequence[Observer]) -> None:
     missing = {reading.what for reading in readings(observers)} - backend.gives
     if missing:
         raise BackendError(not_given(backend.name, missing, f" of {type(backend.model).__name__}"))
-
-
-def not_given(backend: str, missing: Collection[Readable], of: str = "") -> str:
-    """What to tell somebody who asked for what a backend does not give."""
-    named = " and ".join(_CALLED[what] for what in sorted(missing))
-    advice = "; ".join(_GIVEN_BY[what] for what in sorted(missing) if what in _GIVEN_BY)
-    return (
-        f"The {backend} backend does not give {named}{of}"
-        + (f" ({advice}). " if advice else ". ")
-        + "Choose another backend, or leave out the methods that read it."
-    )
-
-
-def finish(answer: int, completion: Completion, observers: Sequence[Observer]) -> None:
-    """Tell all observers that an answer is complete."""
-    for observer in observers:
-        observer.finish(answer, completion)
 
 
 @dataclass(frozen=True)

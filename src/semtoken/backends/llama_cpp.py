@@ -15,24 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import (
-    Completion,
-    Decoding,
-    Observer,
-    Prompt,
-    Readable,
-    Response,
-    Step,
-    finish,
-    require_readings,
-    show,
-)
+from semtoken.backends.base import Decoding, Prompt, Response, require_readings
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError, VocabularyMismatch
 from semtoken.models.gguf import check_header
+from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, log_normalizers
 from semtoken.support.extras import require

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from semtoken.backends.base import ROW, Observer, Step
 from semtoken.engine_tokens import TopStep, TopToken
 from semtoken.observers.method_scores import MethodScores
+from semtoken.observers.steps import ROW, Observer, Step
 from semtoken.results import Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import AnswerBatch, LogitsAnswer, NormalizedRows, Scorer, TopkAnswer
 

@@ -16,23 +16,13 @@ import numpy.typing as npt
 import tokenizers
 
 from semtoken.almanac import almanac_path
-from semtoken.backends.base import (
-    Completion,
-    Decoding,
-    Observer,
-    Prompt,
-    Readable,
-    Response,
-    Step,
-    finish,
-    require_readings,
-    show,
-)
+from semtoken.backends.base import Decoding, Prompt, Response, require_readings
 from semtoken.backends.prompts import as_decodings, encode_prompts, encode_responses, end_ids, newline_ids
 from semtoken.clustering.rows import to_float32
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.tables import STORED_TYPES, stored_tensors
 from semtoken.errors import BackendError, InvalidInput
+from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
 from semtoken.tokens.vocabulary import Vocabulary

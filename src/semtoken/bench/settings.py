@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from semtoken.almanac import almanac_path
-from semtoken.backends.base import NEVER_GIVEN, not_given
 from semtoken.bench.judges.settings import JudgeSettings
 from semtoken.calibration.labels import HEADLINE
 from semtoken.choices import (
@@ -29,6 +28,7 @@ from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, ONE_PASS_FAMILIES
 from semtoken.methods.outside import is_outside, known_methods
 from semtoken.observers.inside import AnswerState
+from semtoken.observers.steps import NEVER_GIVEN, not_given
 from semtoken.statistics.encoders import DEFAULT_NLI, DEFAULT_SIMILARITY
 from semtoken.statistics.steps import readings_for
 from semtoken.support.extras import require

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from semtoken.backends.base import Backend, Observer, Step
+from semtoken.backends.base import Backend
 from semtoken.decisions.spellings import LogMasses, OptionReader, Path
 from semtoken.errors import InvalidLogits
+from semtoken.observers.steps import Observer, Step
 from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
 Place: TypeAlias = tuple[int, Path]

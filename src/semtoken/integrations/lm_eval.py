@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from semtoken import metrics
-from semtoken.backends.base import LOGITS, Completion, Observer, Step
 from semtoken.backends.prompts import encode_prompt
 from semtoken.calibration.apply import CalibratorInUse
 from semtoken.errors import InvalidInput
 from semtoken.integrations.hosts import require_host
 from semtoken.integrations.selective import selective_figures
+from semtoken.observers.steps import LOGITS, Completion, Observer, Step
 from semtoken.results import ScoredResponse
 from semtoken.stc import STC
 

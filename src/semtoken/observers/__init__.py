@@ -1,5 +1,6 @@
 """What one pass of the answering model leaves behind for the methods: observers that record fields of `Generation`.
 
+steps.py           what a backend shows: `Step`, what may be read of it, `Observer`
 table.py           `@statistic`: an observer that fills one field, and the table of all of them
 token_numbers.py   numbers of every step: entropy, divergence from uniform, the best log-probabilities
 inside.py          what stands inside the model: attention to the token before

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import ATTENTION, Completion, Observer, Step, states
+from semtoken.observers.steps import ATTENTION, Completion, Observer, Step, states
 from semtoken.observers.table import Statistic, statistic
 from semtoken.results.generation import DEPTH, Layout
 from semtoken.support.arrays import FloatArray

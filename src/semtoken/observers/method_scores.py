@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import Observer, Step, readings
 from semtoken.engine_tokens import TopStep
 from semtoken.errors import InvalidInput
 from semtoken.methods import METHODS, score
 from semtoken.methods.outside import is_outside, load_installed, load_method
 from semtoken.observers.inside import LastStates
+from semtoken.observers.steps import Observer, Step, readings
 from semtoken.observers.table import STATISTICS, Statistic
 from semtoken.parts.answers import log_product, tokens_touching
 from semtoken.parts.prose import new_words, phrases

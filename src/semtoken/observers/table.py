@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from semtoken.backends.base import Observer, Step
+from semtoken.observers.steps import Observer, Step
 from semtoken.results.generation import PER_TOKEN, Layout, declare_field
 from semtoken.support.arrays import FloatArray
 

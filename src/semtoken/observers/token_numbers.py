@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from semtoken.backends.base import ENTROPY, LOGITS, Step, best
+from semtoken.observers.steps import ENTROPY, LOGITS, Step, best
 from semtoken.observers.table import Statistic, TokenNumbers, statistic
 from semtoken.results.generation import Layout
 from semtoken.support.arrays import FloatArray, row_divergences

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import LOGITS, Backend, Observer, Step
+from semtoken.backends.base import Backend
 from semtoken.errors import InvalidInput
+from semtoken.observers.steps import LOGITS, Observer, Step
 from semtoken.parts import Part, Parts
 from semtoken.parts.fields import allowed_values, subschema
 from semtoken.parts.finding import as_schema

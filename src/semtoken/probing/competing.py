@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import LOGITS, Arrival, Backend, Completion, Decoding, JoiningBackend, Observer, Step
+from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.backends.prompts import encode_prompt
 from semtoken.errors import InvalidInput
+from semtoken.observers.steps import LOGITS, Completion, Observer, Step
 from semtoken.parts import Part, parts_of
 from semtoken.parts.prose import words
 from semtoken.results import ScoredResponse

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import LOG_PROBABILITY, LOGITS, Backend, Completion, Observer, Prompt, Step, best
+from semtoken.backends.base import Backend, Prompt
 from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.errors import InvalidLogits
 from semtoken.observers import Statistic
+from semtoken.observers.steps import LOG_PROBABILITY, LOGITS, Completion, Observer, Step, best
 from semtoken.results import ScoredResponse
 from semtoken.scoring import AnswerBatch, Scorer
 from semtoken.statistics.timings import Timings

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from semtoken.backends import base
-from semtoken.backends.base import Backend, Completion, Observer
+from semtoken.backends.base import Backend
 from semtoken.backends.prompts import encode_prompts, in_batches_by_length
 from semtoken.backends.scores import AnswerScores
 from semtoken.errors import InvalidInput
 from semtoken.observers.inside import LastStates
+from semtoken.observers.steps import Best, Completion, Observer
 from semtoken.results.generation import Generation
 from semtoken.statistics.decoding import BestTokens, LogProbabilities, TimedObserver, backend_of
 from semtoken.statistics.steps import STC_STEPS, RecordingStep, watch_steps
@@ -173,7 +174,7 @@ class _Count(Observer):
             self._progress(self._step, self._done // self._n, self._prompts)
 
 
-def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best: list[base.Best] | None) -> Generation:
+def _greedy_record(backend: Backend, ids: list[int], log_probs: FloatArray, best: list[Best] | None) -> Generation:
     vocabulary = backend.vocabulary
     generation = Generation(
         text=vocabulary.decode(ids),

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from semtoken.backends.base import Readable
 from semtoken.methods import METHODS
 from semtoken.observers import STATISTICS, Statistic
 from semtoken.observers.method_scores import new_word_log_probs, phrase_log_probs
+from semtoken.observers.steps import Readable
 from semtoken.results import ScoredResponse
 from semtoken.results.generation import LAYOUTS, Generation
 from semtoken.scoring.rules import ScoringRules

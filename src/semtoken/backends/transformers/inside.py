@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from semtoken.backends.base import Observer, readings
 from semtoken.errors import ModelError
+from semtoken.observers.steps import Observer, readings
 from semtoken.support.extras import require
 
 Hook = Callable[[Any, Any, Any], None]

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import Arrival, Completion, Observer, Step, finish, show
+from semtoken.backends.base import Arrival
 from semtoken.backends.pace import Pace, has_room, is_long
 from semtoken.backends.prompts import PaddedBatch, pad
 from semtoken.backends.transformers.cache import SharedPrefix, joined_caches, read_prompt, rows_of, shared_beginning
@@ -27,6 +27,7 @@ from semtoken.backends.transformers.draws import AnswerChoices, chosen_tokens
 from semtoken.backends.transformers.inside import Inside
 from semtoken.backends.transformers.observe import BatchRow
 from semtoken.backends.transformers.trees import PromptTree, prompt_tree
+from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary

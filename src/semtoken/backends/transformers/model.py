@@ -11,19 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semtoken.backends.base import (
-    Arrival,
-    Completion,
-    Decoding,
-    Observer,
-    Prompt,
-    Readable,
-    Response,
-    Step,
-    finish,
-    require_readings,
-    show,
-)
+from semtoken.backends.base import Arrival, Decoding, Prompt, Response, require_readings
 from semtoken.backends.prompts import (
     PaddedBatch,
     as_decodings,
@@ -51,6 +39,7 @@ from semtoken.backends.transformers.trees import PromptTree
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import BackendError, InvalidInput, InvalidLogits, ModelError, SemtokenError, VocabularyMismatch
+from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray, IdArray, as_rows
 from semtoken.support.extras import require

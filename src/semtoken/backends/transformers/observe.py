@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-from semtoken.backends.base import Completion, Observer, Step, finish, show
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.transformers.cache import is_repeatable
 from semtoken.backends.transformers.inside import Inside, forward_hook, inner_model
+from semtoken.observers.steps import Completion, Observer, Step, finish, show
 from semtoken.support.arrays import as_rows
 from semtoken.support.extras import require
 from semtoken.tokens.vocabulary import Vocabulary

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from transformers import LogitsProcessor
 
-from semtoken.backends.base import Readable, Step, not_given
 from semtoken.backends.prompts import answer_length, end_token_ids
 from semtoken.backends.scores import AnswerScores
 from semtoken.backends.transformers.inside import forward_hook, inner_model
@@ -31,6 +30,7 @@ from semtoken.backends.transformers.model import NOT_BEAMS
 from semtoken.choices import Preset
 from semtoken.errors import BackendError, InvalidInput, VocabularyMismatch
 from semtoken.observers.method_scores import MethodScores, require_one_pass
+from semtoken.observers.steps import Readable, Step, not_given
 from semtoken.results import Answers, Distribution, Flag, Running, ScoredResponse
 from semtoken.scoring import ScoringRules, scorer_for
 from semtoken.scoring.rows import KeptRows, readable_rows

@@ -9,19 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends.base import (
-    Completion,
-    Decoding,
-    Observer,
-    Prompt,
-    Readable,
-    Response,
-    Step,
-    finish,
-    readings,
-    require_readings,
-    show,
-)
+from semtoken.backends.base import Decoding, Prompt, Response, require_readings
 from semtoken.backends.prompts import as_decodings, draw_key, encode_prompts, encode_responses, newline_ids
 from semtoken.backends.vllm.outputs import (
     DISTRIBUTIONS,
@@ -34,6 +22,7 @@ from semtoken.backends.vllm.outputs import (
 from semtoken.clusters import TokenClusters
 from semtoken.clusters.cache import clusters_for_model
 from semtoken.errors import InvalidInput, ModelError
+from semtoken.observers.steps import Completion, Observer, Readable, Step, finish, readings, show
 from semtoken.results import Distribution
 from semtoken.support.arrays import FloatArray
 from semtoken.support.extras import require

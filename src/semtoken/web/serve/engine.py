@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from semtoken.backends import base
-from semtoken.backends.base import Arrival, Backend, Completion, Decoding, JoiningBackend, Observer
+from semtoken.backends.base import Arrival, Backend, Decoding, JoiningBackend
 from semtoken.backends.detokenize import AnswerText
 from semtoken.backends.pace import FEWEST, Pace
 from semtoken.decisions import InquiryAnswers
 from semtoken.decisions.deciding import answer_prepared
 from semtoken.errors import SemtokenError
 from semtoken.observers.method_scores import MethodScores
+from semtoken.observers.steps import Completion, Observer, Step
 from semtoken.stc import STC
 from semtoken.web.serve.orders import (
     AnyOrder,
@@ -243,7 +243,7 @@ class _Rows(Observer):
                 order.emit(replace(ended, told=ask(self._stc, row.prompt, ended.result)))
             row.order.row_done()
 
-    def observe(self, step: base.Step) -> Collection[int]:
+    def observe(self, step: Step) -> Collection[int]:
         """Take in one step; returns the rows that are complete, or that nobody waits for."""
         self.settle()
         self._scores.observe(step)
