@@ -35,8 +35,9 @@ LISTED = 8  # other tokens of a step that are listed with an answer
 LEAST_LISTED = 0.01  # the probability from which on they are
 LOG_LEAST = math.log(LEAST_LISTED)
 NO_COLUMNS = np.empty(0, dtype=np.int64)
-NUMBERS_EACH = 500_000
-"""Numbers of rows from which on a further thread pays: it takes 30 microseconds to wake one, as 80,000 numbers do."""
+NUMBERS_EACH = 2_500_000
+"""Numbers of rows that a thread reads at least, 16 rows of a large vocabulary. To wake a thread takes as long as 80,000
+of them, and right after a step of torch its own threads still hold the processors for a moment."""
 COMPILED_FROM = 16_384
 """Tokens of a vocabulary from which on compiled code pays for loading numba."""
 
