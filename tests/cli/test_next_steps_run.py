@@ -20,7 +20,6 @@ from semtoken.almanac import is_correct, load_questions
 from semtoken.cli.commands import PLACES
 from semtoken.errors import InvalidInput
 from semtoken.models.sources import fetched_path
-from semtoken.web.calibrators import FROM_JOURNAL
 from semtoken.web.page import static
 from tests import tiny
 from tests.checking.test_check import SURE, TORN
@@ -277,7 +276,7 @@ def test_what_the_doctor_names_is_what_a_refused_reply_names() -> None:
 
 
 @pytest.mark.slow
-def test_a_calibrator_that_the_journal_kept_is_written_by_the_command_that_a_server_names(folder: Path) -> None:
+def test_a_file_without_log_scores_is_scored_and_shown_with_a_calibrator_of_the_journal(folder: Path) -> None:
     asked = load_questions("dev")[:60]
     lines = [{"id": one.id, "question": one.question, "answers": list(one.answers)} for one in asked]
     (folder / "asked.jsonl").write_text("\n".join(json.dumps(one) for one in lines) + "\n", encoding="utf-8")
@@ -285,8 +284,7 @@ def test_a_calibrator_that_the_journal_kept_is_written_by_the_command_that_a_ser
     given = shlex.split(used.partition("Use it with ")[2].partition(".\n")[0])
     run(folder, "score", "asked.jsonl", "--questions", "-o", "a.jsonl", "--journal", "j.db", *given)
     checksum = run(folder, "journal", "calibrators", "j.db").split()[0]
-    [words] = steps(FROM_JOURNAL)
-    run(folder, *filled(words, URL="j.db", CHECKSUM=checksum, FOLDER="back"))
+    run(folder, "journal", "calibrators", "j.db", "--take", checksum, "-o", "back", "--overwrite")
     assert (folder / "back" / "calibrator.json").exists()
     (folder / "old.jsonl").write_text('{"question": "Who?", "response": "x", "uncertainty": 0.5}\n')
     [words] = steps(run(folder, "view", "old.jsonl", "--calibrator", "back", "-o", "p.html", status=1))
@@ -333,10 +331,7 @@ RUN_BY: dict[Callable[..., None], tuple[str, ...]] = {
     test_after_the_demo_one_asks: ('ask --tokens "What is the capital of Peru?"',),
     test_after_score_with_a_schema_its_page_is_made: ("view {quote(str(lines))} -o page.html",),
     test_a_file_without_scores_is_scored_and_then_shown: ("score FILE -o scored.jsonl",),
-    test_a_calibrator_that_the_journal_kept_is_written_by_the_command_that_a_server_names: (
-        "score FILE",
-        "journal calibrators URL --take CHECKSUM -o FOLDER --overwrite",
-    ),
+    test_a_file_without_log_scores_is_scored_and_shown_with_a_calibrator_of_the_journal: ("score FILE",),
     test_more_answers_than_a_page_holds_are_cut_by_the_command_that_is_named: ("view - -o page.html",),
     test_replies_without_log_probabilities_lead_to_the_doctor_and_to_a_proxy_that_reads: (
         "doctor --base-url URL",

@@ -19,7 +19,8 @@ from semtoken.bench.models import RunAnswerer
 from semtoken.errors import BackendError
 from semtoken.scoring import scorer_for
 from semtoken.scoring.rules import ScoringRules
-from semtoken.statistics import AnswerSettings, Timings
+from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs
+from semtoken.statistics.decoding import clustered_scores
 
 TOLERANCE = 1e-4
 DECODING = AnswerSettings(max_new_tokens=16, n_samples=3, temperature=1.5, seed=4, top_k=5)
@@ -68,14 +69,18 @@ def test_clustered_scores_and_p_true(backend: RunAnswerer, twin: RunAnswerer, cl
     rules = {"stc": ScoringRules(), "prefix off": ScoringRules(prefix_matching=False), "paper": ScoringRules("paper")}
     scorers = {name: scorer_for(clusters, one) for name, one in rules.items()}
     answers = [one.token_ids for one in twin.greedy(PROMPTS, DECODING, Timings())]
-    mine, theirs = (one.clustered(PROMPTS, answers, scorers, Timings()) for one in (backend, twin))
+    mine, theirs = (
+        clustered_scores(one.backend, PROMPTS, answers, scorers, Timings(), batch_size=4) for one in (backend, twin)
+    )
     assert mine.keys() == theirs.keys()
     for name in mine:
         np.testing.assert_allclose(mine[name], theirs[name], atol=TOLERANCE)
     questions, texts = [question.question for question in QUESTIONS], ["Paris", "no idea"] * 6
     for spelling in ("bare", "both"):
-        expected: Any = twin.p_true(questions, texts, spelling)
-        np.testing.assert_allclose(backend.p_true(questions, texts, spelling), expected, atol=TOLERANCE)
+        found: list[Any] = [
+            p_true_log_probs(one.backend, questions, texts, spelling=spelling, batch_size=4) for one in (backend, twin)
+        ]
+        np.testing.assert_allclose(*found, atol=TOLERANCE)
 
 
 def test_processed_log_probabilities_are_refused(backend: RunAnswerer, monkeypatch: pytest.MonkeyPatch) -> None:

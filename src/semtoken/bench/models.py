@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,18 +18,12 @@ from semtoken.backends.base import Backend, Prompt
 from semtoken.backends.load import load_backend
 from semtoken.bench.settings import ModelSettings, RunSettings
 from semtoken.bench.storage import columns_of
-from semtoken.choices import PTrueSpelling
 from semtoken.errors import BackendError, ModelError
 from semtoken.models.gguf import load_tokenizer
 from semtoken.models.sources import resolve
-from semtoken.observers import Statistic
-from semtoken.results import ScoredResponse
 from semtoken.results.generation import Generation
-from semtoken.scoring import Scorer
-from semtoken.statistics import AnswerSettings, Timings, p_true_log_probs, record_greedy, record_samples
-from semtoken.statistics.decoding import clustered_scores, watched_statistics
+from semtoken.statistics import AnswerSettings, Timings, record_greedy, record_samples
 from semtoken.statistics.generations import Progress
-from semtoken.statistics.pairs import FloatArray
 from semtoken.statistics.timings import IN_MODEL
 
 if TYPE_CHECKING:
@@ -82,30 +76,6 @@ class RunAnswerer:
         """Charge passes of the model to `IN_MODEL`, where the backend can tell."""
         timed = getattr(self.backend, "timed_passes", None)
         return nullcontext() if timed is None else timed(partial(timings.measure_too, IN_MODEL))
-
-    def clustered(
-        self,
-        prompts: Sequence[Prompt],
-        answers: Sequence[Sequence[int]],
-        scorers: Mapping[str, Scorer],
-        timings: Timings,
-    ) -> dict[str, list[ScoredResponse]]:
-        """The answers scored under each of the scorers; see `semtoken.statistics.decoding.clustered_scores`."""
-        return clustered_scores(self.backend, prompts, answers, scorers, timings, batch_size=self.batch_size)
-
-    def watched(
-        self,
-        prompts: Sequence[Prompt],
-        answers: Sequence[Sequence[int]],
-        watches: Mapping[str, Statistic],
-        timings: Timings,
-    ) -> dict[str, list[Any]]:
-        """What the watches record of each answer; see `semtoken.statistics.decoding.watched_statistics`."""
-        return watched_statistics(self.backend, prompts, answers, watches, timings, batch_size=self.batch_size)
-
-    def p_true(self, questions: Sequence[str], answers: Sequence[str], spelling: PTrueSpelling) -> FloatArray:
-        """Log-probabilities of True and False for each answer; see `semtoken.statistics.p_true_log_probs`."""
-        return p_true_log_probs(self.backend, questions, answers, spelling=spelling, batch_size=self.batch_size)
 
 
 def _counted(answered: OnAnswered | None) -> Progress | None:

@@ -31,8 +31,8 @@ from semtoken.methods import score
 from semtoken.results.generation import Generation
 from semtoken.scoring.rules import ScoringRules
 from semtoken.scoring.scorer import Scorer, prefix_index, scorer_for
-from semtoken.statistics import AnswerSettings, Timings, UniquePairs
-from semtoken.statistics.decoding import NORMALIZERS
+from semtoken.statistics import AnswerSettings, Timings, UniquePairs, p_true_log_probs
+from semtoken.statistics.decoding import NORMALIZERS, clustered_scores, watched_statistics
 from semtoken.statistics.pairs import special_token_ids
 from semtoken.statistics.steps import STEP, RecordingStep, Tokens, watch_steps
 from semtoken.support.extras import require
@@ -141,19 +141,19 @@ Recorder: TypeAlias = Callable[[ShardInputs], Iterator[StepRecords | UnrecordedS
 Generate: TypeAlias = Callable[[Sequence[Prompt], AnswerSettings, Timings, Callable[[int], None]], list[Generation]]
 
 
-def _backend(context: Context) -> RunAnswerer:
+def _answering(context: Context) -> RunAnswerer:
     return context.models.answering(context.cell.model)
 
 
 def greedy(context: Context) -> Recorder:
     """Records the greedy answer to each question, with its log-probabilities and the best alternatives of each step."""
-    return _answers(context, _backend(context).greedy, context.decoding, columns_of("greedy"))
+    return _answers(context, _answering(context).greedy, context.decoding, columns_of("greedy"))
 
 
 def samples(context: Context) -> Recorder:
     """Records several sampled answers to each question, with log-probabilities, and hidden states if there are any."""
     decoding = replace(context.decoding, share_prefix=False)  # the seconds of samples are compared with each other
-    return _answers(context, _backend(context).samples, decoding, columns_of("samples"))
+    return _answers(context, _answering(context).samples, decoding, columns_of("samples"))
 
 
 def _answers(context: Context, generate: Generate, decoding: AnswerSettings, columns: Collection[str]) -> Recorder:
@@ -170,14 +170,15 @@ def _answers(context: Context, generate: Generate, decoding: AnswerSettings, col
 
 def p_true(context: Context) -> Recorder:
     """What the model says when it is asked whether its answer is true."""
-    backend = _backend(context)
+    model = _answering(context)
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         questions = [question.question for question in part.questions]
         texts = [one.text for one in part.generations]
         with timings.measure("p_true"):
-            found = backend.p_true(questions, texts, context.settings.p_true_spelling)
+            spelling, size = context.settings.p_true_spelling, model.batch_size
+            found = p_true_log_probs(model.backend, questions, texts, spelling=spelling, batch_size=size)
         yield StepRecords(
             part.missing[0], table_of(part.ids, [{"p_true_log_probs": row} for row in found]), timings.seconds
         )
@@ -190,7 +191,7 @@ def watched(context: Context) -> Recorder:
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    backend = _backend(context)
+    model = _answering(context)
     watches = {step.name: step.watch for step in watch_steps() if step.watch is not None}
 
     def record(part: ShardInputs) -> Iterator[StepRecords | UnrecordedStep]:
@@ -199,11 +200,11 @@ def watched(context: Context) -> Recorder:
         wanted = {step.name: watches[step.name]() for step in part.missing}
         for step in part.missing:
             try:
-                require_readings(backend.backend, [wanted[step.name]])
+                require_readings(model.backend, [wanted[step.name]])
             except BackendError as error:  # the others have theirs
                 wanted.pop(step.name)
                 yield UnrecordedStep(step, str(error))
-        found = backend.watched(part.prompts, answers, wanted, timings)
+        found = watched_statistics(model.backend, part.prompts, answers, wanted, timings, batch_size=model.batch_size)
         for step in part.missing:
             if step.name not in wanted:
                 continue
@@ -218,14 +219,17 @@ def clustered(context: Context) -> Recorder:
 
     The pass itself is not charged to them: a generation computes the same rows anyway.
     """
-    backend = _backend(context)
+    model = _answering(context)
     scorers_of = cache(_Scorers(context).of)  # kept for all shards: a scorer is made from a whole vocabulary
 
     def record(part: ShardInputs) -> Iterator[StepRecords]:
         timings = Timings()
         scorers = {step.name: scorers_of(step.name) for step in part.missing if step.name != _ROW_MEANS}
         answers = [one.token_ids for one in part.generations]
-        found = backend.clustered(part.prompts, answers, scorers, timings) if scorers else {}
+        size = model.batch_size
+        found = (
+            clustered_scores(model.backend, part.prompts, answers, scorers, timings, batch_size=size) if scorers else {}
+        )
         for step in part.missing:
             if step.name == _ROW_MEANS:
                 yield _row_means(context, part, step)
@@ -272,7 +276,7 @@ class _Scorers:
             rules |= control_of(name)[0].rules
         elif not cell.clusterings:  # the rules of the run count none
             rules |= dict(STEP[name].rules or {})
-            return scorer_for(_backend(self._context).backend.vocabulary, ScoringRules(**rules))
+            return scorer_for(_answering(self._context).backend.vocabulary, ScoringRules(**rules))
         elif name in STEP:
             clusters, rules = self._main, rules | dict(STEP[name].rules or {})
         else:

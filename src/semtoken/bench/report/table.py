@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from semtoken.metrics import Difference
 from semtoken.support.extras import require
 from semtoken.support.text import Html, element, joined, one_line, table
 
@@ -47,13 +46,6 @@ def signed_interval(low: float, high: float) -> str:
         if ends[0] != ends[1]:
             return f"[{ends[0]}, {ends[1]}]"
     return ""
-
-
-def difference(found: Difference | None) -> str:
-    """`+0.012 [-0.003, +0.027]`, empty if there is none."""
-    if found is None or math.isnan(found.value):
-        return ""
-    return f"{signed(found.value)} {signed_interval(found.low, found.high)}".strip()
 
 
 def amount(value: float) -> str:
