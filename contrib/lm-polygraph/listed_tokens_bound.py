@@ -15,15 +15,17 @@ class ListedTokensBound(Estimator):
     estimator is one end of it: "upper", the cautious one, which counts the listed tokens alone, or "lower". Two
     answers whose intervals overlap are not told apart.
 
-    Without clusters it bounds minus the log-probability of the answer with other spellings of its tokens counted, and
-    needs neither a tokenizer nor a model. With the clusters of the model it bounds SemanticTokenClustering.
+    Without clusters it bounds minus the log-probability of the answer with other spellings of its tokens counted.
+    Behind an API, which names tokens by their texts, it then needs neither a tokenizer nor a model. A whitebox model
+    names them by ids, and `vocabulary` says what they spell: a `semtoken.Vocabulary`, or a model's name or directory.
+    With the clusters of the model it bounds SemanticTokenClustering.
     """
 
-    def __init__(self, bound="upper", clusters=None):
+    def __init__(self, bound="upper", clusters=None, vocabulary=None):
         if bound not in ("lower", "upper"):
             raise ValueError(f"bound must be 'lower' or 'upper', got {bound!r}")
         self.bound = bound
-        self.clusters = clusters
+        self.tokens = vocabulary if clusters is None else clusters
         self.preset = "default" if clusters is None else "paper"
         super().__init__(["greedy_tokens", "greedy_log_likelihoods", "greedy_tokens_alternatives"], "sequence")
 
@@ -45,7 +47,7 @@ class ListedTokensBound(Estimator):
         # A token is a string behind an API, an id of a whitebox model.
         form = self._of_strings if isinstance(tokens[0], str) else self._of_ids
         steps = [form(token, float(log), others) for token, log, others in zip(tokens, logs, alternatives, strict=True)]
-        least, most = semtoken.score_top_logprobs(steps, self.clusters, self.preset).log_score_bounds
+        least, most = semtoken.score_top_logprobs(steps, self.tokens, self.preset).log_score_bounds
         return -least if self.bound == "upper" else -most
 
     @staticmethod
