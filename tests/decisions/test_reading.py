@@ -347,3 +347,26 @@ def test_state_and_questions_are_read_in_pieces_of_the_size_that_is_sent(reading
     assert set(told) <= set(seen) | {0}  # what was read since the pause before
     for (low, high), (twin_low, twin_high) in zip(found, whole, strict=True):
         assert low == pytest.approx(twin_low, abs=1e-5) and high == pytest.approx(twin_high, abs=1e-5)
+
+
+def test_of_many_options_of_several_tokens_few_are_kept_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question of 255 options once needed memory for the square of all their tokens together."""
+    backend = tiny()
+    question = Choice("Which?", [f"department {n} of the company" for n in range(12)])
+    one = prepare(backend, Inquiry("A letter.", [question], ReadingOptions("words", 2)))
+    readers = [OptionReader(spellings) for spellings in one.spellings]
+    whole = completed(option_masses(backend, one.prompts, readers))
+    widths: list[int] = []
+    hook = backend.model.register_forward_pre_hook(
+        lambda _m, _a, k: widths.append(k["attention_mask"].shape[-1]), with_kwargs=True
+    )
+    try:
+        monkeypatch.setattr("semtoken.backends.transformers.growing.MOST_NODES", 40)
+        few = completed(option_masses(backend, one.prompts, readers))
+    finally:
+        hook.remove()
+    for (low, high), (twin_low, twin_high) in zip(few, whole, strict=True):
+        assert low == pytest.approx(twin_low, rel=1e-3, abs=1e-12) and high == pytest.approx(twin_high, rel=1e-3)
+    longest = max(len(path) for reader in readers for spelling in reader.spellings for path in spelling.longer)
+    assert len(widths) > 10
+    assert max(widths) <= one.input_tokens + 40 + longest

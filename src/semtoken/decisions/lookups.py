@@ -18,7 +18,8 @@ from semtoken.support.arrays import FloatArray, IdArray, is_tensor
 
 Place: TypeAlias = tuple[int, Path]
 """Number of a prompt, and the tokens behind it."""
-Look: TypeAlias = Callable[[Sequence[Place], Sequence[IdArray]], Generator[int, int | None, list[LogMasses]]]
+Look: TypeAlias = Callable[..., Generator[int, int | None, list[LogMasses]]]
+"""Takes places, the tokens to look up at each, and whether it is the last look behind these prompts (`last`)."""
 AT_ONCE = 32
 """Places that are read together where an engine reads each as a reply."""
 
@@ -54,7 +55,7 @@ def _masses_of_group(
     wanted = [reader.first(start) for reader, start in zip(readers, starts, strict=True)]
     places = [(place, path) for place, one in enumerate(wanted) for path in one]
     tokens = [one[path] for one in wanted for path in one]
-    found = (yield from look(places, tokens)) if places else []
+    found = (yield from look(places, tokens, last=True)) if places else []
     further: list[dict[Path, dict[int, tuple[float, float]]]] = [{} for _ in prompts]
     for (place, path), ids, (low, high) in zip(places, tokens, found, strict=True):
         pairs = zip(low.tolist(), high.tolist(), strict=True)
@@ -73,19 +74,21 @@ def _groups(backend: Backend, prompts: Sequence[Sequence[int]]) -> list[list[int
 def _look_at(backend: Backend, prompts: Sequence[Sequence[int]]) -> Generator[int, int | None, Look]:
     """A function of places and tokens that gives their log-probabilities."""
     if not getattr(backend, "reads_trees", False):
-        return lambda places, tokens: _read_as_replies(backend, prompts, places, tokens)
+        return lambda places, tokens, last=False: _read_as_replies(backend, prompts, places, tokens)
     from semtoken.backends.transformers.growing import GrowingTree
 
     tree = GrowingTree(backend, prompts)  # type: ignore[arg-type]  # only transformers models read trees
     yield from tree.begin()
 
-    def look(places: Sequence[Place], tokens: Sequence[IdArray]) -> Generator[int, int | None, list[LogMasses]]:
+    def look(
+        places: Sequence[Place], tokens: Sequence[IdArray], last: bool = False
+    ) -> Generator[int, int | None, list[LogMasses]]:
         found: dict[int, LogMasses] = {}
 
         def take(number: int, row: Any) -> None:
             found[number] = _of_row(row, tokens[number], backend.vocabulary.size)
 
-        yield from tree.read(places, take)
+        yield from tree.read(places, take, last=last)
         return [found[number] for number in range(len(places))]
 
     return look

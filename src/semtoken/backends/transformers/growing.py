@@ -6,7 +6,7 @@ any place of the tree, with the keys and values of all that was read before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from semtoken.backends.prompts import PaddedBatch
 from semtoken.backends.transformers.cache import SharedPrefix, shared_beginning
 from semtoken.support.arrays import IdArray
 from semtoken.support.extras import require
+from semtoken.tokens.vocabulary import BoolArray
 
 if TYPE_CHECKING:
     from semtoken.backends.transformers.model import TransformersBackend
@@ -82,7 +83,11 @@ class GrowingTree:
 
     @torch.inference_mode()
     def read(
-        self, places: Sequence[tuple[int, Sequence[int]]], take: Callable[[int, torch.Tensor], None]
+        self,
+        places: Sequence[tuple[int, tuple[int, ...]]],
+        take: Callable[[int, torch.Tensor], None],
+        *,
+        last: bool = False,
     ) -> Generator[int, int | None, None]:
         """Read what follows at some places; pauses and gets as `read_trunk`.
 
@@ -92,12 +97,29 @@ class GrowingTree:
             Number of a prompt, and tokens behind it. No place may have been given before.
         take
             Called with the number of each place and its logits [columns].
+        last
+            Nothing will be read behind these places, so about `MOST_NODES` tokens are kept at one time, however many
+            there are.
         """
-        first = len(self._positions)
+        before = (len(self._positions), self._seen, SharedPrefix((), self._cache).copied() if last else None)
         new: list[tuple[int, int]] = []
         wanted: dict[int, list[int]] = {}
-        for number, (prompt, path) in enumerate(places):
+        for number in sorted(range(len(places)), key=places.__getitem__):  # so that shared beginnings stay together
+            prompt, path = places[number]
             wanted.setdefault(self._path([*self._prompts[prompt], *path], new), []).append(number)
+            if last and len(new) >= MOST_NODES:
+                yield from self._look(new, wanted, take)
+                self._forget(new, *before)
+                new, wanted = [], {}
+        yield from self._look(new, wanted, take)
+
+    def _look(
+        self,
+        new: Sequence[tuple[int, int]],
+        wanted: Mapping[int, Sequence[int]],
+        take: Callable[[int, torch.Tensor], None],
+    ) -> Generator[int, int | None, None]:
+        first = len(self._positions)
         assert min(wanted, default=first) >= first, "a place was read before, and its logits are gone"
         self._extend(new)
         ids, read = np.array([token for _, token in new], dtype=np.int64), 0
@@ -105,13 +127,18 @@ class GrowingTree:
             stop = min(first + ((yield read) or len(ids)), len(self._positions))
             nodes = [node for node in range(first, stop) if node in wanted]
             rows = self._pass(first, ids[: stop - first], np.array(nodes or [first]) - first)
-            for node, row in zip(
-                nodes, rows, strict=False
-            ):  # without one that is wanted, the first is there all the same
+            for node, row in zip(nodes, rows, strict=False):  # where none is wanted there is the row of the first
                 for number in wanted[node]:
                     take(number, row)
             float(rows[-1, 0])  # as in `read_trunk`
             ids, read, first = ids[stop - first :], stop - first, stop
+
+    def _forget(self, new: Sequence[tuple[int, int]], size: int, seen: BoolArray, cache: Any) -> None:
+        """Be as it was before some nodes were read."""
+        for key in new:
+            del self._nodes[key]
+        del self._positions[size:]
+        self._seen, self._cache = seen, SharedPrefix((), cache).copied()
 
     def _path(self, tokens: Sequence[int], new: list[tuple[int, int]]) -> int:
         """The node of a path's last token; nodes that are missing are noted."""
