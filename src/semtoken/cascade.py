@@ -51,7 +51,7 @@ class CascadeThreshold:
     first: float | None
     """Largest uncertainty at which the first model answers, in nats as `Threshold`'s. None: nothing can be promised."""
     second: float | None
-    """The same for the second model, for the questions that the first one did not answer."""
+    """Largest uncertainty at which the second model answers the questions that the first one did not."""
     alpha: float
     delta: float
     statement: str

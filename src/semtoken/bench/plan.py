@@ -98,7 +98,7 @@ class CellPlan:
         return run / "questions" / f"{self.questions[:16]}-{self.shard_size}"
 
     def steps_of(self, work: str) -> tuple[PlannedStep, ...]:
-        """Those that one work computes."""
+        """The steps that one work computes."""
         return tuple(step for step in self.steps.values() if step.work == work)
 
 
@@ -184,7 +184,7 @@ class _Steps:
     """What identifies the model that answers ("model"), and those that methods need of "nli" and "similarity"."""
 
     def all(self, model: ModelSettings, clusterings: Sequence[PlannedClustering]) -> list[PlannedStep]:
-        """Those that methods and judges need, inputs first."""
+        """The steps that methods and judges need, inputs first."""
         wanted = {"greedy"}.union(*(method_inputs(name) for name in self.settings.methods))
         wanted |= {AnswerState.field} if self.settings.states else set()
         steps = {name: step for name, step in self._answers().items() if name in wanted}

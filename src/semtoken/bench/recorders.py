@@ -97,7 +97,7 @@ class ShardInputs:
 
     @cached_property
     def generations(self) -> list[Generation]:
-        """All that the inputs of the missing steps hold."""
+        """Everything that the inputs of the missing steps hold."""
         steps = self.context.cell.steps
         inputs = dict.fromkeys(name for step in self.missing for name in step.inputs)
         columns = []

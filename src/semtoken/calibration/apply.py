@@ -99,7 +99,7 @@ class CalibratorInUse:
 
     @property
     def n(self) -> int:
-        """Labels that it was fitted on."""
+        """How many labels it was fitted on."""
         return self.calibrator.n
 
     def save(self, directory: Path) -> None:

@@ -100,7 +100,7 @@ class Readings:
         return len(self.numbers)
 
     def part(self, places: Any) -> Readings:
-        """Those of some answers."""
+        """The readings of some of the answers."""
         return Readings(self.numbers[places], None if self.states is None else self.states[places])
 
 

@@ -63,7 +63,7 @@ class Report:
     brier_gain: Interval
     """Brier score minus that of always giving the base rate; paired bootstrap."""
     log_loss_gain: Interval
-    """The same of the log loss."""
+    """Log loss minus that of always giving the base rate; paired bootstrap."""
     bins: tuple[Bin, ...]
     """Reliability: bins of equal count, ascending chance."""
 

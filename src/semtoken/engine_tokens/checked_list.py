@@ -167,7 +167,7 @@ class _Entries:
         self.ambiguous: list[tuple[tuple[int, ...], float]] = []
         self.unmapped = 0.0
         self.others: list[TopToken] = []
-        """Those that are not the chosen token."""
+        """The listed tokens that are not the chosen one."""
 
     def add(self, token: TopToken, meant: NameMatches) -> None:
         """Take in an entry of which is known what its name may mean."""

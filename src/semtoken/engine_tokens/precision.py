@@ -27,11 +27,11 @@ class Rounding:
     """How far log-probabilities may be off: each by the sum of these."""
 
     off: float = ROUNDING
-    """Any of them."""
+    """How far any of them may be off."""
     digits: int | None = None
     """Significant digits that they are written with: a unit of the last one."""
     relative: float = 0.0
-    """A share of itself: numbers in half precision."""
+    """The share of itself that a number may be off: numbers in half precision."""
 
     @property
     def even(self) -> bool:

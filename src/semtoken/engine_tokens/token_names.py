@@ -39,7 +39,7 @@ class NameMatches:
     candidates: tuple[int, ...]
     """Every token that may be meant; see `TokenNames.candidates`."""
     likely: tuple[int, ...]
-    """Those of them that are likely; see `TokenNames.likely`."""
+    """The likely ones among them; see `TokenNames.likely`."""
     any_special: bool
     """It tells of a token that it is special, and no more."""
     fits: bool
@@ -255,11 +255,11 @@ class SharedVocabulary:
     n_tokens: int
     """Distinct tokens whose bytes (or clear strings) are known, special ones apart."""
     n_fitting: int
-    """Those of them that the vocabulary has."""
+    """How many of them the vocabulary has."""
     n_long: int
     """Tokens of five bytes and more among the fitting ones: those that other tokenizers often lack."""
     misfits: tuple[str, ...]
-    """The others, at most ten of them."""
+    """The tokens that it lacks, at most ten of them."""
 
     @property
     def fits(self) -> bool:

@@ -223,7 +223,7 @@ def show(step: Step, observers: Sequence[Observer]) -> set[int]:
 
 
 def readings(observers: Sequence[Observer]) -> frozenset[Reading]:
-    """All that some observers read."""
+    """Everything that some observers read of a step."""
     return frozenset().union(*(observer.reads for observer in observers))
 
 

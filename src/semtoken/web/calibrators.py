@@ -52,7 +52,7 @@ class SharedPlace(Generic[Kind]):
     """Writes one into a folder, whole or not at all."""
 
     def get(self, name: str) -> Kind | None:
-        """The one of a name; None if there is none."""
+        """The calibrator of a name; None if there is none."""
         return self.load(self.folder / name) if (self.folder / name).exists() else None
 
     def put(self, found: Kind, name: str) -> None:

@@ -262,7 +262,7 @@ class JoiningRows:
 
 
 def _whole(waiting: Sequence[tuple[_WaitingAnswer, int]], budget: int) -> list[_WaitingAnswer]:
-    """Those of the prompts that are read whole before the next step, with the tokens to be read of each."""
+    """The prompts that are read to their end before the next step."""
     found, total = [], 0
     for one, count in waiting:
         if has_room(count, total, budget):

@@ -84,7 +84,7 @@ def loop_step(rows: int) -> LoopStep | None:
 
 
 def _variables(frame: FrameType) -> dict[str, Any]:
-    """Those variables of a call that are wanted, as far as it has them."""
+    """The variables of a call that are wanted, as far as it has them."""
     seen = frame.f_locals
     found = {name: seen[name] for name in WANTED if name in seen}
     if type(seen) is dict:  # a copy, before Python 3.13, which would keep the tensors of this step until the next one

@@ -70,7 +70,7 @@ class ChannelRecord:
     rules: ScoringRules
     distribution: Distribution
     answer: dict[str, Any]
-    """As `LogitsAnswer.state_dict` gives it."""
+    """The answer as `LogitsAnswer.state_dict` gives it."""
     held: FloatArray | None = None
     """Logits [V] of the step whose token the engine does not know yet."""
     error: str | None = None

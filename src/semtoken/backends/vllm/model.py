@@ -110,7 +110,7 @@ class VLLMBackend:
 
     @property
     def distribution(self) -> Distribution:
-        """As the engine's `logprobs_mode` says."""
+        """The distribution that the engine's `logprobs_mode` names."""
         return DISTRIBUTIONS[self.model.model_config.logprobs_mode]
 
     @property

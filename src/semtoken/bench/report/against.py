@@ -81,7 +81,7 @@ class PublishedFigure:
     """One figure of the paper."""
 
     setting: str
-    """As the paper writes it."""
+    """The figure as the paper writes it."""
     value: float
 
 
@@ -178,7 +178,7 @@ class ComparedFigure:
 
     @property
     def row(self) -> dict[str, Any]:
-        """As a row of a file."""
+        """The values as a row of a file."""
         return {**asdict(self.figure), "paper": self.published, "difference": self.difference, "within": self.within}
 
 

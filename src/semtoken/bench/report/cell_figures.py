@@ -88,13 +88,13 @@ class MethodFigures:
     undefined: int
     """Answers whose uncertainty was NaN or +inf; they shared the worst rank."""
     seconds: float
-    """Beyond the greedy generation; NaN if not measured."""
+    """Seconds beyond the greedy generation; NaN if not measured."""
     percent: float
-    """The same of the time of the greedy generation; NaN if either was not measured."""
+    """Those seconds in percent of the greedy generation; NaN if either was not measured."""
 
     @property
     def title(self) -> str:
-        """As tables print it."""
+        """The name of the method as tables print it."""
         return title_of(self.name)
 
 
@@ -168,7 +168,7 @@ def title_of(name: str) -> str:
 
 
 def settings_of(model: str, clusterings: Sequence[ClusteringRecord]) -> Mapping[str, Any]:
-    """Those of the clustering that the methods use, as far as they are known."""
+    """The settings of the clustering that the methods use, as far as they are known."""
     return next((one.settings for one in clusterings if one.model == model and one.variant == MAIN), {})
 
 

@@ -75,7 +75,7 @@ class MethodChances:
 
     @property
     def title(self) -> str:
-        """As tables print it."""
+        """The figure as tables print it."""
         return title_of(self.name)
 
     def risk_at(self, coverage: float) -> float:

@@ -79,7 +79,7 @@ class Entry:
     """One place in a table."""
 
     text: str
-    """As people read it."""
+    """The entry as people read it."""
     detail: str = ""
     """What stands smaller beside it: an interval, or why there is no number."""
     value: float = math.nan

@@ -71,7 +71,7 @@ class DecisionRequest:
     format: FormatName
     model: str | None
     state: str
-    """As the model reads it."""
+    """The state as the model reads it."""
     questions: tuple[Question, ...]
     names: tuple[str | None, ...]
     """What the client calls each question; None where it gave no name."""
