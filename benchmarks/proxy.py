@@ -348,23 +348,22 @@ def delays(
     the score; the end of a stream waits for nothing. The bare proxy is measured twice: by how much it differs from
     itself tells what the machine can tell.
     """
-    kinds_asked = ("bare proxy", "bare proxy, again", "scored", "scored, values so far")
-    found: dict[str, list[list[float]]] = {name: [] for name in kinds_asked}
+    asked = ("bare proxy", "bare proxy, again", "scored", "scored, values so far")
+    found: dict[str, list[list[float]]] = {name: [] for name in asked}
     with kinds_of_streams(tokens, gap) as kinds:
-        for seed in range(repeats):
-            for name in kinds_asked if seed % 2 else kinds_asked[::-1]:
+        for seed in range(repeats + 1):
+            for name in asked if seed % 2 else asked[::-1]:
                 url, more, _ = kinds[name.removesuffix(", again")]
                 found[name].append(asyncio.run(lateness(url, clients, tokens, gap, more, seed)))
-    late = {name: 1000 * np.array(rounds) for name, rounds in found.items()}  # [rounds, clients]
+    quantiles = {name: 1000 * np.quantile(late[1:], (0.5, 0.9, 0.99), axis=1) for name, late in found.items()}
     draws = np.random.default_rng(0).integers(0, repeats, (1000, repeats))
     table = Table("ends of streams, ms late", "p50", "p90", "p99", "p99 beyond the bare proxy", "95 % interval")
-    for name, mine in late.items():
-        bare = late["bare proxy"]
-        beyond = np.quantile(mine, 0.99) - np.quantile(bare, 0.99)
-        drawn = [np.quantile(mine[one], 0.99) - np.quantile(bare[one], 0.99) for one in draws]
-        low, high = np.quantile(drawn, (0.025, 0.975))
-        shown = (f"{one:.1f}" for one in np.quantile(mine, (0.5, 0.9, 0.99)))
-        table.add_row(name, *shown, f"{beyond:+.1f}", f"{low:+.1f} to {high:+.1f}")
+    for name, several in quantiles.items():
+        beyond = several[2] - quantiles["bare proxy"][2]
+        low, high = np.quantile(np.median(beyond[draws], axis=1), (0.025, 0.975))
+        middle = (f"{one:.1f}" for one in np.median(several, axis=1))
+        table.add_row(name, *middle, f"{np.median(beyond):+.1f}", f"{low:+.1f} to {high:+.1f}")
+    console.print("Medians of the rounds' quantiles, after a round that warms up.")
     console.print(f"{clients} streams at one time, {clients / gap:,.0f} tokens a second, load {os.getloadavg()[0]:.1f}")
     console.print(table)
 
