@@ -208,7 +208,7 @@ def test_every_two_judges_are_compared() -> None:
     assert agreement({"a": [1, 0]}) == []
     with pytest.raises(InvalidInput, match="judgements of b have shape"):
         agreement({"a": [1, 0], "b": [1]})
-    with pytest.raises(InvalidInput, match="judgements of b must be 1, 0 or NaN"):
+    with pytest.raises(InvalidInput, match="judgements of b must be a list of 1, 0 and NaN"):
         agreement({"a": [1, 0], "b": [1, 0.5]})
 
 

@@ -92,7 +92,5 @@ def _calibrate(rows: Rows, file: Path, directory: Path) -> dict[str, Any]:
     applied = CalibratorInUse.load(directory)
     answers = read_answers(file)
     for row, answer in zip(rows, answers, strict=True):
-        if answer.log_score is None:
-            raise InvalidInput(f"{answer.where} has no log_score. Score the file first: semtoken score FILE")
         row["calibration"] = applied.block(answer)  # type: ignore[arg-type]
     return {"calibrator": calibrator_card(applied.calibrator) | reliability_card(applied.calibrator, answers)}
