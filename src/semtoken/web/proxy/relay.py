@@ -244,8 +244,8 @@ async def relay_stream(answer: Answer, client: Client, scoring: Scoring) -> None
 class HeldPieces:
     """The last piece of content, and what came after it, until more content comes or the answer ends.
 
-    A timer, set anew a few times a second, sees whether they are held for too long: a limit on each wait for the
-    upstream would cost more than to score a token.
+    A timer, set again a few times a second, sees whether they are held for too long. A limit on each wait for the
+    upstream would cost more.
     """
 
     def __init__(self, scoring: Scoring, client: Client) -> None:
