@@ -283,7 +283,7 @@ def test_the_smallest_temperatures_take_the_best_token(temperature: float) -> No
 
 @pytest.mark.parametrize("name", ["n_samples", "batch_size", "max_new_tokens", "top_k"])
 def test_impossible_decodings_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match=f"{name} must be positive, got 0"):
+    with pytest.raises(InvalidInput, match=f"'{name}' must be a whole number of at least 1, got 0"):
         AnswerSettings(**{name: 0})
 
 
