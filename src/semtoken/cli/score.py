@@ -119,7 +119,7 @@ def score(
     if executor == "ray" and keeping.journal is not None:
         raise typer.BadParameter("Ray's processes keep no journal: leave out --journal.", param_hint="--executor")
     with stored(source) as readable, keeping.keeper("score", model=choice.model) as keeper:
-        lines = target if schema is None else _lines_beside(target, parts, overwrite=overwrite)
+        lines = target if schema is None else _lines_beside(target, source, parts, overwrite=overwrite)
         job = ScoringJob(
             source=readable,
             target=lines,
@@ -160,7 +160,7 @@ def _schema_settings(schema: Path | None) -> dict[str, Any]:
     return {"schema": read_schema(schema)}
 
 
-def _lines_beside(target: Path, parts: str | None, *, overwrite: bool) -> Path:
+def _lines_beside(target: Path, source: Path, parts: str | None, *, overwrite: bool) -> Path:
     """Where the scored lines of a table of fields go; the target itself where that is no table."""
     from semtoken.files.record_files import LINES, STANDARD, format_of
 
@@ -169,6 +169,8 @@ def _lines_beside(target: Path, parts: str | None, *, overwrite: bool) -> Path:
     if str(target) == STANDARD or format_of(target) == LINES:
         return target
     lines = target.with_suffix(".jsonl")
+    if lines.absolute() == source.absolute():
+        lines = target.with_suffix(".scored.jsonl")
     if target.exists() and not lines.exists() and not overwrite:
         raise InvalidInput(f"{target} exists. Choose another output, or replace it with --overwrite.")
     return lines
