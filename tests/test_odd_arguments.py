@@ -111,3 +111,8 @@ def test_what_a_function_of_the_user_raises_is_the_users_own(stc: st.STC) -> Non
     with pytest.raises(ValueError, match="mine") as raised:
         stc.generate("The capital", 2, on_result=raises)
     assert not isinstance(raised.value, SemtokenError)
+
+
+def test_a_threshold_of_another_kind_is_refused(stc: st.STC) -> None:
+    with pytest.raises(SemtokenError, match="'threshold' must be a Threshold"):
+        st.STC(stc.backend, threshold=range(3))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ from semtoken.results.generation import DEPTH
 from semtoken.scoring import Scorer, ScoringRules, scorer_for
 from semtoken.scoring.rules import as_rules
 from semtoken.scoring.token_sources import as_clusters
-from semtoken.support.inputs import flag, listed, real, text, whole
+from semtoken.support.inputs import flag, instance, listed, real, text, whole
 
 if TYPE_CHECKING:
     from semtoken.probing import Dispute
@@ -98,6 +98,8 @@ class STC:
         self.rules = as_rules(preset)
         self._progress = progress
         self.calibrator = Calibrator.load(calibrator) if isinstance(calibrator, str | Path) else calibrator
+        if threshold is not None:
+            instance(threshold, Threshold, "threshold")
         self.threshold = threshold or (self.calibrator.threshold if self.calibrator is not None else None)
         labelled_by = (one.fingerprint.method for one in (self.calibrator, self.threshold) if one is not None)
         known = (one for one in labelled_by if one not in (None, HEADLINE, LEARNED))  # the headline is always there
