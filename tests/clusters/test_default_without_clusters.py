@@ -80,8 +80,11 @@ def without(folder: Path) -> None:
     """No file for people names clusters."""
     for file in folder.rglob("*"):
         if file.suffix in (".md", ".html", ".csv", ".tex", ".svg") or file.name.endswith(".scored.jsonl"):
-            text = re.sub(r"<(pre|style)\b.*?</\1>|^    .*?$", "", file.read_text(encoding="utf-8"), flags=re.S | re.M)
-            assert not names_clusters(text), file  # settings and styles aside
+            aside = r"<(pre|style)\b.*?</\1>|<script type=\"module\">.*?</script>|^    .*?$"
+            text = re.sub(aside, "", file.read_text(encoding="utf-8"), flags=re.S | re.M)
+            assert not names_clusters(text), (
+                file
+            )  # settings, styles, and the page's program with its words for any file
 
 
 def lines(path: Path, records: list[dict[str, Any]]) -> Path:
