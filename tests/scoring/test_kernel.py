@@ -238,7 +238,8 @@ def test_a_row_makes_twelve_stops_from_the_public_function_to_its_sums() -> None
 
     def see(frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and "semtoken" in Path(code.co_filename).parts and not code.co_name.startswith("<"):
+        ours = str(frame.f_globals.get("__name__")).startswith("semtoken.") and Path(code.co_filename).is_file()
+        if event == "call" and ours and not code.co_name.startswith("<"):
             given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             if any(holds_row(frame.f_locals.get(name)) for name in given):
                 stops[f"{Path(code.co_filename).stem}.{code.co_name}"] = None
