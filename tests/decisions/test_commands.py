@@ -170,8 +170,8 @@ def test_ray_answers_the_same_questions(tmp_path: Path) -> None:
         for name in ("here.jsonl", "ray.jsonl")
     )
     assert [line["state"] for line in other] == [line["state"] for line in one]
-    assert [line["answers"]["late"]["probability"] for line in other] == pytest.approx(
-        [line["answers"]["late"]["probability"] for line in one], abs=1e-5
+    assert [line["answers"]["late"]["probabilities"][0] for line in other] == pytest.approx(
+        [line["answers"]["late"]["probabilities"][0] for line in one], abs=1e-5
     )
     again = in_a_namespace(*by_ray)
     assert again.returncode == 0 and "is complete" in again.stderr

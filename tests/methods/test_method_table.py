@@ -82,12 +82,11 @@ def test_the_record_is_not_changed(name: str) -> None:
 def test_needs_are_complete_and_each_is_needed(name: str) -> None:
     full = random_legal(0)
     needs = METHODS[name].needs
-    bare = Generation(full.text, full.token_ids)
-    only_needed = replace(bare, **{field: getattr(full, field) for field in needs})
+    only_needed = Generation(full.text, full.token_ids).with_fields({field: getattr(full, field) for field in needs})
     assert score(name, only_needed) == score(name, full)
     for field in needs:
         with pytest.raises(MissingStatistic, match=rf"{name} needs {field}, which"):
-            score(name, replace(only_needed, **{field: None}))
+            score(name, only_needed.with_fields({field: None}))
 
 
 @every_method

@@ -8,6 +8,7 @@ import math
 import sys
 import types
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,25 @@ def test_exact_values_lie_in_the_intervals_of_lists(drawn: Any, k: int) -> None:
         low, high = top._bounds(name, found) or (methods.score(name, found.middle),) * 2
         assert low - 1e-6 <= value <= high + 1e-6, name
         assert name in BOUNDED or low == high, name
+
+
+def test_a_chosen_token_behind_the_listed_ones_is_none_of_the_best() -> None:
+    logs = np.log(np.array([0.3, 0.2, *[0.05] * 8, *[0.002] * 50]))
+    step = listed(logs, 40, 14)
+    assert step.names[0] not in step.names[1:]
+    with pytest.raises(InvalidInput, match="and of step 0 only 14"):
+        scores_of_steps(["epr"], Answer([logs[40]]), [step], 60)  # type: ignore[arg-type]
+
+
+def test_a_sure_step_of_few_tokens_is_no_whole_distribution() -> None:
+    """Rounding makes its probabilities sum to 1, and yet what is not listed decides a mean of log-probabilities."""
+    sure = [np.array([0.0, -20.0, -22.0])]
+    for method in (methods.lowest_group_confidence, partial(methods.first_content_entropy, step=0)):
+        with pytest.raises(InvalidInput, match="20 best log-probabilities of every step are read"):
+            method(sure)
+    assert methods.epr([np.array([0.0, -20.0]), np.array([0.0, -21.0, -22.0])]) == pytest.approx(
+        (20 * np.exp(-20) + 21 * np.exp(-21) + 22 * np.exp(-22)) / 2
+    )
 
 
 def test_fewer_tokens_than_a_method_reads_are_refused_in_words() -> None:

@@ -24,6 +24,9 @@ WINDOW, GROUP = 4, 8
 """Steps of the windows of TRACE and of DeepConf."""
 CONTENT_BEST, GROUP_BEST, EPR_BEST = 20, 20, 15
 """Best tokens that the published methods read of each step."""
+ROUNDING, NEGLIGIBLE = 1e-9, 1e-6
+"""How far from 1 the probabilities of a step may sum that is taken to be listed whole, and of one whose unlisted tokens
+add next to nothing to the entropy."""
 
 
 @method(
@@ -387,8 +390,11 @@ def entropy_contributions(best_log_probs: Rows, *, best: int = EPR_BEST) -> Floa
     best_log_probs, best
         As in `epr`.
     """
-    rows = [np.exp(row) for row in _best_rows(best_log_probs, best)]
-    return -np.array([_times_log(row) for row in rows])
+    rows = _best_rows(best_log_probs, best, missing=NEGLIGIBLE)
+    found: FloatArray = np.zeros((len(rows), max(map(len, rows))))
+    for place, row in zip(found, rows, strict=True):
+        place[: len(row)] = -_times_log(np.exp(row))
+    return found
 
 
 def _entropies(values: npt.ArrayLike) -> FloatArray:
@@ -415,8 +421,8 @@ def _times_log(probabilities: FloatArray) -> FloatArray:
     return found
 
 
-def _best_rows(best_log_probs: Rows, best: int) -> list[FloatArray]:
-    """The K best log-probabilities of each step, best first; all of them where these are the whole distribution."""
+def _best_rows(best_log_probs: Rows, best: int, missing: float = ROUNDING) -> list[FloatArray]:
+    """The K best log-probabilities of each step, best first; fewer where all but so much probability is listed."""
     whole(best, "best", low=1)
     rows = [
         np.sort(log_probs(row, f"best_log_probs[{t}]"))[::-1]
@@ -425,7 +431,7 @@ def _best_rows(best_log_probs: Rows, best: int) -> list[FloatArray]:
     if not rows:
         raise InvalidInput("'best_log_probs' is empty: give at least one step.")
     for step, row in enumerate(rows):
-        if len(row) < best and math.fsum(np.exp(row).tolist()) < 1.0 - 1e-6:
+        if len(row) < best and abs(1.0 - math.fsum(np.exp(row).tolist())) > missing:
             raise InvalidInput(
                 f"The {best} best log-probabilities of every step are read, and of step {step} only {len(row)} are "
                 f"known. Ask the engine for {best} (`top_logprobs`), or leave the method out."

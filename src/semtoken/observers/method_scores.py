@@ -198,7 +198,9 @@ class MethodScores(Observer):
         for one, watch in self.watches.items():
             # of an answer that was cut after it was observed only its own steps count
             kept = slice(response.n_tokens if LAYOUTS[one].per == "token" else None)
-            found[one] = watch.of(answer)[kept]
+            if (value := watch.of(answer)) is None:
+                raise InvalidInput(f"What the engine gave of this answer is not enough to know its {one}.")
+            found[one] = value[kept]
             if (pair := watch.bounds(answer)) is not None:
                 corners[one] = pair[0][kept], pair[1][kept]
         start = Generation(found.pop("text"), found.pop("token_ids"), question=question)

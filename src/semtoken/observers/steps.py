@@ -28,7 +28,8 @@ Readable = Literal["log_probability", "entropy", "best", "row", "logits", "state
 - `row`: as much of the row of logits as the engine gives, all of it or its best tokens;
 - `logits`: all of it;
 - `states`: what the layer at a certain depth gives out;
-- `attention`: how much every head attends to the token before the one that is chosen.
+- `attention`: how much every head attends to the token before the one that is chosen, from that token's own position,
+  where the next one is chosen.
 """
 
 
@@ -177,9 +178,16 @@ class Step:
         return found, found
 
     def best_of(self, k: int) -> list[Best]:
-        """[n] the k best tokens of each answer, best first; fewer where fewer are known."""
+        """[n] the k best tokens of each answer, best first; fewer where fewer are known.
+
+        A chosen token that is listed last may stand behind better ones that are not listed: it is left out.
+        """
         if self.logits is None:
-            return [(ids[:k], values[:k]) for ids, values in self.best]
+            listed = zip(self.tokens, self.best, strict=True)
+            known = [
+                min(k, len(ids) if len(ids) == self.size else listed_best(token, ids)) for token, (ids, _) in listed
+            ]
+            return [(ids[:n], values[:n]) for n, (ids, values) in zip(known, self.best, strict=True)]
         return best_columns(self.own_rows, self.log_normalizers, self.size, k)
 
     def log_probabilities(self) -> FloatArray:

@@ -216,8 +216,9 @@ class Generation:
         return f"Generation({shortened(self.text)!r}, {len(self.token_ids)} tokens; recorded: {others})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in LAYOUTS and "further" in vars(self):
-            return self.further.get(name)
+        further = vars(self).get("further", {})
+        if name in further or (name in LAYOUTS and "further" in vars(self)):
+            return further.get(name)
         raise AttributeError(f"A Generation has no field {name!r}.")
 
     def with_fields(self, recorded: Mapping[str, Any]) -> Generation:

@@ -222,7 +222,8 @@ def best_columns(rows: Rows, normalizers: FloatArray, size: int, k: int) -> list
     import torch
 
     logits: Any = rows if is_tensor(rows) else torch.from_numpy(np.asarray(rows))
-    found = logits[:, :size].float().topk(min(k, size))
+    wide = logits if logits.is_floating_point() and logits.element_size() >= 4 else logits.float()
+    found = wide[:, :size].topk(min(k, size))
     values = found.values.double().cpu().numpy() - normalizers[:, None]
     return list(zip(found.indices.cpu().numpy(), values, strict=True))
 
