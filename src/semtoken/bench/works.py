@@ -44,7 +44,7 @@ class CellWork:
     settings: RunSettings
     cell: CellPlan
     name: str
-    """Of the work, as the head of this module lists them."""
+    """The name of the work, from the list at the head of this module."""
     steps: tuple[PlannedStep, ...]
     """What it is to compute, of the steps of that name."""
 

@@ -100,7 +100,7 @@ class Completion:
     """An answer that a backend has generated."""
 
     token_ids: list[int]
-    """Its tokens, the one that ended it included."""
+    """The tokens that were written, with the one that ended the answer."""
     truncated: bool | None
     """The limit on new tokens cut it off; None of a reply that was read."""
 
@@ -170,7 +170,7 @@ class Step:
         """[n] bounds of the entropy of each answer's distribution, in nats: the same where the whole row is known."""
         if self.logits is None:
             bounds = [
-                entropy_bounds(values, self.size, best=listed_best(token, ids))
+                entropy_bounds(values, self.size, best=listed_best(token, ids, self.size))
                 for token, (ids, values) in zip(self.tokens, self.best, strict=True)
             ]
             return np.array([low for low, _ in bounds]), np.array([high for _, high in bounds])
@@ -184,9 +184,7 @@ class Step:
         """
         if self.logits is None:
             listed = zip(self.tokens, self.best, strict=True)
-            known = [
-                min(k, len(ids) if len(ids) == self.size else listed_best(token, ids)) for token, (ids, _) in listed
-            ]
+            known = [min(k, listed_best(token, ids, self.size)) for token, (ids, _) in listed]
             return [(ids[:n], values[:n]) for n, (ids, values) in zip(known, self.best, strict=True)]
         return best_columns(self.own_rows, self.log_normalizers, self.size, k)
 
@@ -220,8 +218,13 @@ class Observer:
         """Take notice that an answer is complete; in `Backend.read`, that its reply was read."""
 
 
-def listed_best(token: int, ids: IdArray) -> int:
-    """How many of the listed tokens of a step are its best ones: the chosen one may stand behind them."""
+def listed_best(token: int, ids: IdArray, size: int) -> int:
+    """How many of the listed tokens of a step are its best ones: the chosen one may stand behind them.
+
+    All are where the list holds the whole vocabulary of `size` tokens.
+    """
+    if len(ids) == size:
+        return size
     return max(len(ids) - (len(ids) > 1 and ids[-1] == token), 1)
 
 

@@ -28,7 +28,7 @@ class Segment:
     text: str
     """What the message says in this part."""
     steps: tuple[TopStep, ...]
-    """Its decoding steps with the best tokens of each; empty where the engine gives no log-probabilities for it."""
+    """The decoding steps, each with its best tokens; empty where the engine gives no log-probabilities for it."""
     problem: str | None = None
     """Why its steps cannot be scored, and what to do; None if they can."""
 
@@ -38,7 +38,7 @@ class PayloadChoice:
     """One of the answers of a payload."""
 
     index: int
-    """Its number in the reply, from 0."""
+    """The number of the choice in its reply, from 0."""
     segments: tuple[Segment, ...]
     """In the order in which the model wrote them, at most one of each kind."""
     finish_reason: str | None = None

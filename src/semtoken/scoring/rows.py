@@ -167,7 +167,7 @@ class _Found(NamedTuple):
         return _Found(*some)
 
     def flat(self) -> _Found:
-        """Of rows in a shape of [steps, count] those of all steps, one after the other."""
+        """The rows of all steps, one after the other, where they were laid out as [steps, count]."""
         flat: list[Any] = [one.reshape(self.normalizers.size, *one.shape[2:]) for one in self]
         return _Found(*flat)
 
