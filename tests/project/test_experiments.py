@@ -60,9 +60,9 @@ REFERENCES = {
 }
 
 
-def page_table(heading: str, first: str) -> list[list[str]]:
-    """Cells of the first table below a heading of docs/results.md that has a row beginning so, its header left out."""
-    page = (FOLDER.parent / "docs" / "results.md").read_text(encoding="utf-8")
+def page_table(heading: str, first: str, path: Path = FOLDER.parent / "docs" / "results.md") -> list[list[str]]:
+    """Cells of the first table below a heading of a page that has a row beginning so, its header left out."""
+    page = path.read_text(encoding="utf-8")
     _, found, below = page.partition(f"# {heading}\n")
     assert found, heading
     for block in below.split("\n\n"):
@@ -110,7 +110,9 @@ def test_the_confirmation_is_that_of_the_scores() -> None:
 def test_triviaqa_is_that_of_the_scores() -> None:
     every = lines_of("default_rule/tables.csv")
     lines = {line["rule"]: line for line in every if line["set"] == "smollm2-tqa" and line["judge"] == "exact"}
-    for name, auroc, probability, shuffle in page_table("TriviaQA", "sequence probability"):
+    for name, auroc, probability, shuffle in page_table(
+        "TriviaQA", "sequence probability", FOLDER / "default_rule" / "README.md"
+    ):
         line = lines[RULES[name]]
         shown(auroc, line, ("auroc",), signed=False)
         for cell, column in ((probability, "minus_probability"), (shuffle, "minus_shuffled")):
@@ -123,7 +125,7 @@ def test_the_contrast_table_is_that_of_the_runs() -> None:
         {line["score"].split()[0]: line for line in lines_of(f"contrast/{name}.csv")} for name in ("smollm2", "gemma3")
     ]
     names = {"probability": "probability", "`default`": "default", "equality `surface`, as it was then": "surface"}
-    for name, *cells in page_table("True and false completions", "probability"):
+    for name, *cells in page_table("Results", "probability", FOLDER / "contrast" / "README.md"):
         score = names.get(name, "paper")
         for model, (accuracy, difference) in zip(found, (cells[:2], cells[2:]), strict=True):
             shown(accuracy, model[score], ("accuracy", "low", "high"), signed=False)
@@ -191,14 +193,16 @@ def test_the_methods_are_those_of_the_report() -> None:
     }
     columns = cells_of_the_page()
     answers = pandas.read_parquet(FOLDER / "methods" / "answers.parquet").set_index(["model", "dataset"]).sort_index()
-    for name, *cells in page_table("Methods that sample", "sequence probability"):
+    experiment = FOLDER / "methods" / "README.md"
+    table = page_table("Methods that sample", "sequence probability")
+    for name, *cells in table + page_table("Controls", "prefixes only", experiment):
         for cell, column in zip(cells, columns, strict=True):
             if name.startswith("answers"):
                 right = answers.loc[column]["judge:exact"]
                 assert cell == f"{len(right):,}, {int(right.sum())}"
             else:
                 shown(cell, figures[(*column, METHODS[name])], ("value",), signed=False)
-    for name, *cells in page_table("Methods that sample", "perplexity to"):
+    for name, *cells in page_table("Differences", "perplexity to", experiment):
         setting, _, against = name.partition(" to ")
         for cell, column in zip(cells, columns, strict=True):
             line = tests.get((*column, METHODS[setting], METHODS[against]))
