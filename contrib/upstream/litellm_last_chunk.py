@@ -45,4 +45,4 @@ for chunk in litellm.completion(model="openai/m", api_base=address, api_key="non
     seen[choice.finish_reason] = added
     print(f"content {choice.delta.content!r}, finish_reason {choice.finish_reason}: {added}")
 server.shutdown()
-assert "so_far" in str(seen[None]) and "final" not in str(seen["stop"]), "it is mended"
+assert "so_far" in str(seen[None]) and "final" not in str(seen["stop"]), "the defect is gone"

@@ -68,4 +68,4 @@ tokens, logs = found["greedy_tokens"][0], found["greedy_log_likelihoods"][0]
 ends = tokens.index(END) + 1
 print(f"The first answer ends with {END} after {ends} tokens; greedy_tokens holds {len(tokens)}: {tokens}")
 print(f"MaximumSequenceProbability: {-sum(logs):.1f}, of the answer alone {-sum(logs[:ends]):.1f}")
-assert len(tokens) > ends and set(tokens[ends:]) == {0}, "it is mended"
+assert len(tokens) > ends and set(tokens[ends:]) == {0}, "the defect is gone"

@@ -31,4 +31,4 @@ finally:
     server.wait(60)
 [choice] = reply.json()["choices"]
 print(f"status {reply.status_code}, answer {choice['message']['content']!r}, logprobs {choice.get('logprobs')}")
-assert reply.is_success and not choice.get("logprobs"), "it is mended"
+assert reply.is_success and not choice.get("logprobs"), "the defect is gone"

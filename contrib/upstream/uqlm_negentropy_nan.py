@@ -29,4 +29,4 @@ for listed in (5, 15, 20):
     print(f"{listed} entries listed: mean_token_negentropy = {FOUND[listed]}")
 
 # Uniform over what is listed, so each should be 0.
-assert abs(FOUND[15]) < 1e-9 and np.isnan(FOUND[5]) and np.isnan(FOUND[20]), "it is mended"
+assert abs(FOUND[15]) < 1e-9 and np.isnan(FOUND[5]) and np.isnan(FOUND[20]), "the defect is gone"

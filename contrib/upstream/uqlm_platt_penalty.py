@@ -31,4 +31,4 @@ for n in (30, 100, 1000):
     print(f"{n} labels: {theirs.min():.2f} to {theirs.max():.2f}", end=", ")
     print(f"without the penalty {wide.min():.2f} to {wide.max():.2f}")
     if n == 30:
-        assert theirs.max() - theirs.min() < wide.max() - wide.min() - 0.1, "it is mended"
+        assert theirs.max() - theirs.min() < wide.max() - wide.min() - 0.1, "the defect is gone"
