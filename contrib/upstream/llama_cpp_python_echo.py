@@ -1,6 +1,6 @@
 """llama-cpp-python 0.3.36: with `echo`, log-probabilities are those of the next position if the model has no BOS token.
 
-pip install llama-cpp-python && python llama_cpp_python_echo.py MODEL.gguf     (whose tokenizer adds no BOS, as Qwen2.5's)
+pip install llama-cpp-python && python llama_cpp_python_echo.py MODEL.gguf     (whose tokenizer adds no BOS: Qwen2.5)
 
 We have not run this program. We saw the defect with 0.3.36 on Python 3.11, on a CPU.
 """
